@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from guest.image import Image
-from guest.processes import members, memory_of_group
+from guest.processes import members, memory_of_group, tied
 
 SHARED_MEMORY = Path("/dev/shm")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -175,7 +175,7 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     memory_dir = _memory_dir(memory_mb, scratch)
     home = _make_home(image, job_dir, console_log, scratch)
     core = cpu if cpu is not None else _next_core()
-    line = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), str(image.kernel)]
+    line = [*tied("KILL"), "taskset", "-c", str(core), str(image.kernel)]
     line += _kernel_line(image, memory_mb, extra_tty)
     if clock != "real":
         line += _CLOCK_LINES[clock]

@@ -39,7 +39,7 @@ TOOLS = ("mmdebstrap", "setpriv", "apt-get", "sfdisk", "mke2fs", "qemu-img")
 PACKAGES = (
     *("linux-image-amd64", "zstd", "systemd-sysv", "udev", "dbus", "kmod", "passwd", "adduser"),
     *("ifupdown", "isc-dhcp-client", "netbase", "ca-certificates", "openssh-server", "sudo"),
-    *("rsync", "grub-common", "grub-pc-bin"),
+    *("rsync", "grub-common", "grub-pc-bin", "linux-headers-amd64", "make"),
 )
 # What ./qop needs to set itself up, and what its first line then says.
 ENTRY = ("qop", "requirements", "harness")
@@ -47,9 +47,13 @@ LOCKS = ("testbed", "harness")
 # What of ./qop decides whether it finds itself set up in the box.
 SET_UP = ("find_environment", "is_set_up", "make_environment", "set_up")
 # What of this file decides what the box is.
-RECIPE = ("PACKAGES", "ENTRY", "LOCKS", "VARIABLES", "DISK_GIB", "build", "_gather", "_hooks",
-          "_pack")
-VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels"}
+RECIPE = ("PACKAGES", "ENTRY", "LOCKS", "VARIABLES", "AIR", "PLAYBOOKS", "DISK_GIB", "build",
+          "_gather", "_hooks", "_pack")
+VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels",
+             "air_module_live": False}
+# The air as a module: its code, and what builds it.
+AIR = ("guest/module", "guest/sources", "ansible/roles/air_module")
+PLAYBOOKS = ("testbed.yml", "air_module.yml")
 EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compress": 60}
 
 
@@ -57,6 +61,8 @@ def key() -> str:
     """Changes with everything that goes into the box."""
     inputs = root.contents([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
     entry_point = (PROJECT / "qop").read_text()
+    inputs |= root.contents([PROJECT / "ansible/air_module.yml",
+                             *(path for name in AIR for path in (PROJECT / name).rglob("*"))])
     inputs["set up"] = repr((entry_packages(entry_point), set_up(entry_point))).encode()
     return key_of({**inputs, "recipe": code_of(PROJECT / "guest/box.py", *RECIPE),
                    "root": root.key().encode()})
@@ -138,9 +144,11 @@ def _gather(inside: Path, commands: Commands) -> None:
         project.mkdir(exist_ok=True)
         copy(source, project / name)
     (project / "ansible/roles").mkdir(parents=True)
-    for name in ("testbed.yml", "ansible.cfg"):
+    for name in (*PLAYBOOKS, "ansible.cfg"):
         shutil.copy(PROJECT / "ansible" / name, project / "ansible")
     shutil.copytree(root.ROLE, project / "ansible/roles/testbed")
+    for name in AIR:
+        shutil.copytree(PROJECT / name, project / name)
     shutil.copytree(HERE / "root", inside / "files")
     for name in ("finish.sh", "vagrant.pub"):
         shutil.copy(HERE / name, inside)
@@ -154,7 +162,8 @@ def _hooks(inside: Path) -> list[str]:
                "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/qop/wheels")
     playbook = (
         "cd /qop/project/ansible && exec /root/.cache/qop/python/harness-*/bin/ansible-playbook "
-        "-i localhost, -c local -e @/qop/variables.json testbed.yml"
+        "-i localhost, -c local -e @/qop/variables.json "
+        f'-e air_module_release="$(ls /lib/modules)" {" ".join(PLAYBOOKS)}'
     )
     return [
         '--essential-hook=mkdir "$1/qop"',

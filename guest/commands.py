@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from guest.processes import tied
+
 TAIL_LINES = 12
 
 
@@ -85,7 +87,7 @@ class Commands:
             # Its own session: Ctrl-C reaches this process, which ends the command.
             # And where this process just dies, the kernel ends the command.
             self._running = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *command],
+                [*tied("KILL"), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

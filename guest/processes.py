@@ -7,7 +7,17 @@ import os
 from pathlib import Path
 
 PROC = Path("/proc")
+#: Whoever was to be heard of may have ended before `setpriv` asked to hear of it.
+_STILL_THERE = '[ "$PPID" = "$0" ] && exec "$@"'
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def tied(how: str) -> list[str]:
+    """What goes before a command that must not outlive the calling thread: a signal's name ends it.
+
+    It does not begin where the caller has already ended.
+    """
+    return ["setpriv", "--pdeathsig", how, "sh", "-c", _STILL_THERE, str(os.getpid())]
 
 
 def members(group: int) -> list[int]:

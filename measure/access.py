@@ -89,7 +89,8 @@ class Access:
             charon = self._charon.socket(name) if name in self._charon.daemons else None
             self._stations[name] = MeasuredStation(
                 self.site.testbed, name, self.site.network.nodes[name],
-                self._supplicants.controls[name], self._registrations.programs.get(name), charon)
+                self._supplicants.controls[name], self._registrations.programs.get(name), charon,
+                self.site.log(Charon.name, name))
         return self._stations[name]
 
     def enter(self, scenario: Scenario) -> None:

@@ -166,7 +166,8 @@ def main() -> int:
         for flows in job["loads"]:
             say(goodput_bps=trial.load(flows, job["seconds"]))
         if job.get("crowd_bytes"):
-            say(crowd_per_s=crowd.load(trial, 1, job["crowd_bytes"], job["seconds"]))
+            say(crowd_per_s=crowd.load(trial, 1, job["crowd_bytes"], job["seconds"],
+                                       job["crowd_pause_s"]))
     return 0
 
 

@@ -21,8 +21,11 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 #: What captures run as.
 PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
-# Tcpdump takes what is in a block after a second at the latest, promptly after a tenth (prompt.c).
-_SETTLE_S, _PROMPTLY_S = 1.2, 0.3
+# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) after a tenth or as
+# soon as a capture's detail says; and then what it was handed is taken however late it comes to it.
+_SETTLE_S, _PROMPTLY_MS = 1.2, 100
+#: The kernel's timers count in hundredths.
+_TIMERS_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,21 @@ class Detail:
     A capture that loses packets cannot serve as evidence; but a guest is small, and what this takes
     is missing where programs' pages are kept. With `in_blocks` a capture wakes up for many packets
     at a time, which takes far less of the processor; `settle` before it ends, or its last second is
-    lost.
+    lost, or its last `promptly_ms` where a testbed's captures can be prompt.
     """
 
     snap_bytes: int
     buffer_kib: int
     in_blocks: bool = False
+    promptly_ms: int = _PROMPTLY_MS
 
 
 #: More than any frame has. Without blocks the kernel keeps room for as many bytes for each; getting
 #: on a network is some hundred frames.
 WHOLE = Detail(snap_bytes=4096, buffer_kib=1024)
+#: The same in real time, where whoever takes packet by packet has the processor that those want who
+#: are timed: of two dozen programs' turns, a few are left.
+WHOLE_PROMPTLY = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True, promptly_ms=20)
 #: The same amid a stream: as much as a frame has on these networks, of more frames.
 WHOLE_AMID_STREAM = Detail(snap_bytes=2048, buffer_kib=4096)
 #: Enough for radio, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed. A second of busy
@@ -85,9 +92,19 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
     return {match[2]: int(match[1]) for match in matches if match}
 
 
-def settle(testbed: Testbed | None = None) -> None:
+def whole(testbed: Testbed) -> Detail:
+    """How all of what getting on a network consists of is captured on a testbed.
+
+    Where waiting is skipped, or captures cannot be prompt, packet by packet: nothing is settled.
+    """
+    return WHOLE_PROMPTLY if testbed.for_captures else WHOLE
+
+
+def settle(testbed: Testbed | None = None, detail: Detail = HEADERS) -> None:
     """Wait until captures in blocks have what was sent so far; shortly where a testbed's can."""
-    time.sleep(_PROMPTLY_S if testbed is not None and testbed.for_captures else _SETTLE_S)
+    if detail.in_blocks:
+        is_prompt = testbed is not None and testbed.for_captures
+        time.sleep(detail.promptly_ms / 1e3 + _TIMERS_S if is_prompt else _SETTLE_S)
 
 
 class Capture:
@@ -109,7 +126,8 @@ class Capture:
         # On the machine itself all that is computed is nobody's.
         env = testbed.tool_environment if point.node else None
         if testbed.for_captures and detail.in_blocks:
-            env = {**os.environ, "LD_PRELOAD": testbed.for_captures}
+            env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
+                   "QOP_PROMPTLY_MS": str(detail.promptly_ms)}
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
                               stop_signal=signal.SIGINT, data=file, env=env)
 
@@ -136,7 +154,7 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
         running = []
         for point in points:
             capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
-                              logs / f"{point.name}-tcpdump.log", detail=detail)
+                              logs / f"{part}-{point.name}-tcpdump.log", detail=detail)
             stack.callback(_end, capture, summaries)
             running.append(capture)
         for capture in running:

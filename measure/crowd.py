@@ -21,13 +21,16 @@ if TYPE_CHECKING:  # Mininet is on machines only
 _PORT = 5201
 # Queues hold 50 frames; what does not fit is lost, and nobody waits for it.
 _BURST_FRAMES = 25
-_BURST_S = 0.02
 _SETTLE_S = 1.0
 _RESOLVE_S = 0.05
 
 
-def load(trial: Trial, channel: int, payload_bytes: int, seconds: float) -> dict[str, Any]:
-    """Datagrams from every station to its agent; frames a second by the number of its class."""
+def load(trial: Trial, channel: int, payload_bytes: int, seconds: float,
+         pause_s: float) -> dict[str, Any]:
+    """Datagrams from every station to its agent; frames a second by the number of its class.
+
+    Each sends half a queue of them, and again after a pause.
+    """
     nodes, testbed = trial.network.nodes, trial.testbed
     stations = trial.network.of_duty(STATION)
     with ExitStack() as stack:
@@ -41,22 +44,23 @@ def load(trial: Trial, channel: int, payload_bytes: int, seconds: float) -> dict
             # Its agent's address has to be resolved while there is room on the air.
             sender.send(b"")
             time.sleep(_RESOLVE_S)
-        _send(senders, payload_bytes, _SETTLE_S)
+        _send(senders, payload_bytes, _SETTLE_S, pause_s)
         begun, begun_s = trial.queued(channel), time.monotonic()
-        _send(senders, payload_bytes, seconds)
+        _send(senders, payload_bytes, seconds, pause_s)
         ended, ended_s = trial.queued(channel), time.monotonic()
     return {number: (count - begun[number]) / (ended_s - begun_s)
             for number, count in ended.items()}
 
 
-def _send(senders: list[socket.socket], payload_bytes: int, seconds: float) -> None:
+def _send(senders: list[socket.socket], payload_bytes: int, seconds: float,
+          pause_s: float) -> None:
     datagram, end = bytes(payload_bytes), time.monotonic() + seconds
     while time.monotonic() < end:
         for sender in senders:
             with contextlib.suppress(BlockingIOError):
                 for _ in range(_BURST_FRAMES):
                     sender.send(datagram)
-        time.sleep(_BURST_S)
+        time.sleep(pause_s)
 
 
 def _socket(pid: int) -> socket.socket:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from measure import eap_keys, pcap
+from measure import dissect, eap_keys, fields, pcap
 from policies import LinkLayer
 from policies.link import EXCHANGED
 
@@ -42,8 +43,26 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         frames = [frame for file in _files(out, parts, [receiving])
                   for _, frame in pcap.eapol(file)]
         return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
+    return [f"wpa-psk:{master_key(layer, session)}" for session in sessions]
+
+
+def master_key(layer: LinkLayer, session: eap_keys.SessionKey) -> str:
+    """The pairwise master key of what an Access-Accept delivered, in hex."""
     size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES
-    return [f"wpa-psk:{(session.receive + session.send)[:size].hex()}" for session in sessions]
+    return (session.receive + session.send)[:size].hex()
+
+
+def master_keys_in_use(capture: Path, keys: Sequence[str]) -> Mapping[str, set[str]]:
+    """Under which pairwise master keys frames on the air open, by their transmitter (hex).
+
+    Such a key is taken for a station's only if its four-way handshake is signed with what comes of
+    it, so that the station had it. Raises MeasureError.
+    """
+    used: dict[str, set[str]] = defaultdict(set)
+    for sender, key in fields.read(capture, ("wlan.ta", "wlan.analysis.pmk"), "wlan.analysis.pmk",
+                                   options=dissect.decryption(keys)):
+        used[sender].add(key.lower())
+    return used
 
 
 def _inside_tls(file: Path, tls_keys: Sequence[str]) -> list[eap_keys.SessionKey]:

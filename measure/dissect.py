@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +54,10 @@ _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 _NICELY = ("nice", "-n", "10")
 #: A user's own preferences may hide columns and disable protocols.
 UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+# Names of manufacturers, enterprises and services, which no column shows, are half of what tshark
+# does before the first packet: it reads them twice. It heeds this only if it is not root's.
+_NAMELESS = {"WIRESHARK_DATA_DIR": "/nonexistent", "WIRESHARK_PLUGIN_DIR": "/nonexistent"}
+_AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _TAB = "\t"
 _TABS = _TAB * (len(_FIELDS) - 1)
 
@@ -220,7 +226,7 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
         try:
             done = subprocess.run(_tshark(keys), stdin=merging.stdout, capture_output=True,
                                   text=True, timeout=timeout_s, check=False,
-                                  env=os.environ | UNCONFIGURED)
+                                  env=os.environ | UNCONFIGURED | _NAMELESS)
         except BaseException:
             merging.kill()  # it may be what tshark waits for
             raise
@@ -242,8 +248,24 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
 def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
-    return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
-            *_LEFT_OUT, *decryption(keys)]
+    return [*_NICELY, *_giving_up_rights(shutil.which("tshark")), "tshark", "-n", "-r", "-",
+            "-T", "tabs", "-o", f"gui.column.format:{columns}", *_LEFT_OUT, *decryption(keys)]
+
+
+@functools.cache
+def _giving_up_rights(tshark: str | None) -> Sequence[str]:
+    """What root puts before a command of tshark's; nothing where that would not work.
+
+    In a container without further user ids, for one, all is as before, but takes longer.
+    """
+    if os.geteuid() or tshark is None:
+        return ()
+    try:
+        tried = subprocess.run([*_AS_NOBODY, "test", "-x", tshark], capture_output=True,
+                               check=False)
+    except FileNotFoundError:
+        return ()
+    return () if tried.returncode else _AS_NOBODY
 
 
 def refuse_others(capture: Path) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: UDP's port of RADIUS.
 PORT = 1812
@@ -20,6 +20,7 @@ RADSEC_PORT, RADSEC_SECRET = 2083, b"radsec"
 _REQUEST, _ACCEPT = 1, 2
 _RADIUS_BYTES, _BLOCK = 20, 16
 _VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17
+_CALLING_STATION_ID = 31
 #: EAPOL's type of key frames, their RC4 descriptor, and what stands where in one.
 _KEY, _RC4 = 3, 1
 _KEY_FRAME = struct.Struct("!BBHBH8x16sB16s")
@@ -31,24 +32,35 @@ class SessionKey:
 
     receive: bytes
     send: bytes
+    #: The address of the station that the access point asked for, "" where it named none.
+    station: str = field(default="", compare=False)
 
 
 def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
     """The key of each Access-Accept that has one, in order."""
     requests: dict[int, bytes] = {}
+    stations: dict[int, str] = {}
     keys = []
     for message in messages:
         if len(message) < _RADIUS_BYTES:
             continue
         if message[0] == _REQUEST:
             requests[message[1]] = message[4:_RADIUS_BYTES]
+            stations[message[1]] = _station(message[_RADIUS_BYTES:])
         elif message[0] == _ACCEPT and message[1] in requests:
             found = dict(_microsoft(message[_RADIUS_BYTES:]))
             if {_SEND_KEY, _RECEIVE_KEY} <= found.keys():
                 authenticator = requests[message[1]]
-                keys.append(SessionKey(*(_opened(found[kind], secret, authenticator)
-                                         for kind in (_RECEIVE_KEY, _SEND_KEY))))
+                receive, send = (_opened(found[kind], secret, authenticator)
+                                 for kind in (_RECEIVE_KEY, _SEND_KEY))
+                keys.append(SessionKey(receive, send, stations[message[1]]))
     return keys
+
+
+def _station(attributes: bytes) -> str:
+    """A request's Calling-Station-Id, as addresses are written elsewhere (RFC 3580, 3.21)."""
+    text = dict(_attributes(attributes)).get(_CALLING_STATION_ID, b"")
+    return text.decode("ascii", "replace").replace("-", ":").lower()
 
 
 def _microsoft(attributes: bytes) -> Iterator[tuple[int, bytes]]:

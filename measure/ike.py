@@ -11,12 +11,15 @@ from typing import Any
 import vici
 from vici.exception import CommandException
 
+from measure import charon_log
 from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
 #: How long a negotiation may take.
 NEGOTIATION_S = 8.0
 _REPLY_S = 15.0
+#: Of the levels of what charon says while it does a command: nothing.
+_SILENT = "-1"
 
 
 @contextmanager
@@ -38,19 +41,19 @@ def session(path: Path) -> Iterator[vici.Session]:
         sock.close()
 
 
-def initiate(charon: vici.Session, child: str, timeout_s: float) -> list[str]:
-    """Negotiate IKE and the child SA; charon's messages. Raises MeasureError if it fails."""
-    messages: list[str] = []
+def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> None:
+    """Negotiate IKE and the child SA. Raises MeasureError if it fails, with charon's word on it.
+
+    What charon says line by line meanwhile is in its log, and read there only if it fails: who
+    listened would compute between its messages, which are timed.
+    """
+    said_before = log.stat().st_size
     try:
-        limit = {"child": child, "timeout": str(round(timeout_s * 1000))}
-        # One by one, because the last message comes as an exception and must not cost the others.
-        for entry in charon.initiate(limit):
-            messages.append(_text(entry.get("msg")))  # noqa: PERF401
+        charon.request("initiate", {"child": child, "timeout": str(round(timeout_s * 1000)),
+                                    "loglevel": _SILENT})
     except CommandException as error:
-        telling = [text for text in messages if "error notify" in text or "failed" in text]
         raise MeasureError("ike", "IKE negotiation failed: "
-                           f"{telling[-1] if telling else error}") from error
-    return messages
+                           f"{charon_log.clue(log.read_bytes()[said_before:]) or error}") from error
 
 
 def terminate(charon: vici.Session, peer: str = "") -> None:

@@ -1,12 +1,17 @@
-"""Start a daemon on a node, know when it is ready, and end it by its own pid."""
+"""Start a daemon on a node, know when it is ready, and end it by its own pid.
+
+What it says goes into a file that is looked at until it is ready, and then only when somebody asks.
+Whoever read along would compute on the machine's processor while the daemon is timed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,14 +20,16 @@ from measure.errors import MeasureError
 _STOP_S = 2.0
 # Daemons take a fraction of a second; more than 10 s were seen on an emulated, shared processor.
 _READY_S = 30.0
-_TAIL_LINES = 12
+#: Between two looks at whether it is.
+_LOOK_S = 0.005
+_TAIL_LINES, _TAIL_BYTES = 12, 1 << 16
 
 
 class Daemon:
-    """A running daemon whose output goes to `log` and is watched for a line that says "ready".
+    """A running daemon whose output goes to `log`, where a line says "ready".
 
-    With `data`, standard output is what it makes and goes to that file, and only standard error is
-    looked at. A context manager; leaving it ends the daemon.
+    With `data`, standard output is what it makes and goes to that file, and only standard error to
+    the log. No two may have a log at the same time. A context manager; leaving it ends the daemon.
     """
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, ready: str, *,
@@ -33,16 +40,12 @@ class Daemon:
         self._ready = re.compile(ready)
         self._timeout_s = timeout_s
         self._stop_signal = stop_signal
-        self._seen = threading.Event()
-        self._is_ready = False
-        self._tail: list[str] = []
-        with data.open("wb") if data else contextlib.nullcontext(subprocess.PIPE) as output:
-            self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.PIPE if data else subprocess.STDOUT,
-                env=dict(env) if env else None)
-        self._pump = threading.Thread(target=self._read, daemon=True, name=f"log {name}")
-        self._pump.start()
+        with (log.open("ab") as said,
+              data.open("wb") if data else contextlib.nullcontext(said) as output):
+            #: Where in the log its output begins; what is before is of others.
+            self._begins_at = said.tell()
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output,
+                                            stderr=said, env=dict(env) if env else None)
 
     def __enter__(self) -> Daemon:
         return self
@@ -57,34 +60,29 @@ class Daemon:
 
     def wait_ready(self) -> Daemon:
         """Block until the ready line was seen; raises MeasureError when it is not to come."""
-        self._seen.wait(self._timeout_s)
-        if not self._is_ready:
-            state = self._status_if_ended()
-            fate = "gave no sign of being ready" if state is None else f"ended with status {state}"
-            self.stop()
-            raise MeasureError("testbed", f"{self.name} {fate} within {self._timeout_s:g} s: "
-                               f"{self.last_words()} (log: {self.log.name})")
-        return self
-
-    def _status_if_ended(self) -> int | None:
-        """Its exit status if its output is at an end; the process itself ends a moment later."""
-        if not self._seen.is_set():
-            return self.process.poll()
-        try:
-            return self.process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            return None
+        until = time.monotonic() + self._timeout_s
+        while True:
+            state = self.process.poll()
+            if any(map(self._ready.search, self._lines())):
+                return self
+            if state is not None or time.monotonic() > until:
+                break
+            time.sleep(_LOOK_S)
+        fate = "gave no sign of being ready" if state is None else f"ended with status {state}"
+        self.stop()
+        raise MeasureError("testbed", f"{self.name} {fate} within {self._timeout_s:g} s: "
+                           f"{self.last_words()} (log: {self.log.name})")
 
     def last_words(self) -> str:
         """The last line of output that says anything."""
-        return next((line for line in reversed(self._tail) if line.strip()), "no output")
+        return next((line for line in reversed(self.output()) if line.strip()), "no output")
 
     def output(self) -> list[str]:
         """The last lines of output, oldest first."""
-        return list(self._tail)
+        return self._lines(_TAIL_BYTES)[-_TAIL_LINES:]
 
     def stop(self) -> None:
-        """End the daemon and wait for it and for its output."""
+        """End the daemon and wait for it."""
         if self.process.poll() is None:
             self.process.send_signal(self._stop_signal)
             try:
@@ -92,19 +90,11 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._pump.join(_STOP_S)
 
-    def _read(self) -> None:
-        said = self.process.stderr or self.process.stdout
-        assert said is not None
-        try:
-            with said as output, self.log.open("ab", buffering=0) as log:
-                for raw in output:
-                    log.write(raw)
-                    line = raw.decode("utf-8", "replace").rstrip()
-                    self._tail = [*self._tail[-_TAIL_LINES + 1:], line]
-                    if not self._is_ready and self._ready.search(line):
-                        self._is_ready = True
-                        self._seen.set()
-        finally:
-            self._seen.set()
+    def _lines(self, last_bytes: int | None = None) -> list[str]:
+        """The lines of its output so far, of all of it or of so many bytes at its end."""
+        with self.log.open("rb") as log:
+            ends_at = log.seek(0, os.SEEK_END)
+            log.seek(max(self._begins_at, ends_at - (last_bytes or ends_at)))
+            said = log.read()
+        return [line.rstrip() for line in said.decode("utf-8", "replace").split("\n") if line]

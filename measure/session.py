@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from measure import kernel
+
 _CHUNK_BYTES = 1 << 16
 
 
@@ -119,8 +121,10 @@ class RepetitionSession:
         self._inbox = inbox
 
     def stamp(self, name: str) -> None:
-        """Note the machine's wall clock under a name."""
+        """Note the machine's wall clock under a name, and what was computed for nothing so far."""
         self.raw["stamps"][name] = time.time()
+        if work := kernel.work_of_nobody():
+            self.raw.setdefault("harness_work", {})[name] = work
 
     def report(self, name: str, **fields: Any) -> None:
         """Say something at once, with the machine's time."""

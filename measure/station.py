@@ -46,19 +46,20 @@ class MeasuredStation:
     """
 
     def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: ControlSocket,
-                 registration: RegistrationDaemon | None, charon: Path | None) -> None:
+                 registration: RegistrationDaemon | None, charon: Path | None,
+                 charon_log: Path) -> None:
         self.testbed = testbed
         self.name = name
         self.node = node
         self.supplicant = supplicant
         self.registration = registration
         self.charon = charon
+        self._charon_log = charon_log
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
         #: Its addresses, where its tunnel follows it.
         self.whereabouts = VisitingAddress(testbed, name, node)
-        self.ike_log: list[str] = []
         self.ike_sas: list[dict[str, Any]] = []
 
     def leave(self, *, keeps_tunnel: bool = False) -> None:
@@ -150,7 +151,7 @@ class MeasuredStation:
         if not self.charon:
             return
         with ike.session(self.charon) as session:
-            self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
+            ike.initiate(session, "qop", ike.NEGOTIATION_S, self._charon_log)
             self.ike_sas = ike.security_associations(session)
 
     def follow(self, visit: VisitedSubnet) -> None:

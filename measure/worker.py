@@ -106,9 +106,10 @@ class Worker:
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.
-        self._slowed = processors.give(self.testbed, slowed)
+        speeds = (self.job.get("speeds") or processors.speeds()) if slowed else {}
+        self._slowed = processors.give(self.testbed, slowed, speeds)
         self._workload = made
-        return {"event": "configured"}
+        return {"event": "configured", "speeds": speeds}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
         """One repetition; its raw values are there however it ends."""

@@ -6,6 +6,7 @@ level in angle brackets.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import re
@@ -102,10 +103,13 @@ class ControlSocket:
     def wait(self, names: set[str], deadline_s: float) -> Event | None:
         """The next event of one of these names, or None at the deadline (monotonic clock).
 
-        Every event read on the way is kept in `history`.
+        Every event read on the way is kept in `history`. The limit is set once, and not for each
+        event: that would be computed amid what is timed.
         """
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            wait_at_most(self._events, left_s)
+        if (left_s := deadline_s - time.monotonic()) <= 0:
+            return None
+        wait_at_most(self._events, left_s)
+        while time.monotonic() < deadline_s:
             try:
                 datagram = self._events.recv(65536)
             except BlockingIOError:
@@ -118,14 +122,19 @@ class ControlSocket:
                 return event
         return None
 
+    def pending(self) -> list[Event]:
+        """The events that wait unread, without waiting for more."""
+        self._events.settimeout(0)
+        datagrams = []
+        with contextlib.suppress(BlockingIOError):
+            while datagram := self._events.recv(65536):
+                datagrams.append(datagram)
+        at_s = time.time()
+        return [event for datagram in datagrams if (event := parse_event(datagram, at_s))]
+
     def forget(self) -> None:
         """Drop the events that wait unread, and the history."""
-        self._events.settimeout(0)
-        try:
-            while self._events.recv(65536):
-                pass
-        except BlockingIOError:
-            pass
+        self.pending()
         self.history = []
 
     def _connect(self) -> socket.socket:

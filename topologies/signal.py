@@ -23,6 +23,9 @@ _USUAL_BYTES = 1536
 #: Chips a bit of DSSS, in the bandwidth that ns-3 takes noise from.
 _DSSS_SPREAD = 22
 _ROOT_2 = math.sqrt(2)
+#: From vacuum to a broadcasting station; a capture has to fit the kernel's number.
+_RANGES = {"transmit_dbm": (-100, 100), "gains_db": (-100, 100), "exponent": (1, 10),
+           "noise_dbm": (-200, 100), "sense_dbm": (-200, 100), "capture_db": (0, 60)}
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,11 @@ class Signal(Strict):
     capture_db: float | None = 10.0
 
     def __post_init__(self) -> None:
-        """A rate that no error model knows has no losses to tell."""
+        """A rate that no error model knows has no losses to tell, and power has its bounds."""
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{name} must be from {least} to {most}")
         unknown = [rate for rate in self.rates_bps if rate not in _BIT_ERRORS]
         if unknown or not self.rates_bps:
             raise ValueError(f"rates_bps: {unknown[0] if unknown else 'none'}; choose from "

@@ -11,6 +11,8 @@ from topologies.signal import Signal
 #: Who lets stations take turns on the air: contention as in 802.11, or a queue.
 DCF, QUEUE = "dcf", "queue"
 _WINDOW_LIMIT = 0xFFFF
+#: One of the kernel's nanoseconds.
+_MIN_SLOT_US = 0.001
 #: A driver's transmit queue; ath5k's holds 50 frames. At 2 ms a frame that is 100 ms, more than any
 #: window needs on a path without delay, and no more than people endure. It is the most that can go
 #: together, too.
@@ -18,6 +20,15 @@ QUEUE_FRAMES = 50
 _BLOCK_ACK_BYTES = 32
 #: Before each frame of an aggregate, which is padded to as many.
 _DELIMITER_BYTES = 4
+#: More than any physical layer has, and no more than the kernel counts in.
+_MAX_RATE_BPS, _MAX_BYTES, _MAX_US = 10 ** 12, 2 ** 24, 10 ** 6
+_AT_MOST = {
+    **dict.fromkeys(("rate_bps", "ack_rate_bps", "basic_rate_bps"), _MAX_RATE_BPS),
+    **dict.fromkeys(("mac_bytes", "ack_bytes", "service_bits", "aggregate_bytes", "beacon_bytes"),
+                    _MAX_BYTES),
+    **dict.fromkeys(("slot_us", "sifs_us", "difs_us", "preamble_us", "ack_preamble_us", "symbol_us",
+                     "extension_us", "cca_us", "beacon_interval_ms"), _MAX_US),
+    "retries": 255}
 
 
 @dataclass(frozen=True)
@@ -74,10 +85,11 @@ class Medium(Strict):
         """A medium that delivers nothing has no ceiling."""
         if self.loss_percent >= 100:
             raise ValueError("loss_percent must be below 100")
+        self._refuse_what_is_beyond_numbers()
         if self.air not in (QUEUE, DCF):
             raise ValueError(f"air must be {DCF} or {QUEUE}")
-        if self.air == DCF and self.slot_us <= 0:
-            raise ValueError("slot_us must be above 0")
+        if self.air == DCF and self.slot_us < _MIN_SLOT_US:
+            raise ValueError(f"slot_us must be {_MIN_SLOT_US} or more")
         if self.air == DCF and not self.cw_min <= self.cw_max <= _WINDOW_LIMIT:
             raise ValueError(f"cw_max must be from cw_min, {self.cw_min}, to {_WINDOW_LIMIT}")
         if self.air != DCF and (self.signal or self.management or self.beacon_bytes
@@ -85,8 +97,16 @@ class Medium(Strict):
             raise ValueError(f"signal, management, beacon_bytes and aggregate need air: {DCF}")
         if not 1 <= self.aggregate <= QUEUE_FRAMES:
             raise ValueError(f"aggregate must be from 1 to {QUEUE_FRAMES}")
-        if self.beacon_bytes and self.beacon_interval_ms <= 0:
-            raise ValueError("beacon_interval_ms must be above 0")
+        if self.beacon_bytes and self.beacon_interval_ms * 1e3 <= self.beacon_us:
+            raise ValueError("beacon_interval_ms must be longer than a beacon")
+
+    def _refuse_what_is_beyond_numbers(self) -> None:
+        for name, most in _AT_MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} must be at most {most}")
+        slowest_bps = min(self.rate_bps, self.ack_rate_bps, self.broadcast_rate_bps)
+        if self.symbol_us and 0 < slowest_bps * self.symbol_us < 1e6:
+            raise ValueError(f"symbol_us: at {slowest_bps} bit/s a symbol has not one bit")
 
     @property
     def in_turns(self) -> Medium:

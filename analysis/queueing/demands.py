@@ -88,15 +88,18 @@ def demands_of(network: QueueingNetwork) -> Demands:
 def check_product_form(network: QueueingNetwork) -> None:
     """Raises QueueingError for a station without product form (BCMP 1975).
 
-    That is FCFS of several kinds, and whoever finds nobody taking longer.
+    That is FCFS of several kinds, priorities, and whoever finds nobody taking longer.
 
     First come first served needs exponential service of one mean for everybody; processor sharing
     and delay take any (Baskett, Chandy, Muntz and Palacios 1975; 2002 paper, appendix B).
     """
     for station in network.stations:
-        if station.warm_up_s:
+        if station.is_cold:
             raise QueueingError(f"station {station.name!r}", "a first customer who takes longer "
                                 "has no exact mean values", "leave warm_up_s out, or simulate it")
+        if station.discipline == "priority":
+            raise QueueingError(f"station {station.name!r}", "priorities have no exact mean values",
+                                "use discipline ps, or simulate it")
         if station.discipline != "fcfs":
             continue
         means = [visit.service_s for chain in network.chains for member in chain.classes

@@ -46,6 +46,7 @@ class _VisitEntry(_Strict):
     station: Name
     service_s: Positive
     visits: Positive = 1.0
+    urgent: bool = False
 
 
 class _ClassEntry(_Strict):
@@ -117,7 +118,7 @@ def _model(parsed: _File) -> Model:
 
 def _chain(name: str, entry: _ChainEntry) -> Chain:
     classes = tuple(
-        CustomerClass(of_class, tuple(Visit(v.station, v.service_s, v.visits)
+        CustomerClass(of_class, tuple(Visit(v.station, v.service_s, v.visits, v.urgent)
                                       for v in member.visits), member.variant)
         for of_class, member in entry.classes.items())
     return Chain(name, classes, entry.population, entry.rate_per_s, entry.think_s, entry.shares)

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 from analysis.queueing.errors import QueueingError, choose_from
 
-Discipline = Literal["ps", "fcfs", "delay"]
+Discipline = Literal["ps", "fcfs", "priority", "delay"]
 #: What one visit to a network's delay station stands for.
 Direction = Literal["round_trip", "one_way"]
 #: More customers or servers than that take solvers minutes, and say nothing new.
@@ -27,14 +27,16 @@ MAX_COUNT = 1_000_000
 
 @dataclass(frozen=True)
 class QueueingStation:
-    """Where customers are served: processor sharing, first come first served, or pure delay.
+    """Where customers are served: by sharing, first come first served, by priority, or pure delay.
 
     `servers` counts equal processors (ignored for delay). `scv` is the squared coefficient of
     variation of service times, which only simulation and the check for a product form use: None
     means 1 (exponential), and 0 (constant) for delay. `direction` says what a visit of a network
     stands for, so that a round-trip time can be asked for. `warm_up_s` seconds of work more has who
     finds nobody there, as where caches are cold by then: exceptional first service (Welch 1964),
-    which only simulation knows.
+    which only simulation knows; `cooling` has it by how long nobody was there, as pairs of seconds
+    between which it is interpolated, instead. With `priority`, urgent visits interrupt the others,
+    which go on where they were; either kind is served in order of arrival.
     """
 
     name: str
@@ -43,6 +45,7 @@ class QueueingStation:
     scv: float | None = None
     direction: Direction | None = None
     warm_up_s: float = 0.0
+    cooling: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         where = f"station {self.name!r}"
@@ -60,8 +63,35 @@ class QueueingStation:
         if not (self.warm_up_s >= 0 and math.isfinite(self.warm_up_s)):
             raise QueueingError(where, f"warm_up_s is {self.warm_up_s}",
                                 "give a finite number, 0 or more")
-        if self.warm_up_s and self.discipline == "delay":
-            raise QueueingError(where, "a delay is never cold", "leave warm_up_s out")
+        self._check_cold(where)
+        if self.discipline == "priority" and self.servers > 1:
+            raise QueueingError(where, "several servers have no order by priority",
+                                "give 1 server, or another discipline")
+
+    def _check_cold(self, where: str) -> None:
+        if self.is_cold and self.discipline == "delay":
+            raise QueueingError(where, "a delay is never cold", "leave warm_up_s and cooling out")
+        pauses_s = [pause_s for pause_s, _ in self.cooling]
+        if sorted(set(pauses_s)) != pauses_s or any(
+                not (seconds >= 0 and math.isfinite(seconds)) for pair in self.cooling
+                for seconds in pair) or (self.cooling and self.warm_up_s):
+            raise QueueingError(where, "cooling is not by ascending pauses, or beside warm_up_s",
+                                "give pairs of seconds, 0 or more, by ascending pause")
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether who finds nobody takes longer."""
+        return bool(self.warm_up_s or self.cooling)
+
+    def warm_up_after_s(self, pause_s: float) -> float:
+        """Seconds more that one takes who finds nobody, and nobody was there for so long."""
+        before_s, before_more_s = 0.0, 0.0
+        for after_s, more_s in self.cooling:
+            if pause_s < after_s:
+                part = (pause_s - before_s) / (after_s - before_s)
+                return before_more_s + part * (more_s - before_more_s)
+            before_s, before_more_s = after_s, more_s
+        return before_more_s if self.cooling else self.warm_up_s
 
     @property
     def variation(self) -> float:
@@ -71,11 +101,15 @@ class QueueingStation:
 
 @dataclass(frozen=True)
 class Visit:
-    """What a class asks of a station: `visits` a cycle, each of `service_s` seconds on average."""
+    """What a class asks of a station: `visits` a cycle, each of `service_s` seconds on average.
+
+    An urgent one goes first at a station of discipline `priority`.
+    """
 
     station: str
     service_s: float
     visits: float = 1.0
+    is_urgent: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("service_s", self.service_s), ("visits", self.visits)):

@@ -1,4 +1,4 @@
-"""Stations of the event simulation: processor sharing, first come first served, delay.
+"""Stations of the event simulation: processor sharing, first come first served, priority, delay.
 
 Each tells the calendar when its next customer leaves. Sharing is kept in attained service: every
 customer present gains as much, so only the one with the smallest finish matters (Kleinrock 1976,
@@ -8,9 +8,20 @@ customer present gains as much, so only the one with the smallest finish matters
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from analysis.queueing.network import QueueingStation
+
+
+class DrawnVisit(NamedTuple):
+    """A visit to come: the station's number, seconds of one server, and whether it goes first."""
+
+    station: int
+    work_s: float
+    is_urgent: bool = False
 
 
 @dataclass(slots=True)
@@ -19,7 +30,7 @@ class Customer:
 
     chain: int
     since: float
-    left: list[tuple[int, float]] = field(default_factory=list)
+    left: list[DrawnVisit] = field(default_factory=list)
 
 
 class Calendar:
@@ -42,8 +53,8 @@ class StationServer(Protocol):
     busy_s: float
     present_s: float
 
-    def arrive(self, now: float, customer: Customer, work_s: float) -> None:
-        """Takes a customer in, who wants `work_s` seconds of one server."""
+    def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
+        """Takes a customer in, who wants so many seconds of one server."""
 
     def leave(self, now: float, token: int, customer: Customer) -> Customer | None:
         """Who leaves now; None if the event no longer holds."""
@@ -60,11 +71,11 @@ class Delay:
         self.present, self.last = 0, 0.0
         self.busy_s = self.present_s = 0.0
 
-    def arrive(self, now: float, customer: Customer, work_s: float) -> None:
+    def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
         """Takes a customer in."""
         self.account(now)
         self.present += 1
-        self.calendar.enter(now + work_s, self, 0, customer)
+        self.calendar.enter(now + visit.work_s, self, 0, customer)
 
     def leave(self, now: float, _token: int, customer: Customer) -> Customer | None:
         """The event's own customer."""
@@ -82,17 +93,19 @@ class Delay:
 class Queue:
     """Serves in order of arrival, each of its servers one customer at a time."""
 
-    def __init__(self, calendar: Calendar, servers: int, warm_up_s: float) -> None:
-        self.calendar, self.servers, self.warm_up_s = calendar, servers, warm_up_s
+    def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
+        self.calendar, self.station, self.servers = calendar, station, station.servers
+        self.left_s = -math.inf
         self.waiting: deque[tuple[Customer, float]] = deque()
         self.serving, self.last = 0, 0.0
         self.busy_s = self.present_s = 0.0
 
-    def arrive(self, now: float, customer: Customer, work_s: float) -> None:
+    def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
         """Serves at once if a server is free."""
         self.account(now)
+        work_s = visit.work_s
         if not self.serving:
-            work_s += self.warm_up_s
+            work_s += self.station.warm_up_after_s(now - self.left_s)
         if self.serving < self.servers:
             self.serving += 1
             self.calendar.enter(now + work_s, self, 0, customer)
@@ -107,6 +120,7 @@ class Queue:
             self.calendar.enter(now + work_s, self, 0, following)
         else:
             self.serving -= 1
+        self.left_s = now
         return customer
 
     def account(self, now: float) -> None:
@@ -120,18 +134,20 @@ class Queue:
 class Sharing:
     """Serves all at once, at the same rate: n customers share c servers, each at most one."""
 
-    def __init__(self, calendar: Calendar, servers: int, warm_up_s: float) -> None:
-        self.calendar, self.servers, self.warm_up_s = calendar, servers, warm_up_s
+    def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
+        self.calendar, self.station, self.servers = calendar, station, station.servers
+        self.left_s = -math.inf
         self.present: list[tuple[float, int, Customer]] = []
         self.attained = self.last = 0.0
         self.token = 0
         self.busy_s = self.present_s = 0.0
 
-    def arrive(self, now: float, customer: Customer, work_s: float) -> None:
+    def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
         """Takes a customer in; everybody else slows down."""
         self.account(now)
+        work_s = visit.work_s
         if not self.present:
-            work_s += self.warm_up_s
+            work_s += self.station.warm_up_after_s(now - self.left_s)
         self.token += 1
         heapq.heappush(self.present, (self.attained + work_s, self.token, customer))
         self._announce(now)
@@ -144,6 +160,7 @@ class Sharing:
         # Set rather than summed up, so that rounding does not keep anybody.
         self.attained, _, customer = heapq.heappop(self.present)
         self.token += 1
+        self.left_s = now
         if self.present:
             self._announce(now)
         else:
@@ -166,3 +183,58 @@ class Sharing:
             self.busy_s += working * passed
             self.present_s += n * passed
         self.last = now
+
+
+@dataclass(slots=True)
+class _Served:
+    customer: Customer
+    left_s: float
+
+
+class Preemptive:
+    """One server, which whoever is urgent takes at once from whoever is not; else in order."""
+
+    def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
+        self.calendar, self.station = calendar, station
+        self.urgent: deque[_Served] = deque()
+        self.usual: deque[_Served] = deque()
+        self.left_s, self.last = -math.inf, 0.0
+        self.token = 0
+        self.busy_s = self.present_s = 0.0
+
+    def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
+        """Takes a customer in; one who is interrupted goes on later where it was."""
+        self.account(now)
+        before, work_s = self._first(), visit.work_s
+        if before is None:
+            work_s += self.station.warm_up_after_s(now - self.left_s)
+        (self.urgent if visit.is_urgent else self.usual).append(_Served(customer, work_s))
+        if self._first() is not before:
+            self._announce(now)
+
+    def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
+        """Who is first, if nobody has taken the server since the announcement."""
+        if token != self.token:
+            return None
+        self.account(now)
+        served = (self.urgent or self.usual).popleft()
+        self.left_s = now
+        self._announce(now)
+        return served.customer
+
+    def account(self, now: float) -> None:
+        """Counts time, and what the first one has had of it."""
+        passed, first = now - self.last, self._first()
+        if first is not None:
+            first.left_s -= passed
+            self.busy_s += passed
+            self.present_s += (len(self.urgent) + len(self.usual)) * passed
+        self.last = now
+
+    def _first(self) -> _Served | None:
+        return next(iter(self.urgent or self.usual), None)
+
+    def _announce(self, now: float) -> None:
+        self.token += 1
+        if (first := self._first()) is not None:
+            self.calendar.enter(now + max(first.left_s, 0.0), self, self.token, first.customer)

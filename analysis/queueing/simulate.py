@@ -23,7 +23,16 @@ from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.intervals import Interval
 from analysis.queueing.network import Chain, QueueingNetwork, QueueingStation
-from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Sharing, StationServer
+from analysis.queueing.serving import (
+    Calendar,
+    Customer,
+    Delay,
+    DrawnVisit,
+    Preemptive,
+    Queue,
+    Sharing,
+    StationServer,
+)
 
 _BLOCK = 4096  # random numbers drawn at once
 
@@ -154,8 +163,7 @@ class _Run:
             if leaving is None:
                 continue
             if leaving.left:
-                station, work_s = leaving.left.pop()
-                self.servers[station].arrive(self.now, leaving, work_s)
+                self._visit(leaving)
             else:
                 self._finish(leaving)
 
@@ -164,10 +172,13 @@ class _Run:
             self._next_arrival(customer.chain)
         customer.left = self.routes[customer.chain].cycle()
         if customer.left:
-            station, work_s = customer.left.pop()
-            self.servers[station].arrive(self.now, customer, work_s)
+            self._visit(customer)
         else:
             self._finish(customer)
+
+    def _visit(self, customer: Customer) -> None:
+        visit = customer.left.pop()
+        self.servers[visit.station].arrive(self.now, customer, visit)
 
     def _finish(self, customer: Customer) -> None:
         self.done += 1
@@ -204,8 +215,10 @@ class _Run:
 def _server(station: QueueingStation, calendar: Calendar) -> StationServer:
     if station.discipline == "delay":
         return Delay(calendar)
+    if station.discipline == "priority":
+        return Preemptive(calendar, station)
     kind = Sharing if station.discipline == "ps" else Queue
-    return kind(calendar, station.servers, station.warm_up_s)
+    return kind(calendar, station)
 
 
 class _Numbers:
@@ -240,9 +253,10 @@ class _Route:
     def __init__(self, chain: Chain, network: QueueingNetwork, draw: _Numbers) -> None:
         self.draw = draw
         self.shares = list(chain.shares.items())
-        #: Variant, chance that the visit is made, station, mean, squared coefficient of variation.
+        #: Variant, chance that the visit is made, station, mean, squared coefficient of variation,
+        #: and whether it is urgent.
         self.steps = [(member.variant, chance, network.index[visit.station], visit.service_s,
-                       network.station(visit.station).variation)
+                       network.station(visit.station).variation, visit.is_urgent)
                       for member in chain.classes
                       for turn in range(math.ceil(max((v.visits for v in member.visits),
                                                       default=0.0)))
@@ -250,12 +264,12 @@ class _Route:
                       if (chance := min(1.0, visit.visits - turn)) > 0]
         self.steps.reverse()
 
-    def cycle(self) -> list[tuple[int, float]]:
-        """Stations and service times of one cycle, the last first."""
+    def cycle(self) -> list[DrawnVisit]:
+        """The visits of one cycle, the last first."""
         variant = self._variant()
         draw = self.draw
-        return [(station, draw.work(mean, variation))
-                for of_variant, chance, station, mean, variation in self.steps
+        return [DrawnVisit(station, draw.work(mean, variation), is_urgent)
+                for of_variant, chance, station, mean, variation, is_urgent in self.steps
                 if (of_variant is None or of_variant == variant)
                 and (chance == 1 or draw.uniform() < chance)]
 

@@ -107,12 +107,12 @@ def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, Cha
 
 
 def sharing(network: QueueingNetwork) -> QueueingNetwork:
-    """The network with processor sharing in place of first come first served.
+    """The network with processor sharing in place of first come first served and of priorities.
 
     It saturates at the same loads, and has a product form whatever the service times.
     """
     return replace(network, stations=tuple(
-        replace(station, discipline="ps") if station.discipline == "fcfs" else station
+        replace(station, discipline="ps") if station.discipline in ("fcfs", "priority") else station
         for station in network.stations))
 
 

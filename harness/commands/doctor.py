@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 import studies
-from guest import boot, image
+from guest import air_module, boot, image
 from guest.cache import cache_root
 from harness.engine import builders, memory, variants
 from harness.engine.machine import TESTBED_PYTHON
@@ -150,9 +150,16 @@ def _host_mode() -> DoctorFinding:
                          "lacking: " + "; ".join(lacking), needed=False)
 
 
+def _host_air() -> DoctorFinding:
+    lack = air_module.lacking()
+    return DoctorFinding(not lack, "contention with --on host, by the guest's air as a module",
+                         f"stations take turns: {lack}", needed=False)
+
+
 _CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
     _x86, _processors, _memory, _shared_memory, _disk, _seccomp, _measuring_tools,
-    _building_tools, _guest_image, _packages, _builders, _host_mode)
+    _building_tools, _guest_image, _packages, _builders, _host_mode,
+    _host_air)
 
 
 @click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 import studies
-from guest import image
+from guest import air_module, image
 from guest.packages import Packages
 from harness.engine import builders, request, setup, variants
 from harness.engine.machine import ROOT
@@ -59,7 +59,8 @@ def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None
     # Ansible works in the playbooks' folder, git in yet another.
     where = str(Path(source).absolute()) if Path(source).exists() and source else source
     extra = ["-e", f"mininet_wifi_source={where}"] if where else []
-    _play(*extra, str(_ANSIBLE / "testbed.yml"), str(_ANSIBLE / "mininet_wifi.yml"))
+    _play(*extra, *(str(_ANSIBLE / f"{name}.yml")
+                    for name in ("testbed", "mininet_wifi", "air_module")))
     for packages in added:
         if not packages.debian and not packages.lock:
             continue  # strongSwan with ML-KEM is compiled for images alone
@@ -72,7 +73,8 @@ def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None
     lacking = builders.lacking("host")[MININET_WIFI]
     if lacking and must_have:
         raise UserError(f"provision --on host --mininet-wifi: {lacking}", status=1)
-    click.echo(f"testbed ready; builders: {', '.join(builders.working('host'))}")
+    click.echo(f"testbed ready; builders: {', '.join(builders.working('host'))}; "
+               f"stations {'take turns' if air_module.lacking() else 'contend'}")
 
 
 def _play(*arguments: str) -> None:

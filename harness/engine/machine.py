@@ -211,7 +211,7 @@ class HostMachine:
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(
-                "setpriv", "--pdeathsig", "TERM", str(TESTBED_PYTHON), "-m", "measure.worker",
+                *processes.tied("TERM"), str(TESTBED_PYTHON), "-m", "measure.worker",
                 str(job_dir.absolute()), cwd=code, env={**os.environ, "PYTHONPATH": str(code)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 limit=LINE_LIMIT, start_new_session=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from guest import air_module
 from guest.boot import Clock
 from measure import manifest
 from measure.manifest import FactorRecord, LevelRecord, Manifest
@@ -179,8 +180,8 @@ class Plan:
 
 
 def _on(machine: str, spec: TestbedSpec) -> TestbedSpec:
-    """A spec as a machine can have it: only the guest's kernel lets stations contend."""
-    if machine != "host" or spec.medium is None:
+    """A spec as a machine can have it: without the guest's air, stations take turns."""
+    if machine != "host" or spec.medium is None or not air_module.lacking():
         return spec
     return replace(spec, medium=spec.medium.in_turns)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import render
-from harness.engine import variants
+from harness.engine import speeds, variants
 from harness.engine.machine import Lacking, Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
@@ -89,7 +89,8 @@ class TestbedClient:
             await asyncio.gather(rendering, return_exceptions=True)
             raise
         self._send(do="configure", conf=self.name if self.spec.policy else None)
-        await self._expect("configured", CONFIGURE_S)
+        configured = await self._expect("configured", CONFIGURE_S)
+        speeds.keep(self.machine.image_key(), configured.get("speeds") or {})
 
     async def _started(self) -> Running:
         try:
@@ -212,6 +213,7 @@ class TestbedClient:
             "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": on_devices,
+            "speeds": speeds.known(self.machine.image_key()) if on_devices else {},
             # What tools and programs on devices load first, to say whose and which their work is.
             "kinds_library": (library.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),

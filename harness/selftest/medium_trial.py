@@ -7,8 +7,9 @@ import statistics
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from guest import boot, image
+from guest import boot, image, processes
 from harness.engine import machine
 from harness.errors import UserError
 from topologies.model import Interface, Link, Medium, Network, Node
@@ -39,6 +40,8 @@ class MediumTrial:
     protected: bool = False
     #: All stations send datagrams of so many bytes all the time, after the loads; 0: they do not.
     crowd_bytes: int = 0
+    #: After each burst of half a queue from every station.
+    crowd_pause_s: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Outcome:
     round_trip_s: float
     #: Frames a second of each class of channel 1, where there was a crowd.
     crowd_per_s: dict[str, float] = field(default_factory=dict)
+    #: Processor (user and system) that the guest took while there was one; 0 without.
+    crowd_processor_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,11 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
         async with await boot.boot(built, job, cpu=processor, console_log=console,
                                    scratch=Path(work, "scratch"), command=command,
                                    clock=clock) as guest:
-            said = [json.loads(line) async for line in guest.stdout]
+            said: list[dict[str, Any]] = []
+            used_s: dict[str, float] = {}
+            async for line in guest.stdout:
+                said.append(json.loads(line))
+                used_s |= dict.fromkeys(said[-1], processes.processor_s(guest.pid))
             end = await guest.wait()
         if not end.ok:
             last = [line for line in console.read_text(errors="replace").splitlines()
@@ -139,4 +148,5 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
     return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
                    next(entry["connected"] for entry in said if "connected" in entry),
                    next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry),
-                   next((entry["crowd_per_s"] for entry in said if "crowd_per_s" in entry), {}))
+                   next((entry["crowd_per_s"] for entry in said if "crowd_per_s" in entry), {}),
+                   max(0.0, used_s.get("crowd_per_s", 0.0) - used_s["round_trip_s"]))

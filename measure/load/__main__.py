@@ -1,7 +1,7 @@
 """The generator as a program: `python3 -m measure.load TARGET.json`, told what to do by lines.
 
 JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count",
-"pause_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share"}, which
+"pauses_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share"}, which
 the next line ends, and which may have "rate", "late_s", "is_even" (negative controls). Each is
 answered by one line; what it came to is in the file that it names as "out".
 """
@@ -28,7 +28,7 @@ def do(generator: LoadGenerator, command: dict[str, Any],
         return time.monotonic(), generator.prime(command["stations"])
     if command["do"] == "closed":
         return generator.closed_loop(command["customers"], command["count"],
-                                     command.get("pause_s", 0.0),
+                                     command.get("pauses_s", ()),
                                      reads_anew=command.get("reads_anew", False))
     schedule = even if command.get("is_even") else poisson
     arrivals = schedule(command["rate_per_s"], command["seed"], stations=command["stations"],
@@ -43,15 +43,20 @@ def do(generator: LoadGenerator, command: dict[str, Any],
 def main() -> None:
     """Do what is said, line by line, until there is no more."""
     target = LoadTarget(**json.loads(Path(sys.argv[1]).read_text()))
-    if target.goes_first:
-        with contextlib.suppress(PermissionError):  # in some containers: then lateness will tell
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     # Unbuffered: whether there is a line has to show at the descriptor.
     lines = FileIO(sys.stdin.fileno(), closefd=False)
     with LoadGenerator(target) as generator:
         print("ready", flush=True)
         while line := lines.readline():
+            if target.goes_first:
+                _go_first()
             answer(generator, json.loads(line), lines)
+
+
+def _go_first() -> None:
+    """Before whom `measure.precedence` has go before others, since it was last asked, too."""
+    with contextlib.suppress(PermissionError):  # in some containers: then lateness will tell
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
 def answer(generator: LoadGenerator, command: dict[str, Any], lines: FileIO) -> None:

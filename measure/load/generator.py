@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,19 +177,19 @@ class LoadGenerator:
             due_s, arrival = scheduled.take()
             self._begin(arrival, due_s)
 
-    def closed_loop(self, customers: int, count: int, pause_s: float = 0.0, *,
+    def closed_loop(self, customers: int, count: int, pauses_s: Sequence[float] = (), *,
                     reads_anew: bool = False) -> tuple[float, list[LoadAttempt]]:
         """So many authentications, `customers` of them at a time, each a full one.
 
-        Before each there is a pause, in which one customer alone leaves the server in peace. Each
-        may read key and certificates anew, as hostap's peer does.
+        Before each there is a pause, one after the other of those, in which one customer alone
+        leaves the server in peace. Each may read key and certificates anew, as hostap's peer does.
         """
         began_s = time.monotonic()
         self._ended, begun = [], 0
         while len(self._ended) < count:
             while self._under_way < customers and begun < count:
-                if pause_s:
-                    time.sleep(pause_s)
+                if pauses_s:
+                    time.sleep(pauses_s[begun % len(pauses_s)])
                 self._now_s = time.monotonic()
                 self._begin(ScheduledArrival(0.0, begun, offers_session=False), self._now_s,
                             reads_anew=reads_anew)

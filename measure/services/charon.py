@@ -87,7 +87,8 @@ class IpsecTunnels:
             return
         with ike.session(self._charon.socket(gateways[0])) as session:
             for child in self._children:
-                ike.initiate(session, child, ike.NEGOTIATION_S)
+                ike.initiate(session, child, ike.NEGOTIATION_S,
+                             self._site.log(Charon.name, gateways[0]))
 
     def ready(self) -> None:
         """Nothing more: a negotiation has ended when it returns."""

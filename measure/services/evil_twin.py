@@ -59,8 +59,9 @@ def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
         nobodys = site.testbed.tool_environment or {}
         with (Daemon("the twin", site.testbed.tool(access_point, ["hostapd", str(file)]), log,
                      r"AP-ENABLED", env={**os.environ, **nobodys}) as twin,
-              Daemon("the twin's answers", site.testbed.tool(access_point, answers), log,
-                     r"^ready", env={**environment(), **nobodys}) as answering):
+              Daemon("the twin's answers", site.testbed.tool(access_point, answers),
+                     site.log("twin-answers", access_point), r"^ready",
+                     env={**environment(), **nobodys}) as answering):
             twin.wait_ready()
             answering.wait_ready()
             yield

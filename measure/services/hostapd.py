@@ -77,10 +77,14 @@ class Hostapd(Daemons):
             control.request(f"DEAUTHENTICATE {mac}")
             control.forget()
 
-    def overhear(self) -> None:
-        """Drop the events that nobody waits for; to be called now and then where many come.
+    def keep_up(self, node: str, admitted: set[str]) -> None:
+        """Have a set hold the addresses that an access point lets in, by what it says meanwhile.
 
-        They pile up unread, and with no room for one more, hostapd stops until its reader comes.
+        To be called now and then where many come: events pile up unread, and with no room for one
+        more, hostapd stops until its reader comes.
         """
-        for control in self.controls.values():
-            control.forget()
+        for event in self.controls[node].pending():
+            if event.name == "AP-STA-CONNECTED":
+                admitted.add(event.text.split()[0])
+            elif event.name == "AP-STA-DISCONNECTED":
+                admitted.discard(event.text.split()[0])

@@ -29,11 +29,17 @@ class SplitRecord(RecordPart):
 class SaturationRecord(RecordPart):
     """The server with as many customers as it can take, and with one alone. Seconds, and 1/s.
 
-    `rested_s` is alone, too, but in real time after as long a pause as the load has on average.
+    In real time, `paused_s` has how long nobody was there before who came alone, and `rests_s`
+    what such a one took, on average; `steps_s` has the parts of one alone, in order: generator and
+    server in turn. Records of before have `rested_s` instead, after as long a pause as the load had
+    on average.
     """
 
     alone_s: float | None = None
     rested_s: float | None = None
+    paused_s: list[float] = Field(default_factory=list)
+    rests_s: list[float] = Field(default_factory=list)
+    steps_s: list[float] = Field(default_factory=list)
     customers: int
     capacity_per_s: float
     saturated_s: float
@@ -76,6 +82,8 @@ class Measured(RecordPart):
     ends, again and again.
     `meetings_s` is when the supplicant asked the server for what takes it longest, likewise, and
     `asked_s` when for each of its requests, in order; records of before do not have it.
+    `saturation` is of before the load or, where there is none, after it; `saturation_after` again
+    after the load, in real time.
     `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
     charged at the server; `cycle_s` is from one of the supplicant's to the next.
     """
@@ -105,5 +113,6 @@ class Measured(RecordPart):
     meetings_s: list[float] = Field(default_factory=list)
     asked_s: list[list[float]] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
+    saturation_after: SaturationRecord | None = None
     overload: OverloadRecord | None = None
     reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 from measure.load.generator import ROW
 
 SATURATED = "saturated.json"
-RESTED = "rested.json"
+ALONE, RESTED = "alone.json", "rested.json"
+#: The same after the load, in real time: a machine is not as quick in one minute as in the next.
+ALONE_AFTER, SATURATED_AFTER, RESTED_AFTER = (
+    "alone-after.json", "saturated-after.json", "rested-after.json")
+
+
+class Journals(NamedTuple):
+    """The files of one customer alone, of as many as can be, and of those who come after pauses."""
+
+    alone: str
+    saturated: str
+    rested: str
+
+
+BEFORE = Journals(ALONE, SATURATED, RESTED)
+AFTER = Journals(ALONE_AFTER, SATURATED_AFTER, RESTED_AFTER)
+#: What is captured of what the generator asks to that end: `auth-calibration.pcap`.
+CALIBRATION = "calibration"
+#: Seconds before customers who are to find the server at rest, in turn.
+PAUSES_S = (0.002, 0.006, 0.015, 0.04, 0.1)
 _DUE, _RESPONSE = ROW.index("due_s"), ROW.index("response_s")
 
 

@@ -6,17 +6,18 @@ Captures and the generator's journal are left behind; nothing is judged.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from measure import capture
+from measure import capture, precedence
 from measure.capture import Detail, Point, capturing
 from measure.eap_keys import PORT
 from measure.errors import MeasureError
@@ -28,7 +29,7 @@ from measure.workload import Service, Session, Site
 from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
-from studies.eapload2004.capacity import SATURATED, capacity_per_s
+from studies.eapload2004.capacity import CALIBRATION, SATURATED, capacity_per_s
 from studies.eapload2004.card import SoftwareCard
 from studies.eapload2004.daemons import (
     AskingHostapd,
@@ -43,6 +44,10 @@ from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
+#: Customers who keep a server busy before anything of it counts.
+_WARMING = 16
+#: What a guest's processor calls itself.
+_USER_MODE = "User Mode Linux"
 _CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
 _STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -84,18 +89,13 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
-        if self._site.fault == "longer-way":
-            far_wire.lengthen(self._site, _LONGER_MS)
+        self._take_away()
         raw["ping_s"] = self._ping()
-        if self._site.fault == "late-frames":
-            radio_side.delay(self._site)
-        if self._site.fault == "longer-chain":
-            self._lengthen()
-        with self._generator(out, task) as generator:
+        with self._in_order(), self._generator(out, task) as generator:
             if task["sessions"] == "resumed":
                 self._authenticate()
                 generator.do("prime", stations=asked["stations"])
-            rate = self._rate(generator, task, out)
+            rate = self._rate(generator, task, out, raw)
             with ExitStack() as stack:
                 is_late = self._site.fault == "late-sample"
                 self._capture(stack, out, raw, self._points(with_sample=not is_late))
@@ -121,7 +121,19 @@ class Workload:
             if task["driver"] == "eapol_test":
                 self._reference(generator, asked["saturating"], out, raw)
             elif task["calibrates"]:
-                generator.calibrate(asked, is_real=self._site.clock == "real")
+                with self._calibrating(out, raw):
+                    generator.calibrate(asked, is_real=self._is_real)
+            elif task["share"] and self._is_real:
+                generator.calibrate_again(asked)
+
+    def _take_away(self) -> None:
+        """What the repetition's fault does before anything is measured."""
+        if self._site.fault == "longer-way":
+            far_wire.lengthen(self._site, _LONGER_MS)
+        elif self._site.fault == "late-frames":
+            radio_side.delay(self._site)
+        elif self._site.fault == "longer-chain":
+            self._lengthen()
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""
@@ -129,24 +141,65 @@ class Workload:
 
     def _reference(self, generator: LoadProgram, count: int, out: Path,
                    raw: dict[str, Any]) -> None:
-        """Generator and eapol_test side by side, with all of their packets captured."""
+        """Generator and eapol_test side by side, with all of their packets captured.
+
+        A server takes longer at first: it is kept busy before.
+        """
+        generator.keep_busy(customers=_WARMING, count=count)
         load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address)
         point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
                        logs=self._site.logs, summaries=raw["captures"]):
             load.compare(count, lambda each: generator.do(
-                "closed", "reference", customers=1, count=each, pause_s=PAUSE_S, reads_anew=True))
+                "closed", "reference", customers=1, count=each, pauses_s=[PAUSE_S],
+                reads_anew=True))
             capture.settle()
 
-    def _rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:
+    def _rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
+              raw: dict[str, Any]) -> float:
         """The load as the task says it, or that share of what the server is seen to take."""
         if not task["share"]:
             return float(task["load"])
-        generator.calibrate(task["asked"], is_real=self._site.clock == "real")
-        rate_per_s = float(task["share"]) * capacity_per_s(out / SATURATED)
-        if self._site.clock == "real":
-            generator.rest(1 / rate_per_s)
-        return rate_per_s
+        with self._calibrating(out, raw):
+            generator.calibrate(task["asked"], is_real=self._is_real)
+        return float(task["share"]) * capacity_per_s(out / SATURATED)
+
+    @property
+    def _is_real(self) -> bool:
+        return self._site.clock == "real"
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self._is_real and _USER_MODE in Path("/proc/cpuinfo").read_text()
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """In a guest and in real time, whoever is measured is served in the order of waking up.
+
+        Its one processor would else leave a request of the server's that the generator interrupted
+        waiting for 20 to 45 ms while others pass: no queueing model knows such a server.
+        """
+        if not self._is_ordered:
+            yield
+            return
+        with precedence.given(os.getpid(), capture.PROGRAMS):
+            yield
+
+    @contextmanager
+    def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
+        """In real time what is captured under load is captured here, too: it has its cost.
+
+        From it is told what each step takes the server, and what the generator.
+        """
+        raw["is_ordered"] = self._is_ordered
+        if not self._is_real:
+            yield
+            return
+        point = replace(_SAMPLED[0], name=CALIBRATION)
+        with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
+                       logs=self._site.logs, summaries=raw["captures"]):
+            yield
+            capture.settle()
 
     # --- the supplicant ----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 from measure import judging
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT, ROW, SOCKETS
-from studies.eapload2004 import challenges
+from studies.eapload2004 import capacity, challenges
 from studies.eapload2004.air import losses
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import (
@@ -23,7 +23,7 @@ from studies.eapload2004.body import (
     SaturationRecord,
     SplitRecord,
 )
-from studies.eapload2004.capacity import RESTED, SATURATED, capacity_per_s
+from studies.eapload2004.capacity import SATURATED, capacity_per_s
 from studies.eapload2004.evidence import evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
 from studies.eapload2004.observed import ObservedLoad
@@ -42,9 +42,9 @@ from studies.eapload2004.waterfall import (
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
-_JOURNALS = ("open.json", "alone.json", SATURATED, RESTED)
+_JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
-         "processor_s", "clock_step_s", "failure")
+         "is_ordered", "processor_s", "clock_step_s", "failure")
 
 #: Of a comparison of drivers, whose interval is over them.
 _PARTS = 20
@@ -145,7 +145,9 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     # where there are no others, nothing is proven.
     behind, at_server = (_whole(those) or those
                          for those in (observed.supplicant, observed.server))
-    charged, saturation = raw["charged"], _saturation(out, asked)
+    charged = raw["charged"]
+    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False))
+                         for journals in (capacity.BEFORE, capacity.AFTER))
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
@@ -155,7 +157,8 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         utilization_share=_utilization(observed, saturation, span_s),
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=saturation, reference=observed.reference, overload=observed.overload,
+        saturation=saturation, saturation_after=after,
+        reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
                     for exchange in observed.server] if journal else [],
@@ -217,13 +220,46 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
         "latencies_s": [row["response_s"] for row in accepted]}
 
 
-def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
-    if not (out / SATURATED).exists():
+def _saturation(out: Path, asked: Mapping[str, Any],
+                journals: capacity.Journals, *, is_ordered: bool) -> SaturationRecord | None:
+    alone, saturated, rested = (_journal(out / name) for name in journals)
+    if not saturated:
         return None
-    alone, rested, saturated = (
-        [row["response_s"] for row in _journal(out / name).get("rows", ())]
-        for name in ("alone.json", RESTED, SATURATED))
-    return SaturationRecord(alone_s=fmean(alone) if alone else None, customers=asked["customers"],
-                            rested_s=fmean(rested) if rested else None,
-                            capacity_per_s=capacity_per_s(out / SATURATED),
-                            saturated_s=fmean(saturated))
+    took_s = [row["response_s"] for row in alone.get("rows", ())]
+    paused_s, rests_s = _rests(rested.get("rows", ()))
+    return SaturationRecord(alone_s=fmean(took_s) if took_s else None, customers=asked["customers"],
+                            paused_s=paused_s, rests_s=rests_s,
+                            steps_s=_steps(alone, out / f"auth-{capacity.CALIBRATION}.pcap")
+                            if is_ordered else [],
+                            capacity_per_s=capacity_per_s(out / journals.saturated),
+                            saturated_s=fmean(row["response_s"] for row in saturated["rows"]))
+
+
+def _rests(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    """How long nobody was there before who came alone, and what that one took: means by pause."""
+    count = len(capacity.PAUSES_S)
+    left_s = [row["due_s"] + row["response_s"] for row in rows]
+    pairs = [(later["due_s"] - earlier_s, later["response_s"])
+             for earlier_s, later in zip(left_s, rows[1:], strict=False)]
+    together = [pairs[number::count] for number in range(count)]
+    means = sorted((fmean(pause_s for pause_s, _ in those), fmean(took_s for _, took_s in those))
+                   for those in together if those)
+    return [pause_s for pause_s, _ in means], [took_s for _, took_s in means]
+
+
+def _steps(alone: Mapping[str, Any], file: Path) -> list[float]:
+    """What each step of one customer alone takes generator and server in turn, on average.
+
+    Nothing where it was not captured: after the load.
+    """
+    if not (alone and file.exists()):
+        return []
+    due_s = [alone["began_s"] + row["due_s"] for row in alone["rows"] if row["socket"] == 0]
+    ended_s = alone["began_s"] + alone["took_s"]
+    asked = [exchange for exchange in _whole(exchanges(file))
+             if alone["began_s"] <= exchange.trips[0].asked_s <= ended_s]
+    parts = [[trip_s for before_s, trip in zip(
+        [begun_s, *(trip.answered_s for trip in exchange.trips)], exchange.trips, strict=False)
+        for trip_s in (trip.asked_s - before_s, trip.took_s)]
+        for begun_s, exchange in zip(due_s, asked, strict=False)]
+    return [max(0.0, fmean(those)) for those in zip(*parts, strict=False)]

@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from measure.services.program import HostProgram
-from studies.eapload2004.capacity import RESTED, SATURATED
+from studies.eapload2004.capacity import (
+    ALONE,
+    ALONE_AFTER,
+    PAUSES_S,
+    RESTED,
+    RESTED_AFTER,
+    SATURATED,
+    SATURATED_AFTER,
+)
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
 _ALONE, _REAL_ALONE = 20, 200
+#: And by one after each of the pauses.
+_RESTED = 30 * len(PAUSES_S)
 
 
 class LoadProgram:
@@ -33,18 +43,24 @@ class LoadProgram:
         """
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
-            self.do("closed", "unmeasured", **busy)
-        self.do("closed", "alone", customers=1, count=_REAL_ALONE if is_real else _ALONE)
-        self.do("closed", SATURATED.removesuffix(".json"), **busy)
+            self.keep_busy(**busy)
+        self._closed(ALONE, customers=1, count=_REAL_ALONE if is_real else _ALONE)
+        self._closed(SATURATED, **busy)
+        if is_real:
+            self._closed(RESTED, customers=1, count=_RESTED, pauses_s=PAUSES_S)
 
-    def rest(self, pause_s: float) -> None:
-        """Have it ask the server alone, each time after a pause.
+    def keep_busy(self, *, customers: int, count: int) -> None:
+        """Have it ask as often, and nothing of it count."""
+        self.do("closed", "unmeasured", customers=customers, count=count)
 
-        A processor that has done something else meanwhile, or nothing, takes longer: its caches
-        are cold.
-        """
-        self.do("closed", RESTED.removesuffix(".json"), customers=1, count=_REAL_ALONE,
-                pause_s=pause_s)
+    def calibrate_again(self, asked: Mapping[str, Any]) -> None:
+        """The same in reverse, when the load is over: in real time a machine may be slower then."""
+        self._closed(RESTED_AFTER, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+        self._closed(SATURATED_AFTER, customers=asked["customers"], count=asked["saturating"])
+        self._closed(ALONE_AFTER, customers=1, count=_REAL_ALONE)
+
+    def _closed(self, journal: str, **arguments: Any) -> None:
+        self.do("closed", journal.removesuffix(".json"), **arguments)
 
     def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
               **changes: float) -> None:

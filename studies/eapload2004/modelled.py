@@ -3,9 +3,11 @@
 The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
 demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
 and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions. In real time a machine is not as quick in one minute as in the next, and takes longer
-for who comes after a pause: there, a cell that measures all that before its load is predicted by
-its own (`calibrated_there`).
+predictions. In real time a machine is not as quick in one minute as in the next: there, a cell that
+measures all that before and after its load is predicted by its own, the mean of both
+(`calibrated_there`). A guest has one processor for all: the generator's steps go before the
+server's, which are served in order, by the shares that one customer alone showed; and who finds
+nobody takes longer, by how long nobody was there.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ _SOME_S = 0.0002
 class Unloaded:
     """What the cell without load says, in seconds and 1/s.
 
-    By `warm_up_s` one takes longer who comes to a server at rest.
+    By `warm_up_s` one takes longer who comes to a server at rest, or by `cooling` after pauses.
+    `steps_s` has the parts of one alone, generator and server in turn, where they share one
+    processor.
     """
 
     alone_s: float
@@ -67,6 +71,22 @@ class Unloaded:
     cycle_s: float
     round_trips: float
     warm_up_s: float = 0.0
+    cooling: tuple[tuple[float, float], ...] = ()
+    steps_s: tuple[float, ...] = ()
+
+    @property
+    def server_share(self) -> float:
+        """What of the demand is the server's own."""
+        return sum(self.steps_s[1::2]) / sum(self.steps_s) if self.steps_s else 1.0
+
+    def steps(self) -> tuple[Visit, ...]:
+        """An authentication's demand, step by step where that is known; the generator's first."""
+        demand_s = 1 / self.capacity_per_s
+        if not self.steps_s:
+            return (Visit(SERVER, demand_s),)
+        scale = demand_s / sum(self.steps_s)
+        return tuple(Visit(SERVER, step_s * scale, is_urgent=number % 2 == 0)
+                     for number, step_s in enumerate(self.steps_s))
 
     @property
     def rtt_s(self) -> float:
@@ -114,7 +134,8 @@ class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
     `parts` are measured and modelled means of as many parts of the repetitions, by when customers
-    left, `p95_parts` their 95th percentiles; none where there are too few arrivals.
+    left, `p95_parts` their 95th percentiles; none where there are too few arrivals. By `drift` an
+    authentication took the processor longer after the load than before, where both was measured.
     """
 
     title: str
@@ -126,6 +147,7 @@ class Predicted:
     measured_p95_s: float
     parts: tuple[tuple[float, float], ...]
     p95_parts: tuple[tuple[float, float], ...]
+    drift: float | None = None
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
@@ -135,7 +157,8 @@ def unloaded(cells: Cells) -> Unloaded | None:
     means = [value.estimate.mean for value in values if value is not None]
     if len(means) != len(values):
         return None
-    measured = Unloaded(*means)
+    alone_s, capacity, service_s, cycle_s, round_trips = means
+    measured = Unloaded(alone_s, capacity, service_s, cycle_s, round_trips)
     return _not_quicker_than_demand(measured) if cells.results.clock == "real" else measured
 
 
@@ -226,7 +249,8 @@ def predictions(cells: Cells) -> list[Predicted]:
         return []
     traces = ((each, _trace(cells, each)) for each in _loaded(cells))
     # Of one customer alone there is no rate, and so no utilization.
-    return [_predicted(calibrated_there(cells, each.row, measured), each, trace)
+    return [replace(_predicted(calibrated_there(cells, each.row, measured), each, trace),
+                    drift=drift(cells, each.row))
             for each, trace in traces if trace.span_s]
 
 
@@ -238,8 +262,41 @@ def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
     there = _not_quicker_than_demand(replace(
         measured, alone_s=alone.estimate.mean, capacity_per_s=capacity.estimate.mean))
     rested = cells.mean_of_any("rested_s", row)
-    return replace(there, warm_up_s=max(0.0, rested.estimate.mean - there.alone_s)
-                   if rested else 0.0)
+    if rested:
+        return replace(there, warm_up_s=max(0.0, rested.estimate.mean - there.alone_s))
+    return _in_steps(cells, row, there)
+
+
+def drift(cells: Cells, row: Ids) -> float | None:
+    """By how much more than before its load a cell's server had to do after it, as a share."""
+    before, after = (cells.mean_of_any(name, row) for name in (
+        CAPACITY.name, "capacity_after_per_s"))
+    return before.estimate.mean / after.estimate.mean - 1 if before and after else None
+
+
+def _in_steps(cells: Cells, row: Ids, there: Unloaded) -> Unloaded:
+    """The same with what a cell says of steps and of pauses, means of before and after its load."""
+    after = [cells.mean_of_any(name, row) for name in ("alone_after_s", "capacity_after_per_s")]
+    if all(after):
+        alone_s, capacity = (each.estimate.mean for each in after if each)
+        there = _not_quicker_than_demand(replace(
+            there, alone_s=(there.alone_s + alone_s) / 2,
+            capacity_per_s=2 / (1 / there.capacity_per_s + 1 / capacity)))
+    steps_s, *pauses = (_lists(cells, row, name) for name in ("steps_s", "paused_s", "rests_s"))
+    if not pauses[0]:
+        return there
+    paused_s, rests_s = (np.mean(those, axis=0) for those in pauses)
+    return replace(
+        there, steps_s=tuple(np.mean(steps_s, axis=0)) if steps_s else (),
+        cooling=tuple((float(pause_s), max(0.0, float(took_s) - there.alone_s))
+                      for pause_s, took_s in zip(paused_s, rests_s, strict=True)))
+
+
+def _lists(cells: Cells, row: Ids, name: str) -> list[Sequence[float]]:
+    """Before and after the loads of a cell's repetitions, where that was measured."""
+    return [each[f"{name}_{when}"] for each in (
+        cells.results.samples[place] for place in cells.rows(row))
+        for when in ("before", "after") if each.get(f"{name}_{when}")]
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -254,7 +311,7 @@ def service_times(cells: Cells) -> dict[float, float]:
 
 def _predicted(measured: Unloaded, loaded: LoadedCell, trace: ArrivalTrace) -> Predicted:
     arrivals, latencies = trace.arrivals_s, trace.latencies_s
-    demand_s = 1 / measured.capacity_per_s
+    demand_s = measured.server_share / measured.capacity_per_s
     works = (*((part * demand_s, instants) for part, instants in trace.meetings),
              *trace.alongside)
     made = simulate(
@@ -287,9 +344,13 @@ def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) 
     meetings = (Chain(f"{FRONT}-{number}", (
         CustomerClass("meeting", (Visit(SERVER, work_s),)),),
         rate_per_s=1 / measured.cycle_s) for number, work_s in enumerate(works))
-    stations = (replace(station, warm_up_s=measured.warm_up_s) if station.name == SERVER
-                else station for station in whole.stations)
-    return QueueingNetwork(tuple(stations), (whole.chain(BEHIND), *meetings))
+    stations = (replace(station, discipline="priority" if measured.steps_s else "ps",
+                        warm_up_s=measured.warm_up_s, cooling=measured.cooling)
+                if station.name == SERVER else station for station in whole.stations)
+    behind = whole.chain(BEHIND)
+    return QueueingNetwork(tuple(stations), (replace(behind, classes=tuple(
+        replace(member, visits=measured.steps()) if member.name == "full" else member
+        for member in behind.classes)), *meetings))
 
 
 def _loaded(cells: Cells) -> list[LoadedCell]:

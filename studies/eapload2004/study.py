@@ -140,18 +140,23 @@ class EapLoad2004(Study):
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Its numbers, where the time goes, and the server's capacity."""
-        saturation = measured.saturation
+        saturation, after = measured.saturation, measured.saturation_after
         overloaded = OverloadRecord.model_fields
         return {**super().values(measured), **dict(measured.split),
                 **{name: getattr(measured.overload, name, None) for name in overloaded},
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
                 "alone_s": saturation.alone_s if saturation else None,
                 "rested_s": saturation.rested_s if saturation else None,
+                "alone_after_s": after.alone_s if after else None,
+                "capacity_after_per_s": after.capacity_per_s if after else None,
                 "rate_per_s": measured.rate_per_s or None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
         """The distributions, when customers came to the server, and one authentication's steps."""
+        calibrations = {"before": measured.saturation, "after": measured.saturation_after}
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
+                **{f"{name}_{when}": getattr(each, name) for when, each in calibrations.items()
+                   if each for name in ("steps_s", "paused_s", "rests_s")},
                 "meetings_s": measured.meetings_s,
                 **{f"asked_{number}_s": instants
                    for number, instants in enumerate(measured.asked_s)},

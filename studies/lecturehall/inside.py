@@ -38,6 +38,8 @@ _ALL_ON_S = 60.0
 MARKED = "hall-clear-but-marked"
 #: Those that the first station is gone at the end, and that its stream goes where nobody listens.
 LEFT, UNHEARD = "hall-one-leaves", "hall-one-unheard"
+#: That it authenticates before anything is captured, and comes back with the keys of that.
+REMEMBERED = "hall-one-remembered"
 #: Of CCMP: the first packet number.
 _CCMP_HEADER = bytes.fromhex("0100002000000000")
 #: What is shorter than a stream's frames is kept whole: keys are negotiated, and frames opened.
@@ -67,6 +69,8 @@ class Workload:
         raw = session.raw
         raw["captures"] = []
         self._send_home()
+        if self._site.fault == REMEMBERED:
+            self._get_known(self._stations[0])
         access_point = nodes[ACCESS_POINT]
         places = ((Point("ap", ACCESS_POINT, access_point.radio_interface, "ether proto 0x888e"),
                    _WHOLE),
@@ -105,6 +109,19 @@ class Workload:
         give_up_link(self._supplicants.controls[name])
         self._hostapd.forget(self._mac(name))
 
+    def _get_known(self, name: str) -> None:
+        """Have a station authenticate and go; both ends keep the keys. Raises MeasureError."""
+        control = self._supplicants.controls[name]
+        until = time.monotonic() + _ALL_ON_S
+        control.command("ENABLE_NETWORK 0")
+        # The access point keeps the key once it has the handshake's last message.
+        if control.wait(_UP, until) is None or not self._hostapd.admitted(
+                ACCESS_POINT, self._mac(name), until):
+            raise _not_on([name], 1)
+        control.command("DISABLE_NETWORK 0")
+        self._hostapd.expire(ACCESS_POINT, self._mac(name))
+        control.forget()
+
     def _mac(self, name: str) -> str:
         node = self._site.network.nodes[name]
         return node.interfaces[node.radio_interface].radio or ""
@@ -123,7 +140,7 @@ class Workload:
         All stream together for `stream_s` once the last one is on. Raises MeasureError.
         """
         controls, on_s = self._supplicants.controls, dict[str, float]()
-        waiting = dict(controls)
+        waiting, connected, admitted = dict(controls), set[str](), set[str]()
         gap_s = 8 * asked["stream_payload_bytes"] / asked["stream_rate_bps"]
         datagram = bytes(asked["stream_payload_bytes"])
         give_up_s = time.monotonic() + _ALL_ON_S
@@ -138,8 +155,11 @@ class Workload:
                 control.command("ENABLE_NETWORK 0")
             while end_s is None or time.monotonic() < end_s:
                 time.sleep(_TICK_S)
-                self._hostapd.overhear()
-                for name in self._now_on(waiting):
+                self._hostapd.keep_up(ACCESS_POINT, admitted)
+                connected.update(self._now_on(waiting))
+                # Both have to say so: where the handshake's last message is lost, only one does.
+                for name in [name for name in waiting
+                             if name in connected and self._mac(name) in admitted]:
                     del waiting[name]
                     on_s[name], due_s[name] = time.time(), time.monotonic()
                 now_s = time.monotonic()
@@ -148,8 +168,7 @@ class Workload:
                     session.stamp("all_on")
                     end_s = now_s + asked["stream_s"]
                 elif end_s is None and now_s > give_up_s:
-                    raise MeasureError("link", f"{', '.join(list(waiting)[:3])}: not on after "
-                                       f"{_ALL_ON_S:g} s, with {len(waiting)} of {len(controls)}")
+                    raise _not_on(list(waiting), len(controls))
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
@@ -171,6 +190,11 @@ class Workload:
             is_unheard = self._site.fault == UNHEARD and node == self._stations[0]
             made.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
         return made
+
+
+def _not_on(names: Sequence[str], stations: int) -> MeasureError:
+    return MeasureError("link", f"{', '.join(names[:3])}: not on after {_ALL_ON_S:g} s, with "
+                        f"{len(names)} of {stations}")
 
 
 def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,

@@ -74,7 +74,7 @@ class LectureHall(Study):
     """Stations that get onto one cell and stream, all at once."""
 
     id: ClassVar[str] = "lecturehall"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "A lecture hall at nine o'clock"
     factors: ClassVar[tuple[Factor, ...]] = (
         Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal),
@@ -103,6 +103,9 @@ class LectureHall(Study):
                                     policy=changed("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
                                        on=_TEN, fails=[_OPEN]),
+        "hall-one-remembered": Fault(
+            "one station comes with keys of an earlier authentication",
+            on={"policy": "M4", "stations": "10"}, fails=["each authenticated", _OPEN]),
         "hall-one-leaves": Fault("one station is gone at the end", on=_TEN,
                                  fails=["all let in"]),
         "hall-one-unheard": Fault("one station's stream goes where nobody listens", on=_TEN,

@@ -81,8 +81,10 @@ class Workload:
                                    in_clear=in_clear)
             arrival.begin()
             arrival.visit()
-            detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else capture.WHOLE
-            with captures(self._auth_points(scenario), detail, part="auth"):
+            detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else \
+                capture.whole(self._site.testbed)
+            with (captures(self._auth_points(scenario), detail, part="auth"),
+                  self._settled(detail)):
                 arrival.get_on(scenario.home)
                 if scenario.roams_to:
                     self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
@@ -119,13 +121,22 @@ class Workload:
         try:
             with unprotected.left_over(self._site.fault, self._site.testbed, at_home):
                 arrival.begin()
-            with (captures(self._auth_points(at_home), capture.WHOLE),
+            detail = capture.whole(self._site.testbed)
+            with (captures(self._auth_points(at_home), detail), self._settled(detail),
                   self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
         finally:
             arrival.finish()
+
+    @contextmanager
+    def _settled(self, detail: Detail) -> Iterator[None]:
+        """However this ends, captures have what was sent: a refusal is the last that is."""
+        try:
+            yield
+        finally:
+            capture.settle(self._site.testbed, detail)
 
     def _refuse_control(self, authentications: int) -> None:
         """What the control takes away has to be there."""

@@ -36,7 +36,7 @@ from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
                  "processor_s", "port_check", "pulses", "ike_sas", "clock_step_s", "failure",
-                 "left")
+                 "left", "harness_work")
 #: Directions of the stream over a move.
 _WAYS = 2
 

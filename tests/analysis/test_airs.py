@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from analysis.air import biases
 from analysis.comparison import compare
 from analysis.footnotes import circumstances
 from fabricated import cells_of, make, results_of
+from guest import air_module
 from harness.engine.recording import circumstances as circumstances_of
 from measure.record import Record
 from plans import plan_of
@@ -18,6 +20,12 @@ from studies.qop2007.report.from_paper import from_paper
 from studies.qop2007.report.from_run import from_run
 from studies.qop2007.report.run_notes import run_table
 from studies.qop2007.report.traffic_tables import table_5, table_6, table_7, table_8
+
+
+@pytest.fixture(autouse=True)
+def _stock_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine has no module of the air."""
+    monkeypatch.setattr(air_module, "LOADED", tmp_path / "none")
 
 
 def of_air(air: str | None, records: Iterable[Record]) -> list[Record]:

@@ -56,6 +56,18 @@ def refusal(folder: Path, text: str) -> str:
     return str(error.value).removeprefix(f"{folder}/")
 
 
+def test_visits_may_be_urgent(tmp_path: Path) -> None:
+    """At a station that knows priorities; none is unless that is said."""
+    text = GOOD.replace("servers: 2", "discipline: priority").replace(
+        "service_s: 0.001}", "service_s: 0.001, urgent: true}")
+    network = read(tmp_path, text).network
+    assert network.station("radius").discipline == "priority"
+    [ticket] = [member for member in network.chain().classes if member.name == "ticket"]
+    assert [visit.is_urgent for member in network.chain().classes for visit in member.visits
+            if member is not ticket] == [False] * 3
+    assert [visit.is_urgent for visit in ticket.visits] == [True]
+
+
 def test_a_model_becomes_a_network(tmp_path: Path) -> None:
     """Stations, classes with variants, loads and measurements; and it can be solved."""
     model = read(tmp_path, GOOD)
@@ -83,7 +95,9 @@ def test_a_model_becomes_a_network(tmp_path: Path) -> None:
     ("population: 20", "population: yes", 6, "population is not a whole number"),
     ("population: 20", "populaton: 20", 6, "did you mean population?"),
     ("servers: 2", "servers: 0", 2, "stations.radius.servers is 0; write at least 1"),
-    ("discipline: delay", "discipline: lifo", 3, "is 'lifo'; write 'ps', 'fcfs' or 'delay'"),
+    ("discipline: delay", "discipline: lifo", 3,
+     "is 'lifo'; write 'ps', 'fcfs', 'priority' or 'delay'"),
+    ("service_s: 0.001}", "service_s: 0.001, urgent: 1}", 21, "urgent is neither true nor false"),
     ("direction: round_trip", "direction: up", 3, "is 'up'; write 'round_trip' or 'one_way'"),
     ("think_s: 1.5", "think_s: -1", 7, "think_s is -1; write at least 0"),
     ("  radius: {servers: 2}", "  my radius: {}", 2, "is not a name; use letters"),
@@ -120,6 +134,7 @@ def test_bad_fields_are_one_line_with_their_line(tmp_path: Path, old: str, new: 
     ("resumed: 0.75", "resumed: 0.75, old: 0", "variant 'old' is not a class's variant"),
     ("measured:\n  auth:", "measured:\n  aut:", "chain 'aut': is not in this network; did you mea"),
     ("  radius: {servers: 2}", "  radius: {servers: 2}\n  auth: {}", "and a chain have one name"),
+    ("servers: 2", "servers: 2, discipline: priority", "several servers have no order"),
 ])
 def test_what_does_not_fit_together_is_one_line(tmp_path: Path, old: str, new: str,
                                                 words: str) -> None:

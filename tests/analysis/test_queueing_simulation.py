@@ -97,6 +97,50 @@ def test_who_finds_nobody_takes_longer(discipline: str) -> None:
         solve(network)
 
 
+def test_who_is_urgent_interrupts_the_others() -> None:
+    """M/M/1 with preemptive resume: urgent ones see each other only, the rest see all.
+
+    T1 = S / (1 - rho1), T2 = S / (1 - rho1) / (1 - rho1 - rho2) (Kleinrock 1976, 3.3).
+    """
+    station = QueueingStation("queue", "priority")
+    chains = tuple(Chain(name, (CustomerClass("all", (Visit("queue", 1.0, is_urgent=is_urgent),)),),
+                         rate_per_s=0.3) for name, is_urgent in (("urgent", True), ("rest", False)))
+    network = QueueingNetwork((station,), chains)
+    run = simulate(network, np.random.default_rng(9), completions=60_000)
+    assert run.chain("urgent").mean().value == pytest.approx(1 / 0.7, rel=0.03)
+    assert run.chain("rest").mean().value == pytest.approx(1 / 0.7 / 0.4, rel=0.05)
+    assert run.stations[0].utilization == pytest.approx(0.6, rel=0.03)
+    with pytest.raises(QueueingError, match="priorities have no exact mean values"):
+        solve(network)
+
+
+def test_of_steps_in_turn_the_urgent_ones_go_before() -> None:
+    """Two customers of four steps, instant by instant, worked out by hand."""
+    visits = tuple(Visit("queue", seconds, is_urgent=number % 2 == 0)
+                   for number, seconds in enumerate((1.0, 4.0, 2.0, 3.0)))
+    network = QueueingNetwork((QueueingStation("queue", "priority", scv=0.0),), (
+        Chain("all", (CustomerClass("all", visits),), rate_per_s=0.1),))
+    # The second comes at 2, takes the server for 1, and waits; from 6 the first is urgent until
+    # 8, the second has its 4 until 12, is urgent until 14; the first's 3 end at 17, its own at 20.
+    run = simulate(network, np.random.default_rng(1), arrivals_s={"all": np.array([0.0, 2.0])})
+    assert run.chain("all").responses_s.tolist() == pytest.approx([17.0, 18.0])
+
+
+@pytest.mark.parametrize("discipline", ["ps", "fcfs", "priority"])
+def test_a_server_cools_while_nobody_is_there(discipline: str) -> None:
+    """By how long that was, interpolated between what is given, and as the last after longer."""
+    station = QueueingStation("queue", discipline, scv=0.0, cooling=((2.0, 0.2), (4.0, 0.6)))
+    network = single(station, rate_per_s=0.1)
+    # After 1, 3 and 10 s without anybody; the last finds one there, the first came to a cold one.
+    instants = np.cumsum([0.0, 2.6, 4.1, 11.4, 0.5])
+    took_s = simulate(network, np.random.default_rng(1),
+                      arrivals_s={"only": instants}).chain().responses_s
+    assert took_s[:3].tolist() == pytest.approx([1.6, 1.1, 1.4])
+    assert took_s[3:].sum() == pytest.approx(2.0 + 2.6 if discipline == "ps" else 1.6 + 2.1)
+    with pytest.raises(QueueingError, match="simulate it"):
+        solve(network)
+
+
 def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
     """Every tenth network of those that LINE answered: chains, class switching, several servers."""
     hits = total = 0

@@ -70,7 +70,7 @@ def test_the_entry_points_packages_are_found() -> None:
 
 def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
     """The root, a file, a step, the lock and the set-up each make another box; words do not."""
-    for name in ("guest", "requirements"):
+    for name in ("guest", "requirements", "ansible"):
         shutil.copytree(PROJECT / name, tmp_path / name)
     shutil.copy(PROJECT / "qop", tmp_path)
     for module, name, place in ((box, "PROJECT", ""), (box.root, "PROJECT", ""),
@@ -87,7 +87,11 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
         ("qop", "packages='python3 ", "packages='python3 hello "),
         ("qop", "-m venv", "-m venv --copies"), ("guest/box.py", '"rsync", ', ""),
         ("guest/box.py", '"--version"', '"--help"'), ("guest/vagrant/finish.sh", "qop", "q"),
-        ("requirements/harness.lock", "sha256", "sha255")]
+        ("requirements/harness.lock", "sha256", "sha255"),
+        ("guest/module/sch_dcf.c", "hwsim0", "hwsim1"),
+        ("guest/sources/net/sched/dcf_core.h", "DCF_NEVER", "DCF_NONE"),
+        ("ansible/roles/air_module/tasks/build.yml", "depmod", "depmode"),
+        ("ansible/air_module.yml", "air_module", "air")]
     assert changing(tmp_path, box.key, words) == [False] * len(words)
     assert changing(tmp_path, box.key, deeds) == [True] * len(deeds)
     last = box.key()
@@ -198,4 +202,6 @@ def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     (one,) = qop.records("results/box").values()
     assert (one.name, one.status) == ("P1-N2-001", "ok"), one.reason
     assert one.environment["kernel"].startswith("Linux 6.")
+    # Its kernel has the guest's air as a module, built while the box was made.
+    assert (one.environment["machine"], one.environment["air"]) == ("host", "dcf")
     assert len(checks(one)) == len(one.evidence) > 0

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from conftest import PATIENCE_S, PROJECT
 from guest import kernel, mininet_wifi, progress, root
 from guest.cache import Store, cache_root, key_of
 from guest.commands import BuildError, Commands
+from guest.processes import tied
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -214,6 +216,28 @@ def test_stopped_command(tmp_path):
         commands.run(["sh", "-c", "echo on; sleep 60"], each_line=lambda _: commands.stop())
     with pytest.raises(BuildError, match="was stopped"):
         commands.run(["true"])
+
+
+def test_what_is_tied_to_who_has_ended_never_begins(tmp_path):
+    """The kernel is asked too late there: nobody would end it. Of who is there, it begins."""
+    late = tmp_path / "bin/setpriv"
+    late.parent.mkdir()
+    late.write_text('#!/bin/sh\nwhile kill -0 "$STARTER"; do sleep 0.01; done 2>/dev/null\n'
+                    f'{shutil.which("setpriv")} "$@"\necho "$?" >{tmp_path}/status\n')
+    late.chmod(0o755)
+    start = ("import os, subprocess, sys; from guest.processes import tied; "
+             "os.environ['STARTER'] = str(os.getpid()); "
+             "subprocess.Popen([*tied('KILL'), 'touch', sys.argv[1]])")
+    path = f"{late.parent}:{os.environ['PATH']}"
+    subprocess.run([sys.executable, "-c", start, tmp_path / "begun"], check=True, cwd=PROJECT,
+                   env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT)})
+    until = time.monotonic() + PATIENCE_S
+    while not (tmp_path / "status").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert not (tmp_path / "begun").exists()
+    subprocess.run([*tied("KILL"), "touch", tmp_path / "begun"], check=True)
+    assert (tmp_path / "begun").exists()
 
 
 def test_missing_kernel_options_are_named():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -15,6 +17,9 @@ from harness.selftest.clock_bench import ALONE, GUESTS, HOGS, REAL
 from harness.selftest.harness_bench import BenchLine
 from harness.selftest.quick_bench import QuickRun
 from harness.selftest.yardsticks import REFERENCE_CALL_US, Yardsticks
+
+if TYPE_CHECKING:
+    from measure.record import Record
 
 CELL = "P8-N2"
 
@@ -38,7 +43,30 @@ def test_equal_runs_keep_all_bounds() -> None:
     """Nothing differs: everything holds, and the table has the cell."""
     assert all(verdicts(conditions()))
     line = clock_bench.table(clock_bench.compared(conditions()))[-1]
-    assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |")
+    assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |")
+
+
+@dataclass
+class Counted:
+    """As much of a record as tells what the harness did."""
+
+    raw: dict[str, Any]
+    environment: dict[str, Any]
+
+
+def test_what_the_harness_did_is_told_as_a_nodes_work() -> None:
+    """Work, and this machine's constants for calls and faults, of all that is on the way."""
+    device = "today: other x1, beside its work a system call 8000 ns, a page fault 14000 ns"
+    record = Counted({"harness_work": {
+        "start": {"work_ns": 1_000_000, "entries": 100, "faults": 10},
+        "link": {"work_ns": 2_000_000, "entries": 250, "faults": 11},
+        "first_packet": {"work_ns": 4_000_000, "entries": 400, "faults": 20}}},
+        {"processor_clock": {"counter": "processor-time", "device_a2": device}})
+    told = clock_bench.harness_s(cast("Record", record))
+    assert told == pytest.approx(3e-3 + 300 * 8e-6 + 10 * 14e-6)
+    record.environment["processor_clock"].pop("device_a2")
+    assert clock_bench.harness_s(cast("Record", record)) is None
+    assert clock_bench.harness_s(cast("Record", Counted({}, {}))) is None
 
 
 @pytest.mark.parametrize(("measured", "broken"), [

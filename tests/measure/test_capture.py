@@ -64,6 +64,7 @@ def test_only_captures_in_blocks_are_made_prompt(monkeypatch: pytest.MonkeyPatch
         _, in_blocks = started(monkeypatch, testbed, node, HEADERS)
         assert in_blocks is not None
         assert in_blocks["LD_PRELOAD"] == "/prompt.so"
+        assert in_blocks["QOP_PROMPTLY_MS"] == "100"
         assert started(monkeypatch, testbed, node, WHOLE)[1] is None
 
 
@@ -78,3 +79,23 @@ def test_a_second_is_waited_for_where_captures_are_not_prompt(
     capture.settle(cast("Testbed", FewNodes(for_captures="/prompt.so")))
     assert waited[0] == waited[1] > 1
     assert 0.1 < waited[2] < 1
+
+
+def test_getting_on_is_captured_in_blocks_where_captures_are_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In real time few turns of the processor go to captures; elsewhere nothing is waited for."""
+    prompt, other = (cast("Testbed", FewNodes(for_captures=library)) for library in ("/p.so", ""))
+    detail = capture.whole(prompt)
+    _, env = started(monkeypatch, FewNodes(for_captures="/p.so"), "a1", detail)
+    assert env is not None
+    assert env["QOP_PROMPTLY_MS"] == "20"
+    assert capture.whole(other) == WHOLE
+    assert detail.snap_bytes == WHOLE.snap_bytes
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    capture.settle(prompt, detail)
+    capture.settle(prompt, WHOLE)
+    capture.settle(other, WHOLE)
+    assert len(waited) == 1
+    assert 0.02 < waited[0] < 0.1

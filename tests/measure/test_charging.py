@@ -6,7 +6,9 @@ import base64
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -99,23 +101,56 @@ def test_a_device_has_to_say_what_keys_take() -> None:
             costs_s(work, key)
 
 
-@pytest.mark.parametrize(("asked_ms", "given_ms"), [(1000, 100), (50, 50)])
-def test_captures_hand_over_promptly_what_has_come(tmp_path: Path, asked_ms: int,
-                                                   given_ms: int) -> None:
-    """A second between blocks becomes a tenth, and what is asked for more often stays."""
-    prompt = tmp_path / "prompt.so"
-    prompt.write_bytes(base64.b64decode(library.encoded(library.PROMPT)))
-    # Stands in libpcap's place: it returns what it is given.
-    (tmp_path / "pcap.c").write_text(
-        "int pcap_set_timeout(void *capture, int ms) { (void)capture; return ms; }\n")
-    (tmp_path / "main.c").write_text(
+@pytest.mark.parametrize(("asked_ms", "longest", "given_ms"), [
+    (1000, {}, 100), (50, {}, 50), (1000, {"QOP_PROMPTLY_MS": "20"}, 20)])
+def test_captures_hand_over_promptly_what_has_come(
+    tmp_path: Path, asked_ms: int, longest: dict[str, str], given_ms: int,
+) -> None:
+    """A second between blocks becomes a tenth, or what is said; what is more often stays."""
+    by_itself, promptly = _with_prompt(
+        tmp_path, "int pcap_set_timeout(void *capture, int ms) { (void)capture; return ms; }\n",
         "int pcap_set_timeout(void *, int);\n"
-        f"int main(void) {{ return pcap_set_timeout(0, {asked_ms}) - {given_ms}; }}\n")
-    pcap = tmp_path / "libpcap.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", pcap, tmp_path / "pcap.c"], check=True)
-    subprocess.run(["cc", "-o", tmp_path / "main", tmp_path / "main.c", pcap], check=True)
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    by_itself = subprocess.run([tmp_path / "main"], env=environment, check=False)
-    assert by_itself.returncode == (asked_ms - given_ms) % 256
-    subprocess.run([tmp_path / "main"], check=True,
-                   env={**environment, "LD_PRELOAD": str(prompt)})
+        f"int main(void) {{ return pcap_set_timeout(0, {asked_ms}) - {given_ms}; }}\n", longest)
+    assert by_itself == (asked_ms - given_ms) % 256
+    assert promptly == 0
+
+
+@pytest.mark.parametrize(("ended", "taken"), [(-2, 3), (0, 2), (-1, 2)])
+def test_what_captures_were_handed_is_taken_when_they_end(tmp_path: Path, ended: int,
+                                                          taken: int) -> None:
+    """Told to end (-2), a capture takes what else is there, without waiting for more.
+
+    After so many packets as were asked for (0), and after an error (-1), it does not.
+    """
+    by_itself, promptly = _with_prompt(
+        tmp_path, "typedef void (*take)(void *);\n"
+        "static int waits = 1;\n"
+        "int pcap_loop(void *capture, int count, take each, void *user)\n"
+        f"{{ (void)capture; (void)count; each(user); each(user); return {ended}; }}\n"
+        "int pcap_setnonblock(void *capture, int on, char *why)\n"
+        "{ (void)capture; why[255] = 0; waits = !on; return 0; }\n"
+        "int pcap_dispatch(void *capture, int count, take each, void *user)\n"
+        "{ (void)capture; while (waits); if (count < 0) each(user); return 1; }\n",
+        "int pcap_loop(void *, int, void (*)(int *), int *);\n"
+        "static void count(int *packets) { ++*packets; }\n"
+        "int main(void)\n"
+        "{ int packets = 0, ended = pcap_loop(0, -1, count, &packets);\n"
+        f"  return ended == {ended} ? packets : 99; }}\n")
+    assert (by_itself, promptly) == (2, taken)
+
+
+def _with_prompt(folder: Path, libpcap: str, program: str,
+                 variables: Mapping[str, str] = MappingProxyType({})) -> tuple[int, int]:
+    """How a program ends without and with what is preloaded; `libpcap` stands in that place."""
+    prompt = folder / "prompt.so"
+    prompt.write_bytes(base64.b64decode(library.encoded(library.PROMPT)))
+    (folder / "pcap.c").write_text(libpcap)
+    (folder / "main.c").write_text(program)
+    pcap = folder / "libpcap.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", pcap, folder / "pcap.c"], check=True)
+    subprocess.run(["cc", "-o", folder / "main", folder / "main.c", pcap], check=True)
+    environment = {**os.environ, **variables, "LD_LIBRARY_PATH": str(folder)}
+    ended = [subprocess.run([folder / "main"], env={**environment, **preloaded}, check=False,
+                            timeout=60).returncode
+             for preloaded in ({}, {"LD_PRELOAD": str(prompt)})]
+    return ended[0], ended[1]

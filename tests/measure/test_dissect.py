@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -362,6 +363,33 @@ def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     files = [path("P1", capture) for capture in captures("P1")]
     with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-air\.pcap and 5 more"):
         dissect.read_all(files, timeout_s=0.2)
+
+
+@pytest.mark.parametrize(("recording", "capture"), [("P12-R1", "auth-wire"), ("P8", "auth-wire")])
+def test_nothing_is_missed_without_tsharks_files(
+    recording: str, capture: str, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither a dictionary of RADIUS nor any other file of its own tells tshark of a field."""
+    without = dissect.read(path(recording, capture))
+    monkeypatch.setattr(dissect, "_NAMELESS", {})
+    assert dissect.read(path(recording, capture)) == without
+    assert any(p.radius_code for p in without)
+    assert any(p.eap_code for p in without)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None,
+                    reason="only root has rights to give up, by setpriv")
+def test_root_gives_up_its_rights_for_tshark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures hold what others sent, so tshark reads them as nobody, and heeds its settings."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "tshark")
+        program.write_text(
+            "#!/bin/sh\necho user $(id -u), groups $(id -G), $WIRESHARK_DATA_DIR >&2\nexit 1\n")
+        for place in (program, program.parent):
+            place.chmod(0o755)
+        monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
+        with pytest.raises(MeasureError, match="user 65534, groups 65534, /nonexistent"):
+            dissect.read(path("P1", "auth-mn"))
 
 
 def test_a_users_own_preferences_do_not_count(

@@ -76,6 +76,14 @@ def test_the_session_key_is_in_the_accept() -> None:
     assert eap_keys.sessions(messages, SECRET) == [SESSION, other]
 
 
+def test_a_session_is_of_the_station_that_was_asked_for() -> None:
+    """By the request that the Access-Accept answers; "" where it named none."""
+    messages = [radius(1, 6), radius(1, 7, attribute(31, b"02-00-00-00-5E-0A")), accept(),
+                radius(1, 8), accept(8)]
+    assert [session.station for session in eap_keys.sessions(messages, SECRET)] == [
+        "02:00:00:00:5e:0a", ""]
+
+
 def test_what_is_no_accept_with_keys_gives_none() -> None:
     """An unasked one, one without keys, a reject, and whatever is cut."""
     assert eap_keys.sessions([accept()], SECRET) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,3 +243,14 @@ def test_processor_seconds_of_a_process_are_its_own() -> None:
     times = os.times()
     assert user_s == pytest.approx(times.user, abs=0.1)
     assert system_s == pytest.approx(times.system, abs=0.1)
+
+
+def test_work_of_nobody_is_of_all_kinds(tmp_path: Path) -> None:
+    """The kernel's counts of the first node, whatever kind the work was; no file, no counts."""
+    assert kernel.work_of_nobody(tmp_path) == {}
+    counting = tmp_path / "counting"
+    counting.mkdir()
+    (counting / "processor").write_text(
+        "work_other_ns 4500000\nwork_public_key_ns 20\nwork_cipher_ns 0\nwork_hash_ns 3\n"
+        "entries 597\nfaults 37\nframes_deferred 0\nbusy_until_ns 12\n")
+    assert kernel.work_of_nobody(counting) == {"work_ns": 4500023, "entries": 597, "faults": 37}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from measure import clock
+from measure import clock, kernel
 from measure.session import Files, Inbox, Lines, RepetitionSession, Source
 
 
@@ -161,3 +161,18 @@ def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) ->
     assert not clock.was_set(session.raw)
     session.raw["parts"]["first"]["stamps"]["start"] += 60
     assert "set back" in clock.was_set(session.raw)
+
+
+def test_stamps_have_what_was_computed_for_nothing(
+    line: tuple[Pipe | Folder, Source], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the processor clock each stamp has the harness' work so far; by others there is none."""
+    session = RepetitionSession(Inbox(line[1]))
+    session.stamp("start")
+    assert "harness_work" not in session.raw
+    counted = [{"work_ns": 5, "entries": 2, "faults": 1}, {"work_ns": 9, "entries": 3, "faults": 1}]
+    left = iter(counted)
+    monkeypatch.setattr(kernel, "work_of_nobody", lambda: next(left))
+    session.stamp("link")
+    session.stamp("end")
+    assert session.raw["harness_work"] == dict(zip(("link", "end"), counted, strict=True))

@@ -361,7 +361,10 @@ def test_hostapd_is_never_kept_waiting_by_events_that_nobody_reads(peer: Peer) -
 
 
 def test_hostapd_that_waits_for_its_reader_answers(peer: Peer) -> None:
-    """Where events of a hall's stations have left no room for one more, they are read first."""
+    """Where events of a hall's stations have left no room for one more, they are read first.
+
+    Who is let in is what is said from then on, of who has gone again, too.
+    """
     site: Any = None
     hostapd = Hostapd(site)
     with ControlSocket(peer.path, "hostapd on ap-a") as control:
@@ -377,6 +380,11 @@ def test_hostapd_that_waits_for_its_reader_answers(peer: Peer) -> None:
 
         peer.answer = once_told
         hostapd.forget("02:00:00:00:a2:00")
-        hostapd.overhear()
+        for mac in ("02:00:00:00:a1:00", "02:00:00:00:a3:00"):
+            peer.event(f"<3>AP-STA-CONNECTED {mac}")
+        peer.event("<3>AP-STA-DISCONNECTED 02:00:00:00:a3:00")
+        admitted: set[str] = set()
+        hostapd.keep_up("ap-a", admitted)
+        assert admitted == {"02:00:00:00:a1:00"}
         with pytest.raises(BlockingIOError):
             control.events.recv(1)

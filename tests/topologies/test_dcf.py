@@ -337,13 +337,40 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
     ("retries: 6\naggregate: 51", "aggregate must be from 1 to 50"),
     ("air: queue\nmanagement: true", "need air: dcf"),
     ("retries: 6\nsignal: {rates_bps: [7000000]}", "rates_bps: 7000000; choose from"),
-    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0", "beacon_interval_ms")])
+    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0", "beacon_interval_ms"),
+    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0.01", "longer than a beacon"),
+    ("slot_us: 0.0001", "slot_us must be 0.001 or more"), ("cw_min: 2000", "from cw_min, 2000"),
+    ("retries: 5000000000", "retries must be at most 255"),
+    ("rate_bps: 100000000000000000000", "rate_bps must be at most 1000000000000"),
+    ("rate_bps: 1", "at 1 bit/s a symbol has not one bit"),
+    ("ack_rate_bps: 1", "at 1 bit/s a symbol has not one bit"),
+    ("symbol_us: 0.0001", "a symbol has not one bit"),
+    ("service_bits: 99999999999", "service_bits must be at most"),
+    ("retries: 6\nmac_bytes: 99999999999", "mac_bytes must be at most"),
+    ("retries: 6\naggregate_bytes: 9999999999", "aggregate_bytes must be at most")])
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
     field = line.partition(":")[0]
     text = (loader.ROOT / "media" / "802.11g.yml").read_text()
     (tmp_path / "bad.yml").write_text("\n".join(
         line if entry.startswith(f"{field}:") else entry for entry in text.splitlines()) + "\n")
+    with pytest.raises(loader.TopologyError, match=said) as caught:
+        load_medium(str(tmp_path / "bad.yml"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("transmit_dbm: 99999.0", "transmit_dbm must be from -100 to 100"),
+    ("exponent: 500.0", "exponent must be from 1 to 10"),
+    ("noise_dbm: 9999.0", "noise_dbm must be"), ("sense_dbm: 9999.0", "sense_dbm must be"),
+    ("capture_db: 90.0", "capture_db must be from 0 to 60"), ("rates_bps: []", "none; choose")])
+def test_signals_that_no_radio_has_are_one_line(tmp_path: Path, line: str, said: str) -> None:
+    """Powers that no number holds ended in a traceback, later."""
+    field = line.partition(":")[0]
+    body = [entry for entry in (loader.ROOT / "media/802.11b-positions.yml").read_text()
+            .splitlines() if entry.strip().partition(":")[0] != field]
+    at = next(n for n, entry in enumerate(body) if entry.startswith("signal:")) + 1
+    (tmp_path / "bad.yml").write_text("\n".join([*body[:at], f"  {line}", *body[at:]]) + "\n")
     with pytest.raises(loader.TopologyError, match=said) as caught:
         load_medium(str(tmp_path / "bad.yml"))
     assert "\n" not in str(caught.value)

@@ -89,7 +89,8 @@ class Tunnels:
         """Negotiate, where that is not the first message's to do."""
         if protocol == "esp":
             with ike.session(self.charon.socket("alpha")) as session:
-                ike.initiate(session, _CHILD, ike.NEGOTIATION_S)
+                ike.initiate(session, _CHILD, ike.NEGOTIATION_S,
+                             self._site.log(self.charon.name, "alpha"))
         elif protocol == "wireguard":
             # The kernel makes its handshake for the first packet that wants through.
             self._site.testbed.run("alpha", ["ping", "-nqc", "1", INNER["beta"]])

@@ -193,6 +193,39 @@ def test_in_real_time_one_processor_has_to_be_warm_and_does_the_supplicants_work
     assert made.response_s == pytest.approx(sum(took_s) / 2)
 
 
+def test_in_real_time_the_generator_goes_before_the_server() -> None:
+    """Its 4 ms interrupt the server's 6; who finds nobody takes 2 ms more, and each waits 0.5 ms.
+
+    The second comes 1 ms after the first, whose first step takes 6 ms: it has 4 until 10, then the
+    first one's 6 until 16, its own until 22.
+    """
+    said = calibrated(100, 0.0105).model_copy(update={
+        "steps_s": [0.0041, 0.00615], "paused_s": [0.5, 1.0], "rests_s": [0.0115, 0.0125]})
+    alone = record(ids(load="0"), 0.0, clock="real", saturation=said,
+                   demands_s={"server": [0.01], "supplicant": []})
+    loaded = record(share_ids(50), 0.5, clock="real", background_s=0.012, rate_per_s=20.0,
+                    arrivals_s=[0.0, 0.001], latencies_s=[0.0165, 0.0215], meetings_s=[9.0],
+                    asked_s=[[9.0]], saturation=said, saturation_after=said)
+    [made] = modelled.predictions(cells(alone, loaded))
+    assert made.response_s == pytest.approx((0.0165 + 0.0215) / 2)
+    assert made.drift == pytest.approx(0)
+
+
+def test_a_machine_that_becomes_slower_is_taken_at_its_mean() -> None:
+    """One authentication alone, by 10 ms of demand before the load and by 12 after it."""
+    before, after = (calibrated(1 / demand_s, demand_s + 0.0005).model_copy(update={
+        "steps_s": [0.5 * demand_s] * 2, "paused_s": [1.0], "rests_s": [demand_s + 0.0005]})
+        for demand_s in (0.01, 0.012))
+    alone = record(ids(load="0"), 0.0, clock="real", saturation=before,
+                   demands_s={"server": [0.01], "supplicant": []})
+    loaded = record(share_ids(50), 0.5, clock="real", background_s=0.0115, rate_per_s=20.0,
+                    arrivals_s=[0.0, 1.0], latencies_s=[0.0115] * 2, meetings_s=[9.0],
+                    asked_s=[[9.0]], saturation=before, saturation_after=after)
+    [made] = modelled.predictions(cells(alone, loaded))
+    assert made.response_s == pytest.approx(0.0115)
+    assert made.drift == pytest.approx(0.2)
+
+
 def test_a_load_of_hardly_anybody_is_not_predicted() -> None:
     """One who comes alone has no rate; where nobody came, the model is without that load."""
     idle = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -14,7 +15,7 @@ from conftest import PROJECT
 from measure import pcap
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
-from studies.eapload2004 import judge, tls_evidence
+from studies.eapload2004 import capacity, judge, tls_evidence
 from studies.eapload2004.air import AirLosses
 from studies.eapload2004.body import OverloadRecord, ReferenceRecord
 from studies.eapload2004.certificates import ShownCertificate, version
@@ -289,3 +290,39 @@ def test_controls_are_named() -> None:
             "killed", "longer-chain", "even-gaps", "late-arrivals", "longer-way", "request-lost",
             "other-offer", "one-fewer", "late-sample", "around-the-proxy", "half-processor",
             "late-frames"} == set(STUDY.faults)
+
+
+def test_a_calibration_is_told_step_by_step(tmp_path: Path,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generator and server in turn, of who was alone, and what one takes after each pause."""
+    first, second = (Exchange(trips=[RoundTrip(at_s + 0.001, at_s + 0.003),
+                                     RoundTrip(at_s + 0.004, at_s + 0.008)], is_accepted=True)
+                     for at_s in (50.0, 50.5))
+    while_saturated = Exchange(trips=[RoundTrip(60.0, 61.0)] * 2, is_accepted=True)
+    monkeypatch.setattr(judge, "exchanges", lambda _: [first, second, while_saturated])
+    (tmp_path / "auth-calibration.pcap").touch()
+    pauses_s = capacity.PAUSES_S
+
+    def journal(name: str, began_s: float, rows: list[tuple[float, float, int]]) -> None:
+        attempts = [[due_s, 0.0, took_s, 0, socket, 5, 0, False, ""]
+                    for due_s, took_s, socket in rows]
+        (tmp_path / name).write_text(json.dumps({"began_s": began_s, "took_s": 1.0,
+                                                 "attempts": attempts}))
+
+    journal(capacity.ALONE, 50.0, [(0.0, 0.009, 0), (0.25, 0.009, 1), (0.5, 0.009, 0)])
+    journal(capacity.SATURATED, 55.0, [(0.0, 1.0, 0), (0.0, 2.0, 1)])
+    due_s, rested = 0.0, []
+    for number in range(2 * len(pauses_s) + 1):
+        due_s += pauses_s[number % len(pauses_s)]
+        rested.append((due_s, 0.01 + pauses_s[number % len(pauses_s)] / 10, 0))
+        due_s += rested[-1][1]
+    journal(capacity.RESTED, 70.0, rested)
+    made = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=True)
+    assert made is not None
+    assert made.capacity_per_s == pytest.approx(1.0)
+    assert made.steps_s == pytest.approx([0.001, 0.002, 0.001, 0.004])
+    assert made.paused_s == pytest.approx(list(pauses_s))
+    assert made.rests_s == pytest.approx([0.01 + pause_s / 10 for pause_s in pauses_s])
+    without = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False)
+    assert without == made.model_copy(update={"steps_s": []})
+    assert judge._saturation(tmp_path, {"customers": 2}, capacity.AFTER, is_ordered=True) is None

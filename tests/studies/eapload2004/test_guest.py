@@ -12,6 +12,7 @@ import pytest
 from conftest import Qop
 from measure.record import Record
 from studies.eapload2004.body import Measured
+from studies.eapload2004.capacity import PAUSES_S
 from studies.eapload2004.design import NOMINAL
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -93,6 +94,24 @@ def test_overload_is_a_result(tmp_path: Path) -> None:
     assert measured.overload.growth > 0.1
     assert measured.services_s[0] > 0.7
     assert "overloaded" in {check.check for check in record.evidence}
+
+
+def test_in_real_time_a_cell_calibrates_itself(tmp_path: Path) -> None:
+    """Before and after its load, and each step of one alone: generator and server in turn."""
+    name = "--server-device", "today", "--client-device", "today"
+    record = measure(Qop(tmp_path), "real", "0", "--clock", "real", *name, share="25",
+                     count=3)["0"]
+    measured = Measured.model_validate(record.measured)  # on a busy machine it may not be proven
+    assert record.raw["is_ordered"]
+    before, after = measured.saturation, measured.saturation_after
+    assert before is not None and after is not None
+    assert len(before.steps_s) == 2 * 5
+    assert 0 < sum(before.steps_s) <= 1.2 * before.alone_s
+    for each in (before, after):
+        assert each.paused_s == sorted(each.paused_s)
+        assert all(waited_s >= pause_s for waited_s, pause_s in zip(
+            each.paused_s, PAUSES_S, strict=True))
+        assert min(each.rests_s) > 0
 
 
 def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:

@@ -45,3 +45,16 @@ def test_a_hall_without_one_protection_is_no_proof(shared_qop: Qop, name: str) -
     assert fault is not None
     assert {check.check for check in only(shared_qop, name).evidence if not check.ok} == set(
         fault.fails)
+
+
+def test_a_station_that_did_not_authenticate_is_told_from_nine_that_did(shared_qop: Qop) -> None:
+    """It has keys and is let in, but not by this authentication: nothing else of it differs."""
+    name = "hall-one-remembered"
+    fault = studies.load("lecturehall").fault(name)
+    assert fault is not None
+    shared_qop("run", "lecturehall", "--policies", fault.on["policy"], "--only", "stations=10",
+               "--repetitions", "1", "--out", name, "--fault", name)
+    evidence = only(shared_qop, name).evidence
+    assert {check.check for check in evidence if not check.ok} == set(fault.fails)
+    [authenticated] = [check for check in evidence if check.check == "each authenticated"]
+    assert authenticated.detail.startswith("9 of 10 stations")

@@ -1,0 +1,6 @@
+#!/bin/sh
+# Which air this is: of all its C code, in this folder and in guest/sources (guest/air_module.py
+# computes the same).
+set -eu
+cd "$(dirname "$0")/.."
+find module sources -name '*.[ch]' | LC_ALL=C sort | xargs cat | sha256sum | cut -c 1-16

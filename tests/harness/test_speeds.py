@@ -1,0 +1,53 @@
+"""Tests of harness.engine.speeds: what the first testbed found holds for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engine import speeds
+
+FOUND = {"entry_ns": 8100.5, "sha256-in-c": 4e-9}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("QOP_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_the_first_measured_is_kept(cache: Path) -> None:
+    """Later testbeds are told it, and what they measured meanwhile changes nothing."""
+    assert speeds.known("image") == {}
+    speeds.keep("image", {})
+    assert speeds.known("image") == {}
+    speeds.keep("image", FOUND)
+    speeds.keep("image", {"entry_ns": 1.0})
+    assert speeds.known("image") == FOUND
+    assert [file.suffix for file in (cache / "speeds").iterdir()] == [".json"]
+
+
+def test_another_image_or_another_boot_is_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another kernel switches otherwise, and so may the machine after it was moved."""
+    speeds.keep("image", FOUND)
+    assert speeds.known("other") == {}
+    (tmp_path / "boot_id").write_text("another\n")
+    monkeypatch.setattr(speeds, "_BOOT_ID", tmp_path / "boot_id")
+    assert speeds.known("image") == {}
+
+
+def test_a_damaged_file_or_no_room_is_as_if_nobody_had_measured(
+    cache: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run goes on: each testbed measures."""
+    speeds.keep("image", FOUND)
+    next((cache / "speeds").iterdir()).write_text("[1]")
+    assert speeds.known("image") == {}
+    (cache / "file").write_text("")
+    monkeypatch.setenv("QOP_CACHE", str(cache / "file"))
+    speeds.keep("image", FOUND)
+    assert speeds.known("image") == {}
