@@ -29,7 +29,8 @@ def make(fault: Fault | None = None) -> Secrets:
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
                                  **wires},
                      "wires": wires,
-                     "subscriber": subscriber, "card": {**subscriber, "sqn": "0"},
+                     "subscriber": subscriber, "hss": dict(subscriber),
+                     "card": {**subscriber, "sqn": "0"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16)),
                      "kerberos": {"user": "alice", **{

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.port import PortCheck
 from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
+from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.macsec import WireKeys
@@ -24,6 +25,9 @@ from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site
 from measure.wpa_ctrl import has_handshake
 from topologies.model import HOME_AGENT, Scenario
+
+if TYPE_CHECKING:  # it takes more than the standard library, which few policies do
+    from measure.card import SoftwareCard
 
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
@@ -37,6 +41,7 @@ class Access:
         self._freeradius = FreeRadius(site, tells_keys=True)
         #: Of wires that MACsec protects; none without it.
         self.wire_keys = WireKeys(site)
+        self._eap_server = EapServer(site)
         self._proxies = RadiusProxies(site, self._freeradius)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
@@ -53,8 +58,9 @@ class Access:
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
-        return [self._freeradius, self.wire_keys, self._charon, *mobile_ip, self._supplicants,
-                self._hostapd, self._wireguard, self._proxies,
+        return [self._freeradius, self._eap_server, SubscriberServers(self.site),
+                SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
+                self._supplicants, self._hostapd, self._wireguard, self._proxies,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
@@ -90,8 +96,19 @@ class Access:
             self._stations[name] = MeasuredStation(
                 self.site.testbed, name, self.site.network.nodes[name],
                 self._supplicants.controls[name], self._registrations.programs.get(name), charon,
-                self.site.log(Charon.name, name))
+                self.site.log(Charon.name, name), self._answer_of_card)
         return self._stations[name]
+
+    def _answer_of_card(self, asked: str) -> str:
+        """What the subscriber's card says; it is loaded when it is asked first."""
+        return self._card.answer(asked)
+
+    @cached_property
+    def _card(self) -> SoftwareCard:
+        """The subscriber's, which stations have in turn: it counts what it was asked."""
+        from measure.card import SoftwareCard
+
+        return SoftwareCard(self.site.secrets["card"])
 
     def enter(self, scenario: Scenario) -> None:
         """Have the scenario's companions at home, and of the other stations none on the air."""
@@ -230,5 +247,5 @@ class Access:
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:
         """Hold an agent's authentication server still, so that it admits nobody."""
-        with self._freeradius.silent([agent]):
+        with self._freeradius.silent([agent]), self._eap_server.silent([agent]):
             yield

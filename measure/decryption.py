@@ -14,7 +14,7 @@ _PMK_BYTES = 32
 #: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
 _LONG_PMK_BYTES = 48
 #: Where the mobile node's RADIUS passes, at home and in the visited network.
-_WIRES = ("wire", "foreign")
+WIRES = ("wire", "foreign")
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
@@ -36,7 +36,7 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
     if layer.keys != "eap" or "radius_secret" not in secrets:
         return None
     secret = secrets["radius_secret"].encode()
-    sessions = [session for file in _files(out, parts, _WIRES) for session in (
+    sessions = [session for file in _files(out, parts, WIRES) for session in (
         *(_inside_tls(file, tls_keys) if tls_keys else ()), *eap_keys.sessions(
             (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret))]
     if layer.is_wep:

@@ -41,7 +41,7 @@ DATA_SUBTYPES = frozenset({0x20, 0x28})
 PROBE_SUBTYPES = frozenset({0x04, 0x05})
 AUTHENTICATION_SUBTYPE = 0x0B
 ASSOCIATION_SUBTYPES = frozenset({0x00, 0x01, 0x02, 0x03})
-EAP_SUCCESS, EAP_FAILURE = 3, 4
+EAP_REQUEST, EAP_SUCCESS, EAP_FAILURE = 1, 3, 4
 EAPOL_EAP, EAPOL_KEY = 0, 3
 ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
@@ -57,6 +57,8 @@ UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
 # Names of manufacturers, enterprises and services, which no column shows, are half of what tshark
 # does before the first packet: it reads them twice. It heeds this only if it is not root's.
 _NAMELESS = {"WIRESHARK_DATA_DIR": "/nonexistent", "WIRESHARK_PLUGIN_DIR": "/nonexistent"}
+#: What tshark starts with beside what there is.
+ENVIRONMENT = UNCONFIGURED | _NAMELESS
 _AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _TAB = "\t"
 _TABS = _TAB * (len(_FIELDS) - 1)
@@ -226,7 +228,7 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
         try:
             done = subprocess.run(_tshark(keys), stdin=merging.stdout, capture_output=True,
                                   text=True, timeout=timeout_s, check=False,
-                                  env=os.environ | UNCONFIGURED | _NAMELESS)
+                                  env=os.environ | ENVIRONMENT)
         except BaseException:
             merging.kill()  # it may be what tshark waits for
             raise
@@ -248,8 +250,13 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
 def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
-    return [*_NICELY, *_giving_up_rights(shutil.which("tshark")), "tshark", "-n", "-r", "-",
-            "-T", "tabs", "-o", f"gui.column.format:{columns}", *_LEFT_OUT, *decryption(keys)]
+    return [*_NICELY, *tshark(), "-n", "-r", "-", "-T", "tabs", "-o",
+            f"gui.column.format:{columns}", *_LEFT_OUT, *decryption(keys)]
+
+
+def tshark() -> Sequence[str]:
+    """The command that tshark starts by, with no rights but anybody's; with `ENVIRONMENT`."""
+    return [*_giving_up_rights(shutil.which("tshark")), "tshark"]
 
 
 @functools.cache

@@ -14,9 +14,10 @@ from measure import dissect, key_management, marked, post_quantum, suites, tunne
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
+from policies.dot1x import BY_CARD
 from policies.link import EXCHANGED
 
-_EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23}
+_EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23, "AKA'": 50}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
 #: Behind the visited access point, where traffic moves there, and behind the peer's, where it is
 #: another one.
@@ -181,13 +182,35 @@ def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
     """The EAP method, and the port that it opens."""
     stays = [[p for p in stay if p.is_eapol] for stay in seen.full(seen.by_stay("auth-mn"))]
     used = [_method(frames) for frames in stays]
-    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]},
-                f"EAP type {listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
+    offered = [_offer(frames) for frames in stays]
+    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]}
+                and set(offered) == {_EAP_TYPES[layer.first_offer]},
+                f"EAP type {listed(used)} completed, {listed(offered)} offered first, "
+                f"{sum(map(len, stays))} EAP and EAPOL frames")
     seen_at = [success < float("inf") for success in _success_times(seen)]
     yield Check("EAP-Success", all(seen_at),
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
+    if layer.eap in BY_CARD:
+        yield challenged(seen)
     yield from tunnels.verify(layer, stays, seen)
     yield from _port(seen)
+
+
+def challenged(seen: Observed) -> Check:
+    """In each negotiation a challenge; response, MACs and keys as the subscriber's key has them."""
+    ended = [sum((each.ended_s >= seen.moved_s) == away for each in seen.challenges)
+             for away in range(len(seen.full(seen.by_stay("auth-mn"))))]
+    faults = [fault for each in seen.challenges for fault in each.faults]
+    return Check("challenge of the subscriber's key", bool(ended) and set(ended) == {1}
+                 and not faults, f"{listed(ended)} authentications worked out again of the "
+                 "subscriber's key, to the keys of the Access-Accept"
+                 + "".join(f"; {fault}" for fault in faults[:3]))
+
+
+def _offer(frames: Sequence[Packet]) -> int | None:
+    """The method that the server proposed first."""
+    return next((p.eap_type for p in frames if p.eap_code == dissect.EAP_REQUEST
+                 and p.eap_type not in _EAP_OVERHEAD_TYPES), None)
 
 
 def _method(frames: Sequence[Packet]) -> int | None:

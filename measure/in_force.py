@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import (
+    challenges,
     counting,
     decryption,
     evidence,
@@ -23,13 +24,14 @@ from measure import (
     pcap,
     wireguard_in_force,
 )
+from measure.challenges import Challenged
 from measure.dissect import Packet
 from measure.inside import Inside
 from measure.management import Management
 from measure.observed import Check, Observed
 from measure.points import AUTH, MOVE, TRAFFIC
 from policies import Layers, Policy
-from policies.dot1x import TUNNELS
+from policies.dot1x import BY_CARD, TUNNELS
 from policies.layers import MOBILE_IP
 from topologies.model import ACCESS_POINT, Scenario
 
@@ -91,7 +93,8 @@ class Dissected:
             seen, has_link_keys=self.keys is not None,
             wires_key=bytes.fromhex(self.secrets.get("wires", {}).get("cak", "")),
             roaming=seen.raw.get("roaming", ""), folder=self.out,
-            management=self._management(parts), inside=self._inside(seen, parts))
+            management=self._management(parts), inside=self._inside(seen, parts),
+            challenges=self._challenges(parts))
         if self.layers.mobility != MOBILE_IP:
             visit = self.scenario.visit if seen.moves else None
             return seen.visiting(visit.ip if visit else "", self.layers.mobility)
@@ -124,6 +127,16 @@ class Dissected:
             return []
         return [frame for part in parts if (file := self.out / f"{part}-mn.pcap").exists()
                 for frame in inside.read(file, seen.raw.get("tls_keys", ()))]
+
+
+    def _challenges(self, parts: Sequence[str]) -> list[Challenged]:
+        """What passed between a card and its server, where the policy has one."""
+        if self.layers.dot1x is None or self.layers.dot1x.eap not in BY_CARD:
+            return []
+        stations, wires = ([file for part in parts for point in points if (
+            file := self.out / f"{part}-{point}.pcap").exists()]
+            for points in (["mn"], decryption.WIRES))
+        return challenges.read(stations, wires, self.secrets)
 
 
 def _told_keys(raw: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from measure import dissect
+from measure.challenges import Challenged
 from measure.dissect import Packet
 from measure.errors import MeasureError
 from measure.inside import Inside
@@ -82,6 +83,9 @@ class Observed:
     management: Sequence[Management] = ()
     #: What EAP said inside TLS, where keys of the server's show it.
     inside: Sequence[Inside] = ()
+    #: What passed of each authentication by a subscriber's card, worked out again; by the policy's
+    #: method alone.
+    challenges: Sequence[Challenged] = ()
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()

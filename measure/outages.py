@@ -17,6 +17,8 @@ from measure.workload import Session, Site
 
 #: The stream before the move, and after it: neither is part of an outage.
 _LEAD_S = _TAIL_S = 0.2
+#: Until captures have its last packets: with a busy processor they are the last to get it.
+_QUIET_S = 0.1
 #: Directions, as seen from the mobile node.
 UP, DOWN = "up", "down"
 
@@ -60,6 +62,8 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
         time.sleep(_TAIL_S)
         for program in running:
             program.end()
+        # What was sent last is captured: a capture that is told to end leaves what it has not read.
+        time.sleep(_QUIET_S)
     said = {node: json.loads(file.read_text()) for node, file in files.items()}
     session.raw["pulses"] = {
         "interval_ms": interval_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ POLL_S = 0.0005
 _ADDRESSES_S = 0.3
 #: Between two looks at whether a tunnel has followed its node.
 _FOLLOW_POLL_S = 0.02
-_UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
+#: The supplicant asks for what a card elsewhere says.
+_CARD_ASKED = "CTRL-REQ-SIM-0"
+_UP = {"CTRL-EVENT-CONNECTED", _CARD_ASKED, "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
@@ -43,11 +45,12 @@ class MeasuredStation:
     """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
 
     `charon` is the vici socket, None without IPsec; `registration` None where no Mobile IP runs.
+    `card` answers what the supplicant asks of a subscriber's card.
     """
 
     def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: ControlSocket,
                  registration: RegistrationDaemon | None, charon: Path | None,
-                 charon_log: Path) -> None:
+                 charon_log: Path, card: Callable[[str], str]) -> None:
         self.testbed = testbed
         self.name = name
         self.node = node
@@ -55,6 +58,7 @@ class MeasuredStation:
         self.registration = registration
         self.charon = charon
         self._charon_log = charon_log
+        self._card = card
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
@@ -120,7 +124,9 @@ class MeasuredStation:
         self._wait_until_up()
 
     def _wait_until_up(self) -> None:
-        event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
+        until = time.monotonic() + LINK_S
+        while (event := self.supplicant.wait(_UP, until)) and event.name == _CARD_ASKED:
+            self.supplicant.command(f"CTRL-RSP-SIM-0:{self._card(event.text)}")
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
             self._wait_for_port()
             return

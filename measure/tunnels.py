@@ -28,7 +28,9 @@ def verify(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
         return
     inside = [[frame for frame in seen.inside if (frame.time_s >= seen.moved_s) == away]
               for away in range(len(stays))]
-    yield _certificates(layer, stays, inside, seen)
+    resumes = layer.tls is not None and layer.tls.sessions == "resumed"
+    yield (_resumed(stays, inside, seen) if resumes
+           else _certificates(layer, stays, inside, seen))
     if layer.tls is not None:
         yield _version(layer.tls.version, inside, seen)
         if layer.tls.key == "p-384":
@@ -47,12 +49,7 @@ def verify(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
 def _certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
                   inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
     """TLS 1.3 encrypts certificates: they are seen where the server's keys open the capture."""
-    mine, theirs = [], []
-    for frames, opened in zip(stays, inside, strict=True):
-        sent = [*((p.ethernet_src, h) for p in frames for h in p.tls_handshakes),
-                *((frame.source, h) for frame in opened for h in frame.handshakes)]
-        mine.append({handshake for source, handshake in sent if source == seen.mac})
-        theirs.append({handshake for source, handshake in sent if source != seen.mac})
+    mine, theirs = _said(stays, inside, seen)
     is_mutual = layer.eap == "TLS"
     has_both = not is_mutual or all({_CERTIFICATE, _CERTIFICATE_VERIFY} <= said for said in mine)
     return Check("mutual authentication" if is_mutual else "server shows its certificate",
@@ -60,6 +57,32 @@ def _certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
                  f"TLS handshake messages: server {listed([sorted(said) for said in theirs])}, "
                  f"mobile node {listed([sorted(said) for said in mine])} "
                  f"({_CERTIFICATE} certificate, {_CERTIFICATE_VERIFY} proof of its key)")
+
+
+def _resumed(stays: Sequence[Sequence[Packet]], inside: Sequence[Sequence[Inside]],
+             seen: Observed) -> Check:
+    """The server goes on with a session that both have, and nobody shows a certificate."""
+    mine, theirs = _said(stays, inside, seen)
+    shown = [len({_CERTIFICATE, _CERTIFICATE_VERIFY} & (said | answered))
+             for said, answered in zip(mine, theirs, strict=True)]
+    hellos = [_SERVER_HELLO in said for said in theirs]
+    return Check("session resumed", bool(hellos) and all(hellos) and not any(shown),
+                 f"TLS handshake messages: server {listed([sorted(said) for said in theirs])}, "
+                 f"mobile node {listed([sorted(said) for said in mine])} "
+                 f"({_CERTIFICATE} certificate, {_CERTIFICATE_VERIFY} proof of its key: "
+                 "none where a session is resumed)")
+
+
+def _said(stays: Sequence[Sequence[Packet]], inside: Sequence[Sequence[Inside]],
+          seen: Observed) -> tuple[list[set[int]], list[set[int]]]:
+    """TLS's handshake messages of the mobile node and of the server, by stay."""
+    mine, theirs = [], []
+    for frames, opened in zip(stays, inside, strict=True):
+        sent = [*((p.ethernet_src, h) for p in frames for h in p.tls_handshakes),
+                *((frame.source, h) for frame in opened for h in frame.handshakes)]
+        mine.append({handshake for source, handshake in sent if source == seen.mac})
+        theirs.append({handshake for source, handshake in sent if source != seen.mac})
+    return mine, theirs
 
 
 def _version(version: str, inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:

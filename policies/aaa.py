@@ -16,7 +16,8 @@ class AaaLayer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     server: AaaServer = Field(
-        default="freeradius", description="The server's program; EAP-AKA is hostapd's alone.")
+        default="freeradius", description="The server's program; EAP-AKA and EAP-AKA' are "
+        "hostapd's alone.")
     authority: Literal["home", "visited"] = Field(
         default="home", description="Whose authority the server's certificate is of. The visited "
         "network's and the home network's have certified each other: either side knows its own "

@@ -18,13 +18,15 @@ from policies.errors import fault
 from policies.fields import SparseLayer, Whole, check_realm
 from policies.options import DaemonOptions
 
-EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA"]
+EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA", "AKA'"]
 Inner = Literal["MSCHAPV2", "PAP"]
 Identity = Literal["clear", "anonymous"]
 Transport = Literal["udp", "radsec"]
 
 #: EAP-MD5 derives no keys (RFC 3748, section 5.4).
-KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA"})
+KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA", "AKA'"})
+#: Methods that a subscriber's card and its server decide by.
+BY_CARD = frozenset({"AKA", "AKA'"})
 #: Methods that talk inside a TLS tunnel, with what may be said there.
 TUNNELS: dict[str, tuple[str, ...]] = {"PEAP": ("MSCHAPV2",), "TTLS": ("PAP", "MSCHAPV2")}
 
@@ -113,7 +115,7 @@ class Dot1xLayer(SparseLayer):
     @model_validator(mode="after")
     def _tls_fits_eap(self) -> Self:
         # Whoever decides by EAP-AKA may have stations of EAP-TLS besides.
-        if self.tls is not None and self.eap not in ("TLS", "AKA"):
+        if self.tls is not None and self.eap not in ("TLS", *BY_CARD):
             raise fault(f"EAP-{self.eap} has no TLS to set", "leave out tls, or write eap: TLS",
                         ("tls",), ("eap",))
         return self

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from policies.dot1x import KEY_DERIVING, Dot1xLayer
+from policies.dot1x import BY_CARD, KEY_DERIVING, Dot1xLayer
 from policies.errors import fault
 from policies.fields import SparseLayer, Whole
 from policies.link import LinkLayer
@@ -179,11 +179,11 @@ class Layers(UpperLayers):
     @model_validator(mode="after")
     def _server_fits_eap(self) -> Self:
         eap, server = self.dot1x and self.dot1x.eap, self.aaa and self.aaa.server
-        if eap == "AKA" and server != "hostapd":
-            raise fault("EAP-AKA is not among FreeRADIUS' methods",
+        if eap in BY_CARD and server != "hostapd":
+            raise fault(f"EAP-{eap} is not among FreeRADIUS' methods",
                         "add layers.aaa with server: hostapd, or write dot1x.eap: TLS",
                         ("dot1x", "eap"))
-        if self.aaa is not None and eap not in ("TLS", "AKA"):
+        if self.aaa is not None and eap not in ("TLS", *BY_CARD):
             raise fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
                         "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
         if self.aaa is not None and self.dot1x and self.dot1x.uses_radsec:

@@ -6,12 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     Field,
+    field_validator,
     model_validator,
 )
 
 from policies.errors import fault
 from policies.fields import SparseLayer, Whole
-from policies.options import DaemonOptions
+from policies.options import NOT_BUILT_IN, DaemonOptions
 
 Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
 Keys = Literal["static", "eap", "psk", "sae", "owe"]
@@ -69,6 +70,13 @@ class LinkLayer(SparseLayer):
     options: DaemonOptions = Field(
         default=DaemonOptions(), description="Further options by the daemons' own names."
     )
+
+    @field_validator("sae", mode="before")
+    @classmethod
+    def _sae_is_built_in(cls, said: object) -> object:
+        if said == "pk":
+            raise fault(f"SAE-PK {NOT_BUILT_IN}", "write sae: h2e")
+        return said
 
     @property
     def is_wep(self) -> bool:

@@ -52,6 +52,12 @@ class Policy(BaseModel):
         return self.layers.dot1x is not None and self.layers.dot1x.uses_radsec
 
     @property
+    def resumes_sessions(self) -> bool:
+        """Whether an authentication goes on with the TLS session of the one before."""
+        tls = self.layers.dot1x.tls if self.layers.dot1x else None
+        return tls is not None and tls.sessions == "resumed"
+
+    @property
     def keys_by_eapol(self) -> bool:
         """Whether EAPOL-Key frames deliver or derive the keys on the air."""
         return self.layers.link is not None and self.layers.link.keys != "static"

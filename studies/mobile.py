@@ -48,13 +48,15 @@ class Policies:
     `own` are those that it takes where none are asked for, `beside` the ones that files alone are
     compared to. `runs` are the layers above the network's that its programs run: a policy with
     others is refused, and one for which `refusal` has words. `has_mlkem` says that the study brings
-    the strongSwan that takes, `has_macsec` that it captures wires below MACsec.
+    the strongSwan that takes, `has_macsec` that it captures wires below MACsec, `has_sessions`
+    that a station has one with the server before it is measured.
     """
 
     own: Sequence[str]
     beside: Sequence[str] = ()
     has_mlkem: bool = False
     has_macsec: bool = False
+    has_sessions: bool = False
     runs: Collection[str] = frozenset()
     refusal: Callable[[Policy], str] = lambda _: ""
 
@@ -95,6 +97,10 @@ class Policies:
             raise StudyError(f"policy {policy.id}: layers.wire is proven by what is below MACsec, "
                              "which this study does not capture; leave it out, or choose the study "
                              "qop2007")
+        if policy.resumes_sessions and not self.has_sessions:
+            raise StudyError(f"policy {policy.id}: sessions: resumed takes an authentication "
+                             "before the one that is measured, which this study does not make; "
+                             "leave it out, or choose the study qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
 

@@ -296,7 +296,7 @@ def from_json(cls: Any, value: Any) -> Any:
     if not dataclasses.is_dataclass(cls):
         return value
     build: Any = cls
-    hints = _fields(cls)
+    hints = _fields(build)
     return build(**{key: from_json(hints[key], entry) for key, entry in value.items()
                     if key in hints})
 

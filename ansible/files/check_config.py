@@ -39,6 +39,7 @@ CREDENTIALS = {
     "MD5": ["password"],
     "PWD": ["password"],
     "AKA": [],
+    "AKA'": [],
     "PEAP": ["ca_cert", "password", "phase2"],
     "TTLS": ["ca_cert", "password", "phase2"],
 }
@@ -366,7 +367,7 @@ def check_eap_clients(text: str) -> None:
 def check_eap_users(text: str) -> None:
     """Methods by the beginning of a name."""
     for number, line in significant(text):
-        if line not in ('"0"* AKA', "* TLS"):
+        if line not in ('"0"* AKA', '"6"* AKA\'', "* TLS"):
             raise ConfigError(number, "not a method as the role writes it")
 
 

@@ -20,7 +20,8 @@ class FreeRadius(Daemons):
         self._tells_keys = tells_keys
 
     def launch(self, node: str) -> Daemon:
-        """Start the server of one node."""
+        """Start the server of one node, with a folder for sessions, or none is resumed."""
+        (self.site.run_folder(node) / "sessions").mkdir(exist_ok=True)
         return self.daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
                                   str(self.site.mount / node / self.file), "-n", "radiusd"],
                            r"Ready to process requests",

@@ -13,6 +13,7 @@ from protocols.aka.milenage import (
     AMF_BYTES,
     AMF_OF_RESYNCHRONISATION,
     RAND_BYTES,
+    SEPARATION,
     SQN_BYTES,
     MilenageKey,
     answers,
@@ -26,10 +27,14 @@ _STEP = 32
 
 @dataclass
 class Subscriber:
-    """Whose key it is, with the sequence number of the last vector."""
+    """Whose key it is, with the sequence number of the last vector.
+
+    `separates` says that vectors are for networks that keys are bound to, as EAP-AKA' has it.
+    """
 
     shared: MilenageKey
     sqn: int = 0
+    separates: bool = False
 
 
 class SubscriberServer:
@@ -52,7 +57,8 @@ class SubscriberServer:
     def _vector(self, subscriber: Subscriber) -> str:
         subscriber.sqn += _STEP
         rand, sqn = self._random(RAND_BYTES), subscriber.sqn.to_bytes(SQN_BYTES, "big")
-        made, amf = answers(subscriber.shared, rand), bytes(AMF_BYTES)
+        made = answers(subscriber.shared, rand)
+        amf = SEPARATION if subscriber.separates else bytes(AMF_BYTES)
         autn = hidden(sqn, made.ak) + amf + macs(subscriber.shared, rand, sqn, amf)[0]
         return " ".join(part.hex() for part in (rand, autn, made.ik, made.ck, made.res))
 

@@ -1,5 +1,7 @@
 """EAP-AKA's keys are derived of a challenge's (RFC 4187, section 7), as both ends have to.
 
+And those of EAP-AKA' (RFC 9048, section 3.3): of keys that are bound to the access network.
+
 The generator of FIPS 186-2, change notice 1, takes SHA-1's compression function without the
 padding of a hash, which no library offers by itself.
 """
@@ -15,6 +17,8 @@ _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
 #: A constant for each twenty steps.
 _CONSTANTS = (0x5A827999, 0x6ED9EBA1, 0x8F1BBCDC, 0xCA62C1D6)
 _WORD, _HASH_BYTES = 0xFFFFFFFF, 20
+#: The function's code in 3GPP's key derivation, and what EAP-AKA' begins its own with.
+_FC, _PRIME = b"\x20", b"EAP-AKA'"
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,12 @@ class AkaKeys:
 
     authentication: bytes
     msk: bytes
+    #: What AT_MAC is made with.
+    digest: str = "sha1"
 
     def mac(self, packet: bytes) -> bytes:
         """AT_MAC of a packet that has zeros in its place."""
-        return hmac.digest(self.authentication, packet, "sha1")[:16]
+        return hmac.digest(self.authentication, packet, self.digest)[:16]
 
 
 def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
@@ -34,6 +40,28 @@ def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
     master = hashlib.sha1(identity.encode() + ik + ck, usedforsecurity=False).digest()
     made = generate(master, 96)  # before the two stands what encrypts, after them the EMSK
     return AkaKeys(made[16:32], made[32:])
+
+
+def bound(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes, bytes]:
+    """IK' and CK': a challenge's keys, bound to an access network (3GPP TS 33.402, annex A.2).
+
+    `hidden_sqn` is the sequence number as the challenge has it.
+    """
+    name = network.encode()
+    said = (_FC + name + len(name).to_bytes(2, "big")
+            + hidden_sqn + len(hidden_sqn).to_bytes(2, "big"))
+    made = hmac.digest(ck + ik, said, "sha256")
+    return made[16:], made[:16]
+
+
+def derive_prime(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
+    """The keys of a full authentication by EAP-AKA', of IK' and CK'."""
+    said, made, last = _PRIME + identity.encode(), b"", b""
+    for number in range(1, 8):
+        last = hmac.digest(ik + ck, last + said + bytes((number,)), "sha256")
+        made += last
+    # Before them stands what encrypts, between them what re-authenticates.
+    return AkaKeys(made[16:48], made[80:144], "sha256")
 
 
 def generate(key: bytes, count: int) -> bytes:

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 RAND_BYTES, SQN_BYTES, AMF_BYTES, MAC_BYTES = 16, 6, 2, 8
 #: Of a resynchronisation (TS 33.102, 6.3.3).
 AMF_OF_RESYNCHRONISATION = bytes(AMF_BYTES)
+#: Of a challenge whose keys are bound to a network (TS 33.401, annex A.2): the first bit.
+SEPARATION = b"\x80\0"
 _BLOCK = 16
 
 

@@ -1,23 +1,30 @@
-"""EAP-AKA's packets are read here: subtype and attributes (RFC 4187, sections 8 to 10)."""
+"""EAP-AKA's packets are read here: subtype and attributes (RFC 4187, sections 8 to 10).
+
+Those of EAP-AKA' are alike but for its type, and two attributes more (RFC 9048, section 3).
+"""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
 
-EAP_AKA = 23
+EAP_AKA, EAP_AKA_PRIME = 23, 50
 CHALLENGE, SYNCHRONIZATION_FAILURE = 1, 4
-_AT_RAND, _AT_AUTN, _AT_RES, _AT_MAC, _AT_IDENTITY = 1, 2, 3, 11, 14
+_AT_RAND, _AT_AUTN, _AT_RES, _AT_MAC, _AT_IDENTITY, _AT_KDF_INPUT = 1, 2, 3, 11, 14, 23
 _HEADER_BYTES, _UNIT = 8, 4
 
 
 @dataclass(frozen=True)
 class AkaPacket:
-    """A packet's subtype, its attributes by kind without kind and length, and where AT_MAC is."""
+    """A packet's subtype, its attributes by kind without kind and length, and where AT_MAC is.
+
+    `method` is EAP's type.
+    """
 
     subtype: int
     attributes: dict[int, bytes] = field(default_factory=dict)
     unsigned: bytes = b""
+    method: int = EAP_AKA
 
     @property
     def rand(self) -> bytes:
@@ -43,14 +50,23 @@ class AkaPacket:
     @property
     def identity(self) -> str:
         """Who the station says it is."""
-        value = self.attributes.get(_AT_IDENTITY, b"")
+        return self._text(_AT_IDENTITY)
+
+    @property
+    def network(self) -> str:
+        """The access network's name, which keys of EAP-AKA' are bound to."""
+        return self._text(_AT_KDF_INPUT)
+
+    def _text(self, kind: int) -> str:
+        """An attribute that begins with its length in bytes."""
+        value = self.attributes.get(kind, b"")
         size = struct.unpack("!H", value[:2])[0] if len(value) >= 2 else 0
         return value[2:2 + size].decode("utf-8", "replace")
 
 
 def parse(eap: bytes) -> AkaPacket | None:
-    """An EAP packet of this method; None for another, and for what is none."""
-    if len(eap) < _HEADER_BYTES or eap[4] != EAP_AKA:
+    """An EAP packet of these methods; None for another, and for what is none."""
+    if len(eap) < _HEADER_BYTES or eap[4] not in (EAP_AKA, EAP_AKA_PRIME):
         return None
     attributes: dict[int, bytes] = {}
     unsigned, place = eap, _HEADER_BYTES
@@ -62,4 +78,4 @@ def parse(eap: bytes) -> AkaPacket | None:
         if kind == _AT_MAC:
             unsigned = eap[:place + 4] + bytes(size - 4) + eap[place + size:]
         place += size
-    return AkaPacket(eap[5], attributes, unsigned)
+    return AkaPacket(eap[5], attributes, unsigned, eap[4])

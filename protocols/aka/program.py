@@ -23,7 +23,8 @@ _BYTES = 2048
 
 def serve(config: dict[str, Any]) -> None:
     """Answer whoever asks, one after the other."""
-    server = SubscriberServer({imsi: Subscriber(MilenageKey.of(said))
+    server = SubscriberServer({imsi: Subscriber(MilenageKey.of(said),
+                                                separates=config.get("separates", False))
                                for imsi, said in config["subscribers"].items()},
                               secrets.token_bytes)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from measure import eap_keys, pcap
-from protocols.aka import keys, packets
-from protocols.aka.milenage import SQN_BYTES, MilenageKey, answers, hidden, macs
+from protocols.aka import packets
+from protocols.aka.milenage import MilenageKey
 from protocols.aka.program import PORT
+from protocols.aka.recomputed import recompute
 from studies.eapload2004.exchanges import Exchange
 
 _ANSWER = b"AKA-RESP-AUTH "
@@ -37,26 +38,13 @@ def faults(exchanges: Sequence[Exchange], given: Sequence[tuple[bytes, bytes]],
 def _faults(exchange: Exchange, given: Sequence[tuple[bytes, bytes]], shared: MilenageKey,
             secret: bytes) -> Iterator[str]:
     said = [packet for eap in exchange.aka if (packet := packets.parse(eap))]
-    if any(packet.subtype == packets.SYNCHRONIZATION_FAILURE for packet in said):
-        yield "the card had seen a later sequence number, and had the server resynchronised"
+    made = recompute(said, exchange.user, shared)
+    if made.request is None:
+        yield from made.faults
         return
-    challenges = [packet for packet in said if packet.subtype == packets.CHALLENGE]
-    if len(challenges) != 2:
-        yield f"{len(challenges)} packets of a challenge, which are a request and its answer"
-        return
-    request, answer = challenges
-    if (request.rand, request.autn) not in given:
+    if (made.request.rand, made.request.autn) not in given:
         yield "a challenge that the subscriber server gave nobody"
-    identity = next((packet.identity for packet in said if packet.identity), exchange.user)
-    made = answers(shared, request.rand)
-    derived = keys.derive(identity, made.ik, made.ck)
-    sqn, rest = hidden(request.autn[:SQN_BYTES], made.ak), request.autn[SQN_BYTES:]
-    if macs(shared, request.rand, sqn, rest[:2])[0] != rest[2:]:
-        yield "a challenge that is not of the subscriber's key"
-    if answer.res != made.res:
-        yield "a response that is not of the subscriber's key"
-    if any(derived.mac(packet.unsigned) != packet.mac for packet in challenges):
-        yield "a packet whose MAC is not of the keys that the challenge makes"
+    yield from made.faults
     handed = eap_keys.sessions(exchange.last, secret)
-    if [(key.receive, key.send) for key in handed] != [(derived.msk[:32], derived.msk[32:])]:
+    if [(key.receive, key.send) for key in handed] != [(made.msk[:32], made.msk[32:])]:
         yield "the access point was given other keys than the challenge makes"

@@ -77,9 +77,8 @@ class EmulatedServer(_Emulated, FreeRadius):
     """The authentication server, charged for its work."""
 
     def launch(self, node: str) -> Daemon:
-        """Start it with room for sessions; with the cache switched off if that is the fault."""
+        """Start it; with the cache switched off if that is the fault."""
         home = self.site.mount / node
-        (self.site.run_folder(node) / "sessions").mkdir(exist_ok=True)
         if self.site.fault == "no-cache":
             _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no",
                   "cache to be switched off")

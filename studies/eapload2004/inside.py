@@ -19,6 +19,7 @@ from typing import Any
 
 from measure import capture, precedence
 from measure.capture import Detail, Point, capturing
+from measure.card import SoftwareCard
 from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
@@ -30,7 +31,6 @@ from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import CALIBRATION, SATURATED, capacity_per_s
-from studies.eapload2004.card import SoftwareCard
 from studies.eapload2004.daemons import (
     AskingHostapd,
     EmulatedEapServer,
@@ -89,8 +89,10 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
-        self._take_away()
+        if self._site.fault == "longer-way":
+            far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
+        self._spoil()
         with self._in_order(), self._generator(out, task) as generator:
             if task["sessions"] == "resumed":
                 self._authenticate()
@@ -118,22 +120,26 @@ class Workload:
                 session.stamp("end")
                 raw["charged"] = _difference(self._charged(), charged)
                 capture.settle()
-            if task["driver"] == "eapol_test":
-                self._reference(generator, asked["saturating"], out, raw)
-            elif task["calibrates"]:
-                with self._calibrating(out, raw):
-                    generator.calibrate(asked, is_real=self._is_real)
-            elif task["share"] and self._is_real:
-                generator.calibrate_again(asked)
+            self._look_behind(generator, task, out, raw)
 
-    def _take_away(self) -> None:
-        """What the repetition's fault does before anything is measured."""
-        if self._site.fault == "longer-way":
-            far_wire.lengthen(self._site, _LONGER_MS)
-        elif self._site.fault == "late-frames":
+    def _spoil(self) -> None:
+        """What the ping is not to show of a negative control."""
+        if self._site.fault == "late-frames":
             radio_side.delay(self._site)
-        elif self._site.fault == "longer-chain":
+        if self._site.fault == "longer-chain":
             self._lengthen()
+
+    def _look_behind(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
+                     raw: dict[str, Any]) -> None:
+        """What a task asks for behind its load: the reference, or a calibration."""
+        asked = task["asked"]
+        if task["driver"] == "eapol_test":
+            self._reference(generator, asked["saturating"], out, raw)
+        elif task["calibrates"]:
+            with self._calibrating(out, raw):
+                generator.calibrate(asked, is_real=self._is_real)
+        elif task["share"] and self._is_real:
+            generator.calibrate_again(asked)
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies import named
+from policies import AaaLayer, Policy, named
+from policies.dot1x import BY_CARD
 from policies.loader import PAPER_IDS
 from studies import mobile
 from studies.study import Factor, Level
@@ -17,6 +18,22 @@ PAPER_SCENARIOS = ("N1", "N2", "N3", "R1", "R2")
 BASELINE = "P1"
 
 
+def _refusal(policy: Policy) -> str:
+    """What is wrong with how and by whom an authentication is decided; "" if nothing is."""
+    aaa, dot1x = policy.layers.aaa, policy.layers.dot1x
+    if dot1x is None:
+        return ""
+    tls = dot1x.tls
+    if policy.resumes_sessions and tls is not None and tls.version == "1.3":
+        return ("sessions: resumed with TLS 1.3 would resume every second time only, as FreeRADIUS "
+                "3.2.1 gives no new ticket with a resumed session; leave out version, or sessions")
+    if aaa is None or (dot1x.eap in BY_CARD and tls is None
+                       and aaa == AaaLayer(server="hostapd")):
+        return ""
+    return ("layers.aaa is for a card here, asked by its own network: with eap: AKA or AKA', and "
+            "server: hostapd alone; leave out the rest, or choose the study eapload2004")
+
+
 def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Scenarios by name or file, or the paper's five."""
     return mobile.scenarios(names or (() if files else PAPER_SCENARIOS), files)
@@ -24,7 +41,8 @@ def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 
 FACTORS = (
     Factor("policy", "Policy",
-           mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_macsec=True),
+           mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_macsec=True,
+                           has_sessions=True, runs=["aaa"], refusal=_refusal),
            plural="policies", option="--policies", file_option="--policy",
            help="Comma-separated names out of P1 to P12 and today's "
            f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",

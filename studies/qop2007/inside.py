@@ -73,6 +73,8 @@ class Workload:
         arrival.note_wires(out)
         try:
             self._refuse_control(task["authentications"])
+            if task["resumes"]:  # there has to be a session to go on with
+                self._access.connect(scenario)
             fewer = self._site.fault == unprotected.FEWER
             for number in range(1, task["authentications"] - fewer):
                 in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND

@@ -48,14 +48,15 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
-    """The scenario, whether a port has to be closed, and both streams.
+    """The scenario, whether sessions are resumed and a port has to be closed, and both streams.
 
     Sizes are in bytes; with UDP's rate, and how long to wait for a stream.
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
-    return {"scenario": to_json(scenario), "authentications": asked.authentications,
-            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
+    return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
+            "authentications": asked.authentications, "has_port": policy.uses_eap,
+            "roaming": roaming(policy, scenario),
             "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
@@ -82,6 +83,15 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
         f"policy {policy.id} in scenario {scenario.id}: roaming: {link.roaming} has access points "
         f"share keys on one wire, and a router is between {scenario.home} and {scenario.roams_to}; "
         "leave out roaming, write keys: psk, or choose a scenario within one subnet")
+
+
+def check_sessions(policy: Policy, scenario: Scenario) -> None:
+    """Refuse sessions that another agent's server does not have. Raises StudyError."""
+    if policy.resumes_sessions and scenario.foreign_agent is not None:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
+            f"one server keeps, and {scenario.agent} and {scenario.foreign_agent} have a server "
+            "each; leave out sessions, or choose a scenario within one subnet")
 
 
 def check_wires(policy: Policy, scenario: Scenario) -> None:

@@ -64,7 +64,8 @@ class Qop2007(Study):
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
-    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
+    judged_with: ClassVar[Sequence[str]] = (
+        *mobile.JUDGED_WITH, "subscriber.key_hex", "subscriber.opc_hex")
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
@@ -73,11 +74,12 @@ class Qop2007(Study):
         return mobile.level(factor.name, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Every policy in every scenario, but for moves and wires that it cannot have."""
+        """Every policy in every scenario, but for moves, sessions and wires that it cannot have."""
         from studies.qop2007 import matrix
 
         for cell in super().cells(levels):
             matrix.check_move(cell.value("policy"), cell.value("scenario"))
+            matrix.check_sessions(cell.value("policy"), cell.value("scenario"))
             matrix.check_wires(cell.value("policy"), cell.value("scenario"))
             yield cell
 

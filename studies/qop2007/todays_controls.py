@@ -20,6 +20,12 @@ _NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
 _LENGTHS = "frames are as long as the air charges"
 
 
+#: Policies that sessions are resumed in, and that a card decides in.
+_RESUMED = "examples/wpa2-eap-tls-resumed.yml"
+_CARD = "examples/wpa3-eap-aka-prime.yml"
+_ANOTHER_KEY = "00112233445566778899aabbccddeeff"
+
+
 def _usual_keys(policy: Policy) -> Policy:
     """A 192-bit policy with certificates of P-256, under key management that allows them."""
     smaller = changed("dot1x", tls=TlsSettings(key="p-256"))(policy)
@@ -72,6 +78,22 @@ TODAYS: Mapping[str, Fault] = {
     "newer-tls": Fault(
         "TLS 1.3 in place of 1.2", policy=changed("dot1x", tls=TlsSettings(version="1.3")),
         on=on("examples/wpa2-eap-tls.yml"), fails=["TLS 1.2"]),
+    "no-sessions": Fault(
+        "nobody keeps a session, and certificates are shown anew",
+        policy=changed("dot1x", tls=TlsSettings()), on=on(_RESUMED),
+        fails=["session resumed"]),
+    "other-first-offer": Fault(
+        "the server offers EAP-MD5 first, which the station refuses",
+        policy=changed("dot1x", first_offer="MD5"), on=on("M5"),
+        fails=["EAP method TLS"]),
+    "unbound-keys": Fault(
+        "EAP-AKA, whose keys are bound to no network", policy=changed(
+            "dot1x", eap="AKA", first_offer="AKA"), on=on(_CARD),
+        fails=["EAP method AKA'"]),
+    "other-card": Fault(
+        "card and subscriber server have another key than the subscriber's",
+        {"card.key_hex": _ANOTHER_KEY, "hss.key_hex": _ANOTHER_KEY}, on=on(_CARD),
+        fails=["challenge of the subscriber's key"]),
     "leaves-in-clear": Fault(
         "management frames are not protected, that with which the mobile node leaves among them",
         policy=changed("link", pmf=0), on=on("M5", "R1"),

@@ -114,7 +114,8 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
     assert found["WPA2-PSK"].sigma == 2 + 1 + 3 + 3
     assert found["WPA3-SAE"].sigma == 3 + 1 + 3 + 3
     assert {name: one.group for name, one in found.items() if one.group != "middle"} == {
-        "WPA2-EAP-TLS": "high"}
+        "WPA2-EAP-TLS": "high", "WPA2-EAP-TLS-RESUMED": "high", "WPA3-EAP-AKA-PRIME": "low"}
+    assert "dot1x.eap AKA'" in found["WPA3-EAP-AKA-PRIME"].unweighted
     assert not found["WPA2-PSK"].unweighted
     assert found["WPA3-SAE"].unweighted == ("link.pmf 2",)
 
@@ -161,7 +162,8 @@ def todays_policies() -> Iterator[Policy]:
                                         "tls": {"version": version, "key": key}})
     yield policy_of("X", dot1x={"eap": "PEAP", "inner": "MSCHAPV2", "identity": "clear"})
     yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
-    yield policy_of("X", dot1x={"eap": "AKA"}, aaa={"server": "hostapd"})
+    for method in ("AKA", "AKA'"):
+        yield policy_of("X", dot1x={"eap": method}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
     for transport in KNOWN["dot1x.transport"]:
         yield policy_of("X", dot1x={"eap": "TLS", "transport": transport})

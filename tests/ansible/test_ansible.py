@@ -85,6 +85,7 @@ OWN: dict[str, dict[str, Any]] = {
     "aka": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                   "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}},
                   "aaa": {"server": "hostapd"}}),
+    "aka-prime": example("wpa3-eap-aka-prime"),
     "wired": {**policies.load_named("M5-radsec").layers.model_dump(mode="json"),
               "wire": {"macsec": "GCM-AES-128"}},
     "temporary": whole({"link": {"cipher": "CCMP", "keys": "eap"},
@@ -649,6 +650,15 @@ def test_eap_aka_is_hostapds(rendered: Rendered) -> None:
     station = rendered.path("aka", "a2/wpa_supplicant.conf").read_text().splitlines()
     assert station.index("external_sim=1") < station.index("network={")
     assert ('\tidentity="0001010123456789@wlan.mnc001.mcc001.3gppnetwork.org"') in station
+
+
+def test_eap_aka_prime_is_known_by_its_identity(rendered: Rendered) -> None:
+    """A leading 6 says that the permanent identity is of EAP-AKA', to server and station."""
+    users = rendered.path("aka-prime", "ha-a/eap_server/eap_users").read_text().splitlines()
+    assert "\"6\"* AKA'" in users
+    station = rendered.path("aka-prime", "a2/wpa_supplicant.conf").read_text().splitlines()
+    name = "6001010123456789@wlan.mnc001.mcc001.3gppnetwork.org"
+    assert {"\teap=AKA'", "external_sim=1", f'\tidentity="{name}"'} <= set(station)
 
 
 def test_a_temporary_identity_is_mapped(rendered: Rendered) -> None:

@@ -371,7 +371,7 @@ def test_nothing_is_missed_without_tsharks_files(
 ) -> None:
     """Neither a dictionary of RADIUS nor any other file of its own tells tshark of a field."""
     without = dissect.read(path(recording, capture))
-    monkeypatch.setattr(dissect, "_NAMELESS", {})
+    monkeypatch.setattr(dissect, "ENVIRONMENT", dissect.UNCONFIGURED)
     assert dissect.read(path(recording, capture)) == without
     assert any(p.radius_code for p in without)
     assert any(p.eap_code for p in without)

@@ -365,6 +365,14 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"dot1x": {"eap": "PWD", "identity": "anonymous"}},
         "x.yml:6: EAP-PWD needs the user's own identity in clear; leave out identity",
     ),
+    "SAE-PK, which no daemon has": (
+        {"link": link(keys="sae", pmf=2, sae="pk")},
+        "x.yml:8: layers.link.sae: SAE-PK is in neither hostapd nor wpa_supplicant as Debian 12",
+    ),
+    "a card without who knows its key": (
+        {"dot1x": {"eap": "AKA'"}},
+        "x.yml:5: EAP-AKA' is not among FreeRADIUS' methods; add layers.aaa with server: hostapd",
+    ),
     "OWE without protected management frames": (
         {"link": link(keys="owe")},
         "x.yml:6: keys: owe needs protected management frames; write pmf: 2",

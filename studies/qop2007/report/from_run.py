@@ -14,6 +14,7 @@ from analysis.cells import Cells, Key, Observation
 from analysis.protection.score import score
 from analysis.results import Results
 from analysis.text import natural
+from measure import unproven
 from measure.manifest import LevelRecord
 from policies import Layers, Policy, Weights, load_weights
 from studies.qop2007 import published
@@ -172,3 +173,6 @@ def _notes(about_baseline: str, policies: Iterable[ScoredPolicy]) -> Iterator[st
         elif scored.score.unweighted:
             yield (f"{scored.id}: no weight is given for {', '.join(scored.score.unweighted)}; "
                    "that counts nothing in its sigma.")
+        if scored.definition is not None and (left := unproven.settings(scored.definition)):
+            yield (f"{scored.id}: no check shows {'; '.join(left)}. The daemons were told so, and "
+                   "it could be otherwise.")

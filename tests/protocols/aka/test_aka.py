@@ -39,6 +39,27 @@ def test_published_vector_of_the_generator() -> None:
                           "3c6c18bacb0f6c55babb13788e20d737a3275116")
 
 
+def test_published_vector_of_aka_prime() -> None:
+    """RFC 9048, appendix C, case 1: keys bound to the network WLAN, and what is derived of them."""
+    ik, ck = keys.bound(bytes.fromhex("9744871ad32bf9bbd1dd5ce54e3e2e5a"),
+                        bytes.fromhex("5349fbe098649f948f5d2e973a81c00f"), "WLAN",
+                        bytes.fromhex("bb52e91c747a"))
+    assert (ck.hex(), ik.hex()) == ("0093962d0dd84aa5684b045c9edffa04",
+                                    "ccfc230ca74fcc96c0a5d61164f5a76c")
+    derived = keys.derive_prime("0555444333222111", ik, ck)
+    assert derived.authentication.hex() == ("0842ea722ff6835bfa2032499fc3ec23"
+                                            "c2f0e388b4f07543ffc677f1696d71ea")
+    assert derived.msk.hex() == ("67c42d9aa56c1b79e295e3459fc3d187d42be0bf818d3070e362c5e967a4d544"
+                                 "e8ecfe19358ab3039aff03b7c930588c055babee58a02650b067ec4e9347c75a")
+
+
+def test_a_vector_for_a_bound_network_says_so() -> None:
+    """The first bit of its management field, which wpa_supplicant insists on with EAP-AKA'."""
+    server = SubscriberServer({_IMSI: Subscriber(_SHARED, separates=True)}, bytes)
+    assert _vector(server)[1][6:8] == milenage.SEPARATION
+    assert _vector(_server())[1][6:8] == bytes(2)
+
+
 def _server(sqn: int = 0, shared: MilenageKey = _SHARED) -> SubscriberServer:
     counter = itertools.count(1)
     return SubscriberServer({_IMSI: Subscriber(shared, sqn)},

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from measure import dissect, in_force, management, mobility
+from measure import dissect, in_force, management, mobility, tunnels
 from measure import evidence as toolkit
 from measure.dissect import Packet
 from measure.management import Management
 from measure.observed import Check, Observed
-from policies import Policy
+from policies import Dot1xLayer, Policy, TlsSettings
 from recorded import (
     ADDRESS,
     AWAY,
@@ -134,6 +134,23 @@ def test_wep_keys_from_eap_are_not_taken_for_static_ones() -> None:
     seen = observed("P8")
     found = {capture: recorded("P8", capture, WEP_KEY) for capture in captures("P8")}
     assert "static WEP key in use" in failing(POLICIES["P7"], replace(seen, captures=found))
+
+
+@pytest.mark.parametrize(("server", "station", "is_resumed"), [
+    ((2, 20), (1, 20), True), ((2, 11, 12, 13, 14, 20), (1, 11, 15, 16, 20), False),
+    ((2, 11, 12, 14, 20), (1, 16, 20), False), ((2, 20), (1, 11, 15, 20), False),
+    ((), (1,), False)])
+def test_a_resumed_session_shows_no_certificates(server: tuple[int, ...],
+                                                 station: tuple[int, ...], *,
+                                                 is_resumed: bool) -> None:
+    """Neither side's, and the server has answered; a full handshake of either is none."""
+    layer = Dot1xLayer(eap="TLS", tls=TlsSettings(sessions="resumed"))
+    frames = [replace(BLANK, ethernet_src=ACCESS_POINT, tls_handshakes=server),
+              replace(BLANK, ethernet_src=MAC, tls_handshakes=station)]
+    seen = made({"stamps": {}}, {})
+    found = {check.check: check.ok for check in tunnels.verify(layer, [frames], seen)}
+    assert found["session resumed"] == is_resumed
+    assert "mutual authentication" not in found
 
 
 # One mutation, one check ---------------------------------------------------------------------
@@ -347,6 +364,7 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
      change("auth-air", lambda p: data(p) and p.arp_opcode is not None, only=0, arp_opcode=None,
             has_llc=False)),
     ("method NAKed to MD5", "P6", TLS, change("auth-mn", lambda p: p.eap_type == 13, eap_type=4)),
+    ("TLS offered first, not MD5", "P6", TLS, drop("auth-mn", lambda p: p.eap_type == 4)),
     ("method MD5 after all", "P12", TLS, add("auth-mn", lambda p: p.eap_type == 4)),
     ("method TLS in place of MD5", "P5", MD5,
      change("auth-mn", lambda p: p.eap_type == 4, eap_type=13)),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import PROJECT
 from measure import dissect, management
 from measure.observed import Check, Observed
-from policies import load_named
+from policies import load, load_named
+from studies import mobile
 from studies.qop2007 import attempts, matrix
+from studies.qop2007.factors import FACTORS
 from studies.study import StudyError
 from topologies.loader import load_scenario
 
@@ -37,6 +42,40 @@ def test_keys_do_not_follow_past_a_router() -> None:
         matrix.check_move(load_named(policy), load_scenario("R1"))
     for policy in ("M2-ft", "M5", "M8-pmksa", "P1"):
         matrix.check_move(load_named(policy), load_scenario("R3"))
+
+
+def test_a_session_is_of_one_server() -> None:
+    """Resumed at home and within a subnet; between two agents, each with a server, it is not."""
+    policy = load(PROJECT / "examples" / "wpa2-eap-tls-resumed.yml")
+    for name in ("N1", "N2", "E1", "E2"):
+        matrix.check_sessions(policy, load_scenario(name))
+    for name in ("R1", "R3"):
+        with pytest.raises(StudyError, match=f"in scenario {name}: sessions: resumed .* server"):
+            matrix.check_sessions(policy, load_scenario(name))
+        matrix.check_sessions(load(PROJECT / "examples" / "wpa2-eap-tls.yml"), load_scenario(name))
+
+
+@pytest.mark.parametrize(("layers", "said"), [
+    ({"dot1x": {"eap": "TLS", "tls": {"version": "1.3", "sessions": "resumed"}}},
+     "every second time only"),
+    ({"dot1x": {"eap": "TLS"}, "aaa": {"server": "hostapd"}}, "layers.aaa is for a card here"),
+    ({"dot1x": {"eap": "AKA'", "tls": {}}, "aaa": {"server": "hostapd"}}, "layers.aaa is for"),
+    ({"dot1x": {"eap": "AKA"}, "aaa": {"server": "hostapd", "authority": "visited"}},
+     "layers.aaa is for")])
+def test_who_decides_is_what_the_study_has(layers: dict[str, Any], said: str, tmp_path: Path,
+                                           ) -> None:
+    """A session that is resumed by chance, and servers that are not there, in one line."""
+    file = tmp_path / "x.yml"
+    file.write_text(json.dumps({"id": "X", "name": "X", "layers": layers}))
+    with pytest.raises(StudyError, match=said) as caught:
+        FACTORS[0].read([], [file])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_session_has_to_be_begun_before() -> None:
+    """A study that measures the first authentication refuses the policy in a line."""
+    with pytest.raises(StudyError, match=r"sessions: resumed takes .* choose the study qop2007"):
+        mobile.Policies(["P1"])([], [PROJECT / "examples" / "wpa2-eap-tls-resumed.yml"])
 
 
 def test_macsec_takes_a_wire_to_an_agent() -> None:

@@ -1,4 +1,7 @@
-"""The supplicant's card is a program: it answers what wpa_supplicant asks of a card elsewhere."""
+"""The supplicant's card is a program: it answers what wpa_supplicant asks of a card elsewhere.
+
+Not the standard library alone: loaded where a policy takes a card.
+"""
 
 from __future__ import annotations
 

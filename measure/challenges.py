@@ -1,0 +1,71 @@
+"""An authentication by a subscriber's card is worked out again of what was captured.
+
+Of the daemons and programs nothing is believed: response, keys and MACs come of the subscriber's
+key and the challenge, and have to be what passed; and the keys what the access point was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure import eap_keys, pcap
+
+_EAP_PACKET, _EAPOL_BYTES = 0, 4
+_RESPONSE, _SUCCESS, _FAILURE, _IDENTITY = 2, 3, 4, 1
+
+
+@dataclass(frozen=True)
+class Challenged:
+    """One authentication: when it ended, and what is not as the subscriber's key has it."""
+
+    ended_s: float
+    faults: Sequence[str]
+
+
+def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, Mapping[str, str]],
+         ) -> list[Challenged]:
+    """Every authentication that ended, in captures at the station and behind access points.
+
+    Raises MeasureError for a capture that cannot be read.
+    """
+    # Only here: the container image lacks what AES comes from, and judges all other policies.
+    from protocols.aka import packets
+    from protocols.aka.milenage import MilenageKey
+    from protocols.aka.recomputed import recompute
+
+    shared = MilenageKey.of(secrets["subscriber"])
+    secret = secrets["network"]["radius_secret"].encode()
+    handed = [session.receive + session.send for file in wires for session in eap_keys.sessions(
+        (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret)]
+    made = []
+    for file in stations:
+        for ended_s, exchange in _authentications(pcap.eapol(file)):
+            said = [packet for eap in exchange if (packet := packets.parse(eap)) is not None]
+            worked_out = recompute(said, _claimed(exchange), shared)
+            faults = worked_out.faults
+            if worked_out.msk not in handed:
+                faults = (*faults, "the access point was not given the keys of the challenge")
+            made.append(Challenged(ended_s, faults))
+    return made
+
+
+def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, list[bytes]]]:
+    """EAP's packets of each authentication that ended, with the time of its end."""
+    so_far: list[bytes] = []
+    for at_s, frame in frames:
+        if len(frame) < _EAPOL_BYTES + 4 or frame[1] != _EAP_PACKET:
+            continue
+        eap = frame[_EAPOL_BYTES:]
+        eap = eap[:int.from_bytes(eap[2:4], "big")]
+        so_far.append(eap)
+        if eap[0] in (_SUCCESS, _FAILURE):
+            yield at_s, so_far
+            so_far = []
+
+
+def _claimed(exchange: Sequence[bytes]) -> str:
+    """Who the station said to be when it was first asked."""
+    return next((eap[5:].decode("utf-8", "replace") for eap in exchange
+                 if eap[0] == _RESPONSE and len(eap) > 5 and eap[4] == _IDENTITY), "")

@@ -1,0 +1,87 @@
+"""What no check shows is named: options, and fields that pass encrypted or are not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conftest import PROJECT
+from measure import unproven
+from policies import AaaLayer, Dot1xLayer, LinkLayer, Policy, TlsSettings, load, load_named, named
+from policies.layers import IpsecLayer, WireGuardLayer, WireLayer
+
+
+def _said(**layers: Any) -> list[str]:
+    return unproven.settings(Policy.model_validate({"id": "X", "name": "X", "layers": layers}))
+
+
+def test_options_are_named_each() -> None:
+    """Those of either layer and either daemon, with what they are set to."""
+    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
+    dot1x = {"eap": "TLS", "options": {"wpa_supplicant": {"fragment_size": 300}}}
+    assert _said(link=link, dot1x=dot1x) == [
+        "hostapd's option wpa_group_rekey (600)", "wpa_supplicant's option fragment_size (300)"]
+
+
+@pytest.mark.parametrize(("tls", "said"), [
+    ({"key": "p-256"}, ["dot1x.tls.key (p-256)"]),
+    ({"key": "p-384"}, []),
+    ({"chain": 3, "fragment_bytes": 300},
+     ["dot1x.tls.chain (3)", "dot1x.tls.fragment_bytes (300)"]),
+    ({"realm": "home.example"}, ["dot1x.tls.realm (home.example)"]),
+    ({"version": "1.3", "group": "x25519"}, [])])
+def test_fields_of_tls_that_nothing_tells(tls: dict[str, Any], said: list[str]) -> None:
+    """The version, its group and the 192-bit suite have checks; the others have none."""
+    assert _said(dot1x={"eap": "TLS", "tls": tls}) == said
+
+
+def test_a_group_of_esp_is_negotiated_in_secret() -> None:
+    """Forward secrecy of ESP is agreed under IKE's keys."""
+    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
+    assert _said(ipsec=ipsec) == []
+    [said] = _said(ipsec={**ipsec, "esp_proposal": "aes128-sha256-ecp256"})
+    assert "aes128-sha256-ecp256" in said
+
+
+def test_of_the_projects_own_only_known_ones_are_named() -> None:
+    """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
+    left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
+    assert set(left) == {"M3", "M7"}
+    assert all(said == ["that hostapd insists on link.ocv"] for said in left.values())
+    assert unproven.settings(load(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
+
+
+#: By field, a check that fails where it is otherwise; ONE_VALUE where there is no other.
+ONE_VALUE = "has one value"
+PROVEN_BY = {
+    "link.cipher": "pairwise cipher negotiated", "link.keys": "key management negotiated",
+    "link.pmf": "protection of management frames negotiated",
+    "link.akm": "key management negotiated", "link.sae": "SAE element", "link.group": "SAE group",
+    "link.group_mgmt": "protection of management frames negotiated",
+    "link.roaming": "fast transition", "link.beacon_protection": "beacons are protected",
+    "dot1x.eap": "EAP method TLS", "dot1x.first_offer": "EAP method TLS",
+    "dot1x.inner": "inner method MSCHAPV2", "dot1x.identity": "identity is hidden",
+    "dot1x.transport": "RADIUS inside TLS", "dot1x.tls.version": "TLS 1.3",
+    "dot1x.tls.sessions": "session resumed", "dot1x.tls.group": "TLS group",
+    "ipsec.ike": "ISAKMP packets", "ipsec.ike_proposal": "IKE proposal",
+    "ipsec.esp_proposal": "ESP transforms in the kernel", "ipsec.authentication": ONE_VALUE,
+    "ipsec.mode": "ESP transforms in the kernel", "ipsec.mobike": "MOBIKE",
+    "wireguard.authentication": ONE_VALUE, "wireguard.roams": "kernels have the new address",
+    "wire.macsec": "MACsec in the kernels", "wire.encrypts": "MACsec encrypts",
+    "aaa.server": "challenge of the subscriber's key"}
+#: Those that `settings` names, and those that the study which has the checks refuses.
+NAMED = {"link.options", "link.ocv", "dot1x.options", "dot1x.tls.key", "dot1x.tls.chain",
+         "dot1x.tls.realm", "dot1x.tls.fragment_bytes"}
+REFUSED = {"aaa.authority", "aaa.identity"}
+LAYERS = {"link": LinkLayer, "dot1x": Dot1xLayer, "dot1x.tls": TlsSettings, "ipsec": IpsecLayer,
+          "wireguard": WireGuardLayer, "wire": WireLayer, "aaa": AaaLayer}
+
+
+def test_every_field_is_proven_or_named() -> None:
+    """A field that comes later needs a check that it is shown by, or a place among the named."""
+    fields = {f"{place}.{name}" for place, layer in LAYERS.items() for name in layer.model_fields}
+    assert fields - {"dot1x.tls"} == PROVEN_BY.keys() | NAMED | REFUSED
+    rows = (PROJECT / "docs" / "records.md").read_text() + (PROJECT / "docs/proof.md").read_text()
+    assert [check for check in PROVEN_BY.values() if check != ONE_VALUE
+            and check not in rows] == []
