@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from measure import dissect, eap_keys, fields, pcap
+from measure import dissect, eap_keys, fields, pcap, tkip
 from measure.dissect import Packet
 from measure.pcap import CapturedFrame
 
@@ -23,7 +23,8 @@ _ADDRESS_BYTES, _QOS_BYTES, _HT_BYTES = 6, 2, 4
 _TRANSMITTER = slice(10, 16)
 #: In the fourth byte behind the header: that four more bytes of the packet number follow.
 _IS_EXTENDED, _VECTOR_BYTES, _EXTENDED_BYTES = 0x20, 4, 8
-_CHECK_BYTES = 4
+#: WEP's and TKIP's check; TKIP has Michael's before it, which is not asked here.
+_CHECK_BYTES, _MICHAEL_BYTES = 4, 8
 #: Where LLC's first bytes are looked for: behind a Mesh Control field of each size.
 _LLC_PLACES = (6, 12, 18)
 #: By the length of its key (IEEE 802.11-2020, 12.5.3): what CCMP's check has.
@@ -127,13 +128,33 @@ def _by_vector(_: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     """WEP (IEEE 802.11-2020, 12.3.2)."""
     for key in keys:
         text = eap_keys.rc4(body[:3] + key, body[_VECTOR_BYTES:])
-        plain, check = text[:-_CHECK_BYTES], text[-_CHECK_BYTES:]
-        if zlib.crc32(plain).to_bytes(_CHECK_BYTES, "little") == check:
-            yield plain
+        if _is_right(text):
+            yield text[:-_CHECK_BYTES]
+
+
+def _is_right(text: bytes) -> bool:
+    plain, check = text[:-_CHECK_BYTES], text[-_CHECK_BYTES:]
+    return zlib.crc32(plain).to_bytes(_CHECK_BYTES, "little") == check
 
 
 def _by_number(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
-    """CCMP and GCMP (IEEE 802.11-2020, 12.5.3 and 12.5.5); TKIP stays closed."""
+    """TKIP, CCMP and GCMP (IEEE 802.11-2020, 12.5.2, 12.5.3 and 12.5.5)."""
+    known = [key for key in keys if len(key) in _CHECKS_OF_CCMP]
+    if body[1] == (body[0] | 0x20) & 0x7F:
+        yield from _by_mixing(data, body, known)
+    yield from _by_aes(data, body, known)
+
+
+def _by_mixing(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+    number = int.from_bytes(bytes(body[at] for at in (7, 6, 5, 4, 0, 2)), "big")
+    for key in keys:
+        text = eap_keys.rc4(tkip.frame_key(key, data[_TRANSMITTER], number),
+                            body[_EXTENDED_BYTES:])
+        if _is_right(text):
+            yield text[:-_CHECK_BYTES - _MICHAEL_BYTES]
+
+
+def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     try:
         # Only here: the container image lacks it.
         from cryptography.exceptions import InvalidTag
@@ -143,8 +164,6 @@ def _by_number(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[byte
     priority, beside = _authenticated(data)
     nonce = data[_TRANSMITTER] + bytes(body[at] for at in (7, 6, 5, 4, 1, 0))
     for key in keys:
-        if len(key) not in _CHECKS_OF_CCMP:
-            continue
         ccm = AESCCM(key, tag_length=_CHECKS_OF_CCMP[len(key)])
         for cipher, number in ((ccm, bytes((priority,)) + nonce), (AESGCM(key), nonce)):
             try:

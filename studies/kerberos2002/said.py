@@ -51,12 +51,12 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
             heard.append((message.ended_s, source, target, message.transport, kind,
                           message.payload))
     return [Spoken(source, target, transport, kind, payload,
-                 _value(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
+                 value_of(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
             for number, (at_s, source, target, transport, kind, payload) in enumerate(
                 sorted(heard))]
 
 
-def _value(kind: str, payload: bytes) -> Any:
+def value_of(kind: str, payload: bytes) -> Any:
     """What a message says, if it is exactly what the schema would write."""
     try:
         value = messages.decode(kind, payload) if kind else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from measure import decryption, dissect, eap_keys, evidence, fields, judging, pcap
+from measure import decryption, dissect, eap_keys, evidence, fields, judging, marked, pcap
 from measure.record import CheckRecord
 from policies import LinkLayer, Policy
 from studies.lecturehall import network
@@ -147,9 +147,15 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], repetition: Repe
         own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
         is_open, detail = evidence.opened(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
+        # Of streams the heads are captured, which a mark alone does not hide.
+        readable = sum(marked.readable(repetition.out / f"hall-{point}.pcap") for point in _AIR)
         yield CheckRecord(check="frames open with the keys in force",
-                          ok=is_open and heard == macs,
-                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations")
+                          ok=is_open and heard == macs and not readable,
+                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations"
+                          + (f"; {readable} are readable behind their mark" if readable else ""))
+    elif link is not None:
+        yield CheckRecord(check="frames open with the keys in force", ok=False,
+                          detail="no kernel has told a key")
 
 
 def _streams(names: Sequence[str], rates: Sequence[float]) -> CheckRecord:

@@ -20,7 +20,7 @@ from studies.kerberos2002 import evidence, expected, guidelines
 from studies.kerberos2002.controls import FAULTS
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
-from studies.kerberos2002.said import Spoken
+from studies.kerberos2002.said import Spoken, value_of
 from studies.kerberos2002.variants import VARIANTS
 
 _SIGNED = "signatures and keys verify"
@@ -31,7 +31,7 @@ ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
 def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Spoken:
     """A message as a capture would have it."""
     kind = messages.kind_of(payload)
-    return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload),
+    return Spoken(source, target, transport, kind, payload, value_of(kind, payload),
                   time.time() + number / 1e3)
 
 
