@@ -6,7 +6,7 @@ Keys, packet numbers and texts are such that a frame from an access point is one
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,23 +90,66 @@ CASES = {
 }
 
 
-def read(tmp_path: Path, frame: bytes, key: str, radio: bytes = RADIO) -> tuple[Packet, Packet]:
-    """What tshark makes of a frame, and what it is, under a key."""
+#: Those whose check is of addresses, too.
+ADDRESSED = [name for name, (*_, cipher, _) in CASES.items() if cipher not in ("WEP-104", "TKIP")]
+KEYS = sorted({key for _, key, *_ in CASES.values()})
+
+
+def read(folder: Path, frames: Sequence[bytes], keys: Sequence[str], radio: bytes = RADIO,
+         ) -> tuple[list[Packet], list[Packet]]:
+    """What tshark makes of frames, and what they are, under keys."""
     file = made_up_captures.written(
-        tmp_path / "air.pcap", [(1.5, radio + frame)],
+        folder / "air.pcap", [(1.5, radio + frame) for frame in frames],
         made_up_captures.RADIOTAP if radio else made_up_captures.IEEE802_11)
-    [[alone]] = dissect.read_as_tshark([file], [key])
-    [packet] = dissect.read(file, [key])
-    return alone, packet
+    [alone] = dissect.read_as_tshark([file], keys)
+    return alone, dissect.read(file, keys)
 
 
-@pytest.mark.parametrize("radio", [RADIO, b""], ids=["radiotap", "bare"])
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_a_frame_that_tshark_mistakes_opens(tmp_path: Path, case: tuple[str, ...],
-                                            radio: bytes) -> None:
+def each(folder: Path, frames: Mapping[str, bytes], keys: Sequence[str], radio: bytes = RADIO,
+         ) -> dict[str, tuple[Packet, Packet]]:
+    """The same by the frame's name: tshark is slow to start."""
+    return dict(zip(frames, zip(*read(folder, [*frames.values()], keys, radio), strict=True),
+                    strict=True))
+
+
+@pytest.fixture(scope="module", params=[RADIO, b""], ids=["radiotap", "bare"])
+def mistaken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
+             ) -> tuple[bytes, dict[str, tuple[Packet, Packet]]]:
+    """All cases under their keys, and what stands before each frame."""
+    return request.param, each(tmp_path_factory.mktemp("mistaken"),
+                               {name: frame for name, (frame, *_) in CASES.items()}, KEYS,
+                               request.param)
+
+
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Packet, Packet]]:
+    """All cases under keys that are nobody's."""
+    others = sorted({f"{kind}:{'ff' * (len(value) // 2)}"
+                     for kind, _, value in (key.partition(":") for key in KEYS)})
+    return each(tmp_path_factory.mktemp("otherwise"),
+                {name: frame for name, (frame, *_) in CASES.items()}, others)
+
+
+@pytest.fixture(scope="module")
+def altered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Packet, Packet]]:
+    """All cases under their keys with one bit altered, by name and where: 4, the receiver."""
+    frames = {}
+    for name, (frame, *_) in CASES.items():
+        for place in (4, -1):
+            other = bytearray(frame)
+            other[place] ^= 4
+            frames[f"{name} {place}"] = bytes(other)
+    return each(tmp_path_factory.mktemp("altered"), frames, KEYS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_frame_that_tshark_mistakes_opens(
+    name: str, mistaken: tuple[bytes, dict[str, tuple[Packet, Packet]]],
+) -> None:
     """Tshark takes it for a mesh's and leaves it closed; it counts, and opens, all the same."""
-    frame, key, cipher, counter = case
-    alone, packet = read(tmp_path, frame, key, radio)
+    frame, _, cipher, counter = CASES[name]
+    radio, seen = mistaken
+    alone, packet = seen[name]
     assert alone.is_mesh and not alone.has_llc
     assert evidence.counted_by(cipher, alone) != counter
     assert packet.has_llc and packet.protected and not packet.is_mesh
@@ -118,29 +161,25 @@ def test_a_frame_that_tshark_mistakes_opens(tmp_path: Path, case: tuple[str, ...
     assert evidence.opened([packet], "the key")[0]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_under_another_key_it_stays_closed(tmp_path: Path, case: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_under_another_key_it_stays_closed(
+    name: str, otherwise: dict[str, tuple[Packet, Packet]],
+) -> None:
     """A frame that the keys in force do not open fails its check; its counter shows what it is."""
-    frame, key, cipher, counter = case
-    kind, _, value = key.partition(":")
-    other = f"{kind}:{'ff' * (len(value) // 2)}"
-    _, packet = read(tmp_path, frame, other)
+    *_, cipher, counter = CASES[name]
+    _, packet = otherwise[name]
     assert packet.protected and not packet.has_llc and not packet.ip_src
     assert evidence.counted_by(cipher, packet) == counter
     assert not evidence.opened([packet], "the key")[0]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-@pytest.mark.parametrize("place", [4, -1], ids=["header", "end"])
-def test_a_frame_that_was_altered_stays_closed(tmp_path: Path, case: tuple[str, ...],
-                                               place: int) -> None:
+@pytest.mark.parametrize("which", [*(f"{name} -1" for name in CASES),
+                                   *(f"{name} 4" for name in ADDRESSED)])
+def test_a_frame_that_was_altered_stays_closed(
+    which: str, altered: dict[str, tuple[Packet, Packet]],
+) -> None:
     """One bit of what its check is of: its receiver's address, or its last byte."""
-    frame, key, cipher, _ = case
-    if cipher in ("WEP-104", "TKIP") and place == 4:
-        pytest.skip("this check is not of addresses")
-    altered = bytearray(frame)
-    altered[place] ^= 4
-    _, packet = read(tmp_path, bytes(altered), key)
+    _, packet = altered[which]
     assert packet.protected and not packet.has_llc
     assert not evidence.opened([packet], "the key")[0]
 
@@ -155,7 +194,7 @@ def test_tkip_mixes_as_published(number: int, key: str) -> None:
 def test_what_only_says_that_it_is_encrypted_stays_closed(tmp_path: Path) -> None:
     """A readable text where a mesh's frame would have it, behind a counter: no key opens it."""
     body = bytes((1, 0, 0, 0x20)) + bytes(8) + TEXT
-    alone, packet = read(tmp_path, header(NO_QOS) + body, f"tk:{KEY[:16].hex()}")
+    [alone], [packet] = read(tmp_path, [header(NO_QOS) + body], [f"tk:{KEY[:16].hex()}"])
     assert alone.is_mesh
     assert not packet.has_llc and not packet.ip_src
     assert not evidence.opened([packet], "the key")[0]
