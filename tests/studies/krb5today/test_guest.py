@@ -204,5 +204,6 @@ def test_a_login_through_esp_where_it_has_moved_to(shared_qop: Qop) -> None:
     assert {"ESP transforms in the kernel", "no clear inner packet", "ESP between the agents",
             "the client reaches the proxy only", "the mechanism that was asked for"} <= checks
     assert body(record)["logins"] == 4  # two at home, two away
-    # Each of its round trips takes the tunnel between the agents besides.
-    assert body(record)["away_login_s"] > body(record)["login_s"] > 0
+    # The tunnel between the agents is on a wire that takes no time: backoffs differ, and no more.
+    assert body(record)["login_s"] > 0
+    assert body(record)["away_login_s"] == pytest.approx(body(record)["login_s"], rel=0.05)
