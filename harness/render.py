@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from guest.processes import tied
 from harness.errors import UserError
 from harness.secrets import Secrets
 from policies import Policy
@@ -182,7 +183,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(
-        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",
+        *tied("KILL"), "nice", "-n", "10",
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
         "-e", f"@{inputs / f'{name}.vars.json'}",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import iperf, suites
+from measure.air_header import MAC_HEADER_BYTES
 from measure.errors import MeasureError
 
 # What is chosen of a proposal, in the order that `suites` takes it.
@@ -48,7 +49,6 @@ ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 _NOT_FOUND = 127
-MAC_HEADER_BYTES = 24
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
 _NICELY = ("nice", "-n", "10")

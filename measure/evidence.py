@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from measure import dissect, key_management, marked, post_quantum, suites, tunnels
+from measure.air_header import MAC_HEADER_BYTES
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
@@ -102,7 +103,7 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
 
     That is a header without options, LLC, and what the cipher adds; of frames that open.
     """
-    added = Counter(p.length - p.radiotap_bytes - dissect.MAC_HEADER_BYTES - _LLC_BYTES - p.ip_bytes
+    added = Counter(p.length - p.radiotap_bytes - MAC_HEADER_BYTES - _LLC_BYTES - p.ip_bytes
                     for p in seen.air if p.ip_bytes)
     return Check("frames are as long as the air charges",
                  set(added) == {layer.frame_expansion_bytes},
@@ -120,9 +121,8 @@ def _decrypted(seen: Observed) -> Check:
 
 def _readable(seen: Observed) -> tuple[int, str]:
     """Frames that are marked only, those of streams among them, of which no end is captured."""
-    readable = sum(marked.readable(seen.folder / f"{name}.pcap")
-                   for name in seen.captures if name.endswith("-air"))
-    return readable, f"; {readable} are readable behind their mark" if readable else ""
+    return marked.among(seen.folder / f"{name}.pcap"
+                           for name in seen.captures if name.endswith("-air"))
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:

@@ -128,7 +128,6 @@ class Dissected:
         return [frame for part in parts if (file := self.out / f"{part}-mn.pcap").exists()
                 for frame in inside.read(file, seen.raw.get("tls_keys", ()))]
 
-
     def _challenges(self, parts: Sequence[str]) -> list[Challenged]:
         """What passed between a card and its server, where the policy has one."""
         if self.layers.dot1x is None or self.layers.dot1x.eap not in BY_CARD:

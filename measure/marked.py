@@ -6,25 +6,29 @@ at least not what every readable frame of the project's begins with.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from measure import pcap
+from measure.air_header import DATA, MAC_HEADER_BYTES, NULL, PROTECTED, TYPE, header_bytes
 
-#: In the first byte of a frame: its type, and that nothing follows; in the second: its mark.
-_TYPE, _DATA, _NULL, _QOS, _PROTECTED = 0x0C, 0x08, 0x40, 0x80, 0x40
-_BOTH = 0x03
-_HEADER_BYTES, _ADDRESS_BYTES, _QOS_BYTES = 24, 6, 2
 #: WEP's initialisation vector, and the longer packet number of all others.
 _COUNTERS_BYTES = (4, 8)
 #: LLC and SNAP (RFC 1042), before the kind of what follows; by chance one time in 10^14.
 _READABLE = bytes.fromhex("aaaa03000000")
 
 
-def readable(file: Path) -> int:
-    """How many marked data frames of a capture of the air are there to be read; 0 without a file.
+def among(files: Iterable[Path]) -> tuple[int, str]:
+    """How many marked data frames of captures of the air are there to be read, and words for it.
 
     Raises MeasureError for a capture that is none of the air.
     """
+    found = sum(map(readable, files))
+    return found, f"; {found} are readable behind their mark" if found else ""
+
+
+def readable(file: Path) -> int:
+    """How many of one capture are; 0 without a file. Raises MeasureError."""
     if not file.exists():
         return 0
     has_radio = pcap.link_type(file) == pcap.RADIOTAP
@@ -34,9 +38,7 @@ def readable(file: Path) -> int:
 
 
 def _is_readable(data: bytes) -> bool:
-    if len(data) < _HEADER_BYTES or data[0] & (_TYPE | _NULL) != _DATA or (
-            not data[1] & _PROTECTED):
+    if len(data) < MAC_HEADER_BYTES or data[0] & (TYPE | NULL) != DATA or not data[1] & PROTECTED:
         return False
-    start = (_HEADER_BYTES + _ADDRESS_BYTES * (data[1] & _BOTH == _BOTH)
-             + _QOS_BYTES * bool(data[0] & _QOS))
+    start = header_bytes(data)
     return any(data[start + size:].startswith(_READABLE) for size in _COUNTERS_BYTES)

@@ -15,11 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from measure import dissect, eap_keys, fields, pcap, tkip
+from measure.air_header import MAC_HEADER_BYTES, PROTECTED, QOS, addresses_end, header_bytes
 from measure.dissect import Packet
 from measure.pcap import CapturedFrame
 
-_TO_DS, _FROM_DS, _PROTECTED, _ORDER, _QOS = 0x01, 0x02, 0x40, 0x80, 0x80
-_ADDRESS_BYTES, _QOS_BYTES, _HT_BYTES = 6, 2, 4
 _TRANSMITTER = slice(10, 16)
 #: In the fourth byte behind the header: that four more bytes of the packet number follow.
 _IS_EXTENDED, _VECTOR_BYTES, _EXTENDED_BYTES = 0x20, 4, 8
@@ -92,16 +91,9 @@ def _derived(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
     return [value for row in rows for column in row for value in column.split(",") if value]
 
 
-def _header_bytes(data: bytes) -> int:
-    has_qos = bool(data[0] & _QOS)
-    return (dissect.MAC_HEADER_BYTES
-            + _ADDRESS_BYTES * (data[1] & (_TO_DS | _FROM_DS) == _TO_DS | _FROM_DS)
-            + _QOS_BYTES * has_qos + _HT_BYTES * (has_qos and bool(data[1] & _ORDER)))
-
-
 def _blunt(data: bytes) -> bytes:
     """The same frame with nothing encrypted that looks like LLC; its counter is as it was."""
-    head = _header_bytes(data)
+    head = header_bytes(data)
     blunt = bytearray(data)
     is_extended = any(flags & _IS_EXTENDED for flags in data[head + 3:head + 4])
     counter_bytes = _EXTENDED_BYTES if is_extended else _VECTOR_BYTES
@@ -112,13 +104,13 @@ def _blunt(data: bytes) -> bytes:
 
 
 def _in_clear(data: bytes, plain: bytes) -> bytes:
-    return data[:1] + bytes((data[1] & ~_PROTECTED,)) + data[2:_header_bytes(data)] + plain
+    return data[:1] + bytes((data[1] & ~PROTECTED,)) + data[2:header_bytes(data)] + plain
 
 
 def opened(data: bytes, keys: Iterable[bytes]) -> bytes | None:
     """What a whole protected frame holds under the first key whose check is right; else None."""
-    body = data[_header_bytes(data):]
-    if not data[1] & _PROTECTED or len(body) <= _EXTENDED_BYTES:
+    body = data[header_bytes(data):]
+    if not data[1] & PROTECTED or len(body) <= _EXTENDED_BYTES:
         return None
     readers = _by_number if body[3] & _IS_EXTENDED else _by_vector
     return next(readers(data, body, keys), None)
@@ -174,10 +166,9 @@ def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
 
 def _authenticated(data: bytes) -> tuple[int, bytes]:
     """A frame's priority, and what of its header the check is of (12.5.3.3.3)."""
-    has_qos, fourth = bool(data[0] & _QOS), dissect.MAC_HEADER_BYTES
-    end = fourth + _ADDRESS_BYTES * (
-        data[1] & (_TO_DS | _FROM_DS) == _TO_DS | _FROM_DS)
+    has_qos, end = bool(data[0] & QOS), addresses_end(data)
     priority = data[end] & 0x0F if has_qos else 0
     return priority, b"".join((
         bytes((data[0] & 0x8F, data[1] & (0x47 if has_qos else 0xC7))), data[4:22],
-        bytes((data[22] & 0x0F, 0)), data[fourth:end], bytes((priority, 0)) if has_qos else b""))
+        bytes((data[22] & 0x0F, 0)), data[MAC_HEADER_BYTES:end],
+        bytes((priority, 0)) if has_qos else b""))

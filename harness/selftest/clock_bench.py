@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 from guest.boot import Clock
+from guest.processes import tied
 from harness.engine import request, setup
 from harness.engine.machine import ROOT
 from harness.engine.recording import shown
@@ -150,8 +151,8 @@ def _started(run: ClockRun, processors: Sequence[int],
 def _hogs() -> Iterator[None]:
     """Programs that only want the processor, as long as this lasts."""
     # They end with the bench, whatever ends it: some that were left over took a core for minutes.
-    under_way = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", sys.executable, "-c",
-                                   "while True: pass"], process_group=0) for _ in range(_HOGS)]
+    under_way = [subprocess.Popen([*tied("KILL"), sys.executable, "-c", "while True: pass"],
+                                  process_group=0) for _ in range(_HOGS)]
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from guest.processes import tied
 from harness.cluster import extra
 from harness.engine import setup
 from harness.engine.machine import ROOT
@@ -71,8 +72,8 @@ def _worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
     """A worker on one processor; the address of its scheduler."""
     process = subprocess.Popen(
         # It ends with the benchmark, however that ends.
-        ["setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(processor), sys.executable, "-P",
-         "-m", "harness", "worker", *arguments], env=_environment(), text=True,
+        [*tied("TERM"), "taskset", "-c", str(processor), sys.executable, "-P", "-m", "harness",
+         "worker", *arguments], env=_environment(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     try:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import click
 
+from guest.processes import tied
 from harness.engine import setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
@@ -141,8 +142,8 @@ class Lane:
     def _run(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
         """One run of the command, to its end; its exit status."""
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(self._core), *disk.enter,
-             *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [*tied("KILL"), "taskset", "-c", str(self._core), *disk.enter, *argv],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "QOP_WATCHDOG_S": _WATCHDOG_S})
         said: list[str] = []

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from guest.processes import PROC
+from guest.processes import PROC, tied
 
 _SIZE_MB = 96
 _SCRIPT = 'mount -t tmpfs -o mode=700,size=$2m tmpfs "$1" && cd / && echo there && exec sleep inf'
@@ -34,8 +34,8 @@ class PrivateDisk:
         is_root = os.geteuid() == 0
         user = [] if is_root else ["--user", "--map-root-user"]
         self._holder = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", *user, "sh", "-c", _SCRIPT,
-             "sh", str(self._folder), str(_SIZE_MB)],
+            [*tied("KILL"), "unshare", "--mount", *user, "sh", "-c", _SCRIPT, "sh",
+             str(self._folder), str(_SIZE_MB)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._holder.stdout is not None
         if self._holder.stdout.readline():

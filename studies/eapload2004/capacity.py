@@ -8,12 +8,6 @@ from typing import NamedTuple
 
 from measure.load.generator import ROW
 
-SATURATED = "saturated.json"
-ALONE, RESTED = "alone.json", "rested.json"
-#: The same after the load, in real time: a machine is not as quick in one minute as in the next.
-ALONE_AFTER, SATURATED_AFTER, RESTED_AFTER = (
-    "alone-after.json", "saturated-after.json", "rested-after.json")
-
 
 class Journals(NamedTuple):
     """The files of one customer alone, of as many as can be, and of those who come after pauses."""
@@ -23,8 +17,9 @@ class Journals(NamedTuple):
     rested: str
 
 
-BEFORE = Journals(ALONE, SATURATED, RESTED)
-AFTER = Journals(ALONE_AFTER, SATURATED_AFTER, RESTED_AFTER)
+BEFORE = Journals("alone.json", "saturated.json", "rested.json")
+#: The same after the load, in real time: a machine is not as quick in one minute as in the next.
+AFTER = Journals("alone-after.json", "saturated-after.json", "rested-after.json")
 #: What is captured of what the generator asks to that end: `auth-calibration.pcap`.
 CALIBRATION = "calibration"
 #: Seconds before customers who are to find the server at rest, in turn.

@@ -30,7 +30,7 @@ from measure.workload import Service, Session, Site
 from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
-from studies.eapload2004.capacity import CALIBRATION, SATURATED, capacity_per_s
+from studies.eapload2004.capacity import BEFORE, CALIBRATION, capacity_per_s
 from studies.eapload2004.daemons import (
     AskingHostapd,
     EmulatedEapServer,
@@ -168,7 +168,7 @@ class Workload:
             return float(task["load"])
         with self._calibrating(out, raw):
             generator.calibrate(task["asked"], is_real=self._is_real)
-        return float(task["share"]) * capacity_per_s(out / SATURATED)
+        return float(task["share"]) * capacity_per_s(out / BEFORE.saturated)
 
     @property
     def _is_real(self) -> bool:

@@ -23,7 +23,7 @@ from studies.eapload2004.body import (
     SaturationRecord,
     SplitRecord,
 )
-from studies.eapload2004.capacity import SATURATED, capacity_per_s
+from studies.eapload2004.capacity import BEFORE, capacity_per_s
 from studies.eapload2004.evidence import evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
 from studies.eapload2004.observed import ObservedLoad
@@ -90,7 +90,7 @@ def judge(repetition: Repetition) -> Judged:
 def _rate(cell: Mapping[str, str], out: Path) -> float:
     """The load that was asked for: as such, or as a share of the capacity measured before."""
     share = float(cell["share"]) / 100
-    return share * capacity_per_s(out / SATURATED) if share else float(cell["load"])
+    return share * capacity_per_s(out / BEFORE.saturated) if share else float(cell["load"])
 
 
 def _reference(out: Path, asked: int) -> dict[str, ReferenceRecord]:

@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.services.program import HostProgram
-from studies.eapload2004.capacity import (
-    ALONE,
-    ALONE_AFTER,
-    PAUSES_S,
-    RESTED,
-    RESTED_AFTER,
-    SATURATED,
-    SATURATED_AFTER,
-)
+from studies.eapload2004.capacity import AFTER, BEFORE, PAUSES_S
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
 _ALONE, _REAL_ALONE = 20, 200
@@ -44,10 +36,10 @@ class LoadProgram:
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
             self.keep_busy(**busy)
-        self._closed(ALONE, customers=1, count=_REAL_ALONE if is_real else _ALONE)
-        self._closed(SATURATED, **busy)
+        self._closed(BEFORE.alone, customers=1, count=_REAL_ALONE if is_real else _ALONE)
+        self._closed(BEFORE.saturated, **busy)
         if is_real:
-            self._closed(RESTED, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+            self._closed(BEFORE.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
         """Have it ask as often, and nothing of it count."""
@@ -55,9 +47,9 @@ class LoadProgram:
 
     def calibrate_again(self, asked: Mapping[str, Any]) -> None:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
-        self._closed(RESTED_AFTER, customers=1, count=_RESTED, pauses_s=PAUSES_S)
-        self._closed(SATURATED_AFTER, customers=asked["customers"], count=asked["saturating"])
-        self._closed(ALONE_AFTER, customers=1, count=_REAL_ALONE)
+        self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+        self._closed(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
+        self._closed(AFTER.alone, customers=1, count=_REAL_ALONE)
 
     def _closed(self, journal: str, **arguments: Any) -> None:
         self.do("closed", journal.removesuffix(".json"), **arguments)

@@ -148,11 +148,10 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], repetition: Repe
         is_open, detail = evidence.opened(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
         # Of streams the heads are captured, which a mark alone does not hide.
-        readable = sum(marked.readable(repetition.out / f"hall-{point}.pcap") for point in _AIR)
+        readable, said = marked.among(repetition.out / f"hall-{point}.pcap" for point in _AIR)
         yield CheckRecord(check="frames open with the keys in force",
                           ok=is_open and heard == macs and not readable,
-                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations"
-                          + (f"; {readable} are readable behind their mark" if readable else ""))
+                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations{said}")
     elif link is not None:
         yield CheckRecord(check="frames open with the keys in force", ok=False,
                           detail="no kernel has told a key")

@@ -309,14 +309,14 @@ def test_a_calibration_is_told_step_by_step(tmp_path: Path,
         (tmp_path / name).write_text(json.dumps({"began_s": began_s, "took_s": 1.0,
                                                  "attempts": attempts}))
 
-    journal(capacity.ALONE, 50.0, [(0.0, 0.009, 0), (0.25, 0.009, 1), (0.5, 0.009, 0)])
-    journal(capacity.SATURATED, 55.0, [(0.0, 1.0, 0), (0.0, 2.0, 1)])
+    journal(capacity.BEFORE.alone, 50.0, [(0.0, 0.009, 0), (0.25, 0.009, 1), (0.5, 0.009, 0)])
+    journal(capacity.BEFORE.saturated, 55.0, [(0.0, 1.0, 0), (0.0, 2.0, 1)])
     due_s, rested = 0.0, []
     for number in range(2 * len(pauses_s) + 1):
         due_s += pauses_s[number % len(pauses_s)]
         rested.append((due_s, 0.01 + pauses_s[number % len(pauses_s)] / 10, 0))
         due_s += rested[-1][1]
-    journal(capacity.RESTED, 70.0, rested)
+    journal(capacity.BEFORE.rested, 70.0, rested)
     made = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=True)
     assert made is not None
     assert made.capacity_per_s == pytest.approx(1.0)
