@@ -1,15 +1,18 @@
 """`qop bench proof`: every negative control against every check, each in a guest of its own.
 
 A control takes one protection away in one cell; the checks that its study names for it must fail
-there, and no others. The same cell without it must be proven. What has been measured by this code
-is not measured again, so an interrupted bench goes on.
+there, and no others. The same cell without it must be proven. Each processor has one guest at a
+time. What has been measured by this code is not measured again, so an interrupted bench goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
+import os
 import shutil
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ import studies
 from harness.engine import request, setup
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
-from harness.engine.machine import ROOT
+from harness.engine.machine import ROOT, Machine
 from harness.engine.plan import Plan
 from harness.engine.provenance import code_digest
 from harness.engine.request import RunRequest
@@ -79,6 +82,43 @@ class ControlOutcome:
         return f"{name} on {self.record.name}: {said}{wrong}"
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A control's cell with it, or without one (`control` is ""), and where its record is kept."""
+
+    control: str
+    fault: Fault
+    plan: Plan
+    folder: Path
+
+    async def measure(self, machine: Machine) -> None:
+        """Measure its only repetition, in place of what is there."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with ResultsFolder(self.folder) as results:
+            results.adopt(self.plan)
+            await Campaign(self.plan, machine, results, EventLog(self.folder)).run(
+                self.plan.steps())
+
+    def done(self) -> Record | None:
+        """The record that this code has made of it, if there is one."""
+        try:
+            record = stored.read(self._place)
+        except RecordError:
+            return None
+        made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
+        return record if made_with == (self.plan.digest, code_digest(self.plan.study.id)) \
+            and not _is_lost(record) else None
+
+    def outcome(self) -> ControlOutcome:
+        """What came of it."""
+        return ControlOutcome(self.control, self.fault, stored.read(self._place))
+
+    @property
+    def _place(self) -> Path:
+        [step] = self.plan.steps()
+        return self.folder / "records" / f"{step.name}.json"
+
+
 def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     """Run every control of every study that has a cell for it; 1 if one is not as declared.
 
@@ -86,11 +126,12 @@ def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     Raises UserError for a control that no study has a cell for.
     """
     folder = out or RESULTS / "proof"
+    trials = [trial for study, faults in chosen(controls)
+              for trial in _trials(study, faults, folder / study.id)]
+    _measure([trial for trial in trials if trial.done() is None])
     outcomes: dict[str, list[ControlOutcome]] = {}
-    for study, faults in chosen(controls):
-        for outcome in _outcomes(study, faults, folder / study.id):
-            outcomes.setdefault(study.id, []).append(outcome)
-            click.echo(outcome.line(), err=True)
+    for trial in trials:
+        outcomes.setdefault(trial.plan.study.id, []).append(trial.outcome())
     shared = failed_by(outcomes.get(studies.DEFAULT, []))
     text = "\n".join(line for name, entries in outcomes.items() for line in rendered(
         name, entries, {} if name == studies.DEFAULT else shared))
@@ -98,8 +139,11 @@ def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TABLE).write_text(text + "\n")
     click.echo(text)
-    return 0 if all(entry.is_as_declared for entries in outcomes.values()
-                    for entry in entries) else 1
+    wrong = [entry for entries in outcomes.values() for entry in entries
+             if not entry.is_as_declared]
+    for entry in wrong:
+        click.echo(entry.line(), err=True)
+    return 1 if wrong else 0
 
 
 def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]:
@@ -116,16 +160,16 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
     return [(study, faults) for study, faults in picked if faults]
 
 
-def _outcomes(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ControlOutcome]:
+def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[Trial]:
     """Each cell without a control, and then every control."""
     cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
              for fault in faults.values()}
     for fault in cells.values():
         made = _plan(study, fault, None)
         name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
-        yield ControlOutcome("", Fault(""), _measured(made, folder / name))
+        yield Trial("", Fault(""), made, folder / name)
     for name, fault in faults.items():
-        yield ControlOutcome(name, fault, _measured(_plan(study, fault, name), folder / name))
+        yield Trial(name, fault, _plan(study, fault, name), folder / name)
 
 
 def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
@@ -144,30 +188,28 @@ def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
 
-def _measured(plan: Plan, folder: Path) -> Record:
-    """The record of the plan's only repetition: the one that is there, or a new one."""
-    [step] = plan.steps()
-    place = folder / "records" / f"{step.name}.json"
-    done = _done(plan, place)
-    if done is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        with ResultsFolder(folder) as results:
-            results.adopt(plan)
-            campaign = Campaign(plan, setup.machine(plan), results, EventLog(folder))
-            asyncio.run(campaign.run([step]))
-        done = stored.read(place)
-    return done
+def _measure(trials: Sequence[Trial]) -> None:
+    """Measure all of these, one guest on each processor. Raises UserError."""
+    # Made first: a machine builds the image that it lacks.
+    waiting = deque((trial, setup.machine(trial.plan)) for trial in trials)
+    ended = itertools.count(1)
 
+    async def keep_busy(processor: int) -> None:
+        while waiting:
+            trial, machine = waiting.popleft()
+            machine.processors = [processor]
+            await trial.measure(machine)
+            click.echo(f"{next(ended)} of {len(trials)}: {trial.outcome().line()}", err=True)
 
-def _done(plan: Plan, place: Path) -> Record | None:
-    """The record that this code has made of this plan, if there is one."""
+    async def on_all() -> None:
+        async with asyncio.TaskGroup() as group:
+            for processor in sorted(os.sched_getaffinity(0)):
+                group.create_task(keep_busy(processor))
+
     try:
-        record = stored.read(place)
-    except RecordError:
-        return None
-    made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
-    return record if made_with == (plan.digest, code_digest(plan.study.id)) \
-        and not _is_lost(record) else None
+        asyncio.run(on_all())
+    except* UserError as several:
+        raise several.exceptions[0] from None
 
 
 def _is_lost(record: Record) -> bool:

@@ -12,7 +12,7 @@ from conftest import PROJECT
 from harness.engine.provenance import code_digest
 from harness.errors import UserError
 from harness.selftest import proof_bench
-from harness.selftest.proof_bench import ControlOutcome
+from harness.selftest.proof_bench import ControlOutcome, Trial
 from measure import record
 from measure.record import CheckRecord, Record
 from studies.study import Fault
@@ -21,6 +21,9 @@ PAGE = PROJECT / "docs" / "proof.md"
 STUDIES = [studies.load(name) for name in studies.names()]
 CONTROLS = [(study, name, fault) for study in STUDIES for name in study.faults
             if (fault := study.fault(name)) is not None and fault.on]
+#: One that spoils a secret, of the study whose records can be made up here.
+OF_RECORDS = next(entry for entry in CONTROLS
+                  if entry[0].id == fabricated.STUDY.id and not entry[2].fails)
 
 
 def repetition(*failed: str, held: tuple[str, ...] = ("captures are complete",),
@@ -53,14 +56,15 @@ def test_a_control_fails_its_own_checks_and_no_others(
 
 def test_a_machine_that_died_shows_nothing(tmp_path: Path) -> None:
     """Nothing flowed, but for another reason than the control: it is measured again."""
-    study, name, fault = next(entry for entry in CONTROLS if not entry[2].fails)
+    study, name, fault = OF_RECORDS
     plan = proof_bench._plan(study, fault, name)
-    lost = fabricated.make("P1", status="failed", evidence=[], raw={}, environment={
+    lost = fabricated.make(**fault.on, status="failed", evidence=[], raw={}, environment={
         "plan": plan.digest, "code_sha256": code_digest(study.id)})
     for declared in (fault, Fault("", fails=["A"])):
         outcome = ControlOutcome(name, declared, lost)
         assert not outcome.is_as_declared and "LOST: give the command again" in outcome.line()
-    assert proof_bench._done(plan, record.write(lost, tmp_path)) is None
+    record.write(lost, tmp_path / "records")
+    assert Trial(name, fault, plan, tmp_path).done() is None
 
 
 def test_a_cell_without_a_control_is_proven() -> None:
@@ -87,18 +91,19 @@ def test_both_tables_say_the_same() -> None:
 
 def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:
     """An interrupted bench goes on; another version of the code or of the plan begins anew."""
-    study, name, fault = CONTROLS[0]
+    study, name, fault = OF_RECORDS
     plan = proof_bench._plan(study, fault, name)
     assert (plan.settings.warm_up, plan.settings.clock, len(plan.steps())) == (0, "virtual", 1)
-    made = fabricated.make("P1", environment={
+    made = fabricated.make(**fault.on, environment={
         "plan": plan.digest, "code_sha256": code_digest(study.id)})
-    place = record.write(made, tmp_path)
-    assert proof_bench._done(plan, place) == made
-    assert proof_bench._done(proof_bench._plan(study, fault, None), place) is None
+    trial = Trial(name, fault, plan, tmp_path)
+    assert trial.done() is None
+    record.write(made, tmp_path / "records")
+    assert trial.done() == made
+    assert Trial("", fault, proof_bench._plan(study, fault, None), tmp_path).done() is None
     record.write(fabricated.changed(made, environment={"plan": plan.digest, "code_sha256": "x"}),
-                 tmp_path)
-    assert proof_bench._done(plan, place) is None
-    assert proof_bench._done(plan, tmp_path / "none.json") is None
+                 tmp_path / "records")
+    assert trial.done() is None
 
 
 @pytest.mark.parametrize(("study", "name", "fault"), CONTROLS,
