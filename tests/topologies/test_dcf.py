@@ -359,6 +359,18 @@ def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("field", ["rate_bps", "ack_rate_bps", "basic_rate_bps"])
+@pytest.mark.parametrize("name", ["802.11b-positions", "802.11g-positions"])
+def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) -> None:
+    """A beacon at 0 bit/s, or as acknowledgements are sent at none, ended in a traceback."""
+    text = (loader.ROOT / "media" / f"{name}.yml").read_text()
+    (tmp_path / "bad.yml").write_text("\n".join(
+        line for line in text.splitlines()
+        if not line.startswith(("basic_rate_bps:", f"{field}:"))) + f"\n{field}: 0\n")
+    with pytest.raises(loader.TopologyError, match=f"{field}: 0; write 1 or more"):
+        load_medium(str(tmp_path / "bad.yml"))
+
+
 @pytest.mark.parametrize(("line", "said"), [
     ("transmit_dbm: 99999.0", "transmit_dbm must be from -100 to 100"),
     ("exponent: 500.0", "exponent must be from 1 to 10"),
