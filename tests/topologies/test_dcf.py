@@ -443,10 +443,12 @@ def test_ns3_answers_as_recorded(tmp_path: Path) -> None:
     subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(contention.NS3_SOURCE),
                     "-o", str(tmp_path / "cell"), f"-L{place}/lib64", *linked,
                     f"-Wl,-rpath,{place}/lib64"], check=True)
-    row = next(row for row in NS3 if not row["load"] and row["stations"] == 10)
-    said = subprocess.run([str(tmp_path / "cell"), *(f"--{name}={row[key]}" for name, key in (
-        ("medium", "medium"), ("payload", "payload_bytes"), ("stations", "stations"),
-        ("satrate", "send_every_s"), ("seconds", "seconds")))], text=True, capture_output=True,
-        check=True)
-    assert json.loads(said.stdout)["delivered_per_s"] == pytest.approx(row["delivered_per_s"],
-                                                                      rel=0.01)
+    for row in (next(row for row in NS3 if not row["load"] and row["stations"] == 10),
+                next(rows[0] for rows in contention.ns3_runs(hops=2) if rows[0]["seconds"] < 10)):
+        said = subprocess.run([str(tmp_path / "cell"), f"--hops={row.get('hops', 1)}", *(
+            f"--{name}={row[key]}" for name, key in (
+                ("medium", "medium"), ("payload", "payload_bytes"), ("stations", "stations"),
+                ("satrate", "send_every_s"), ("seconds", "seconds")))], text=True,
+            capture_output=True, check=True)
+        assert json.loads(said.stdout)["delivered_per_s"] == pytest.approx(row["delivered_per_s"],
+                                                                          rel=0.01)
