@@ -55,7 +55,8 @@ class Trial:
         self.network: model.Network = model.from_json(model.Network, job["network"])
         medium = job["medium"]
         self.testbed = Testbed(self.network,
-                               model.from_json(model.Medium, medium) if medium else None)
+                               model.from_json(model.Medium, medium) if medium else None,
+                               seed=job.get("seed", 0))
         self._protected = bool(job.get("protected"))
         self._folder = folder
         self._stack = ExitStack()

@@ -97,7 +97,9 @@ class Medium(Strict):
             raise ValueError(f"signal, management, beacon_bytes and aggregate need air: {DCF}")
         if not 1 <= self.aggregate <= QUEUE_FRAMES:
             raise ValueError(f"aggregate must be from 1 to {QUEUE_FRAMES}")
-        if self.beacon_bytes and self.beacon_interval_ms * 1e3 <= self.beacon_us:
+        # Who loads files refuses rates of zero.
+        if (self.beacon_bytes and self.broadcast_rate_bps
+                and self.beacon_interval_ms * 1e3 <= self.beacon_us):
             raise ValueError("beacon_interval_ms must be longer than a beacon")
 
     def _refuse_what_is_beyond_numbers(self) -> None:

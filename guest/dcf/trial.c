@@ -3,7 +3,8 @@
  * Runs the guest's air outside of it, as fast as it goes: the same dcf_core.h, and stations that always
  * have a frame or get them at random. Reads `name value` lines, writes one JSON object. Stations send to
  * nobody in particular, or to station 0 where it is to receive (`receives 1`); `power` takes a sender, a
- * listener and a strength, and what it does not say is 0.
+ * listener and a strength, and what it does not say is 0. With `relays 1`, station 0 is an access point
+ * that has nothing of its own: it sends on what others bring it, and what it has delivered is counted.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -27,10 +28,12 @@ static u64 warm_up;
 static double *delays;
 static size_t counted;
 static u64 dropped;
+static u32 brought;	/* to an access point that relays, and not yet in its queue */
 
 static void dcf_deliver(struct dcf_channel *channel, u32 number, const struct dcf_frame *frame, u64 at)
 {
-	(void)channel, (void)number;
+	(void)channel;
+	brought += number != 0;
 	if (frame->queued >= warm_up && counted < MAX_DELAYS)
 		delays[counted++] = (at - frame->queued) / 1e3;
 }
@@ -76,7 +79,7 @@ int main(void)
 	u64 length = 0, seed = 1, *next, *before, second = 0, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
 	u64 *power = calloc(MAX_STATIONS * MAX_STATIONS, sizeof(*power)), strength;
 	struct dcf_rate rate = {0};
-	bool receives = false, beacons = false;
+	bool receives = false, beacons = false, relays = false;
 	char name[64];
 	u32 i, listener, frame_bits = 0;
 
@@ -111,6 +114,8 @@ int main(void)
 		else if (!strcmp(name, "senses")) channel.is.senses = value;
 		else if (!strcmp(name, "capture")) channel.is.capture = value;
 		else if (!strcmp(name, "receives")) receives = value;
+		else if (!strcmp(name, "queue_frames")) channel.is.limit = value;
+		else if (!strcmp(name, "relays")) relays = value;
 		else if (!strcmp(name, "beacons")) beacons = value;	/* of station 0 */
 		else if (!strcmp(name, "beacon_every_ns")) channel.is.beacon_every = value;
 		else if (!strcmp(name, "beacon_ns")) channel.is.beacon_length = value;
@@ -140,7 +145,7 @@ int main(void)
 		struct dcf_frame frame = {.length = length, .peer = receives ? 0 : DCF_ANYBODY, .rate = &rate,
 					  .bits = frame_bits, .loss = channel.is.loss};
 		u64 soon = dcf_next(&channel);
-		u32 who = receives;
+		u32 who = receives || relays;
 
 		for (; now >= (second + 1) * 1000000000; second++) {
 			double jain = jain_since(&channel, receives, before);
@@ -158,9 +163,12 @@ int main(void)
 		}
 		if (soon != DCF_NEVER)
 			dcf_advance(&channel, now = soon);
-		for (i = receives; !mean_gap && i < channel.stations; i++)
-			while (channel.station[i].waiting < (frame_bits ? channel.is.limit : 2))
-				dcf_enqueue(&channel, i, now, frame);
+		for (; relays && brought; brought--)
+			dropped += !dcf_enqueue(&channel, 0, now, frame);
+		for (i = receives || relays; !mean_gap && i < channel.stations; i++)
+			while (channel.station[i].waiting < (frame_bits ? channel.is.limit : 2) &&
+			       dcf_enqueue(&channel, i, now, frame))
+				;
 	}
 	printf("{\"each_per_s\": [");
 	for (i = receives; i < channel.stations; i++)

@@ -25,7 +25,8 @@ from topologies.timing import Medium
 HEADER_BYTES = 36
 HERE = Path(__file__).parent
 #: One cell in ns-3, and what ns-3.44 answered; `load` is a share of what saturated stations get,
-#: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever is asked for). See as_ns3.
+#: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever is asked for; with an
+#: access point 2 Mbit/s). See as_ns3.
 NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
 _GUEST = Path(__file__).parents[2] / "guest"
 SOURCE, CORE = _GUEST / "dcf" / "trial.c", "sources/net/sched/dcf_core.h"
@@ -35,6 +36,8 @@ SOURCE, CORE = _GUEST / "dcf" / "trial.c", "sources/net/sched/dcf_core.h"
 OVERTAKEN = (("\t\tstation->head = 0;\n\t\tstation->count = dcf_draw(channel, station->cw);\n"
               "\t\treturn;\n"), "\t\tstation->head = 0;\n\t\treturn;\n")
 _BISECTIONS = 60
+_CELL = ("medium", "payload_bytes", "stations", "load")
+_ANSWERS = ("delivered_per_s", "collision_share", "jain_1s", "delay_mean_us", "delay_p99_us")
 #: By sender and listener, in the units of the trial's `senses`; what is not there is 0.
 Powers = Mapping[tuple[int, int], int]
 
@@ -116,10 +119,23 @@ def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
     return attempts / (attempts + waits), alone / (attempts + waits)
 
 
+def ns3_runs(hops: int = 1) -> list[list[dict[str, Any]]]:
+    """What the reference said, by cell, of each seed that it was given.
+
+    Of stations that send to one receiver, or of two hops through an access point.
+    """
+    cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in json.loads(NS3_ANSWERS.read_text()):
+        if row.get("hops", 1) == hops:
+            cells.setdefault(tuple(row[name] for name in _CELL), []).append(row)
+    return list(cells.values())
+
+
 def ns3_answers() -> list[dict[str, Any]]:
-    """What the reference said, by cell."""
-    answers: list[dict[str, Any]] = json.loads(NS3_ANSWERS.read_text())
-    return answers
+    """What the reference said of stations that send to one receiver: means of `runs` seeds."""
+    return [{**rows[0], "runs": len(rows), **{
+        name: sum(row[name] for row in rows) / len(rows) for name in _ANSWERS if name in rows[0]}}
+        for rows in ns3_runs()]
 
 
 def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
@@ -155,6 +171,8 @@ def as_ns3(row: Mapping[str, Any]) -> Medium:
     """The medium that ns-3 was asked for, with what it does otherwise.
 
     A frame waits for DIFS on an idle channel, too, and its limit of 7 counts what is sent again.
+    What goes at 2 Mbit/s has the long preamble always (`ack_preamble_us`).
     """
-    return replace(load_medium(row["medium"]), ack_rate_bps=row["ack_rate_bps"], wait_difs=True,
-                   retries=7)
+    medium = load_medium(row["medium"])
+    return replace(medium, ack_rate_bps=row["ack_rate_bps"], wait_difs=True, retries=7,
+                   ack_preamble_us=row.get("ack_preamble_us", medium.ack_preamble_us))

@@ -17,16 +17,16 @@ import click
 from guest import image
 from harness.engine import setup
 from harness.errors import UserError
-from harness.selftest import placed
+from harness.selftest import placed, two_hops
 from harness.selftest.contention import bianchi
 from harness.selftest.medium_trial import (
-    Flow,
     MediumTrial,
     Ratio,
     cell,
     network,
     one_cell,
     overload,
+    repeated,
     run,
     two_cells,
 )
@@ -34,7 +34,6 @@ from harness.selftest.outside import model, side_by_side
 from topologies.loader import load_medium
 from topologies.model import Medium
 
-PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
 PAYLOADS_BYTES = (1470, 256)
 #: How many frames a load is counted over: chance is 0.2 % then.
 FRAMES = 6000
@@ -48,39 +47,34 @@ PROCESSOR_FRAMES = (("802.11b-short", 20_000, 0.02), ("802.11n-300", 60_000, 0.0
 #: What one measurement varies by on a quiet machine goes beyond 1.
 PROCESSOR_MOST = 1.05
 CROWDS = (("802.11b-short", 10), ("802.11b-short", 50))
-REAL, REAL_S = "802.11b-short", 3.0
+REAL_S = 3.0
 
 _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
 
 
 async def one_sender(name: str, runs: int, built: image.Image,
                      processor: int) -> list[Ratio]:
-    """One sender against the ceiling, and by way of its agent to another station."""
+    """One sender against the ceiling, and by way of its access point to another station."""
     medium = load_medium(name)
-    loads = [overload(medium, "a1", server, payload) for payload in PAYLOADS_BYTES
-             for server in ("ha-a", "a2")]
+    loads = [overload(medium, "a1", "ha-a", payload) for payload in PAYLOADS_BYTES]
     trial = MediumTrial(one_cell(), medium, [[flow] for flow in loads],
                         seconds=seconds(medium, FRAMES))
-    samples: list[list[float]] = [[] for _ in loads]
-    for _ in range(runs):
-        outcome = await run(trial, built, processor, "virtual")
-        for sample, flow, [goodput_bps] in zip(samples, loads, outcome.goodput_bps, strict=True):
-            sample.append(goodput_bps / expected_bps(medium, flow))
-    words = {"ha-a": "to its agent / ceiling", "a2": "to a station / half of what two get"}
-    return [Ratio(f"{name}, UDP {flow.payload_bytes} bytes, {words[flow.server]}", sample,
-                  0.99, 1.01)
-            for sample, flow in zip(samples, loads, strict=True)]
+    outcomes = await repeated(trial, runs, built, processor, "virtual")
+    return [*(Ratio(f"{name}, UDP {flow.payload_bytes} bytes, to its agent / ceiling", [
+        outcome.goodput_bps[number][0] / medium.udp_ceiling_bps(flow.payload_bytes)
+        for outcome in outcomes], 0.99, 1.01) for number, flow in enumerate(loads)),
+        *await two_hops.in_guests(name, runs, built, processor)]
 
 
 async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """The same by a clock that goes on: a machine that is late takes away from it."""
-    medium = load_medium(REAL)
-    loads = [overload(medium, "a1", server) for server in ("ha-a", "a2")]
-    trial = MediumTrial(one_cell(), medium, [[flow] for flow in loads], seconds=REAL_S)
-    rates = [(await run(trial, built, processor)).goodput_bps for _ in range(runs)]
-    return [Ratio(f"{REAL}, in real time, {hops}", [
-        got[number][0] / expected_bps(medium, flow) for got in rates], 0.98, 1.02)
-        for number, (flow, hops) in enumerate(zip(loads, ("one hop", "two hops"), strict=True))]
+    medium = load_medium(two_hops.REAL)
+    flow = overload(medium, "a1", "ha-a")
+    trial = MediumTrial(one_cell(), medium, [[flow]], seconds=REAL_S)
+    samples = [outcome.goodput_bps[0][0] / medium.udp_ceiling_bps(flow.payload_bytes)
+               for outcome in await repeated(trial, runs, built, processor)]
+    return [Ratio(f"{two_hops.REAL}, in real time, one hop / ceiling", samples, 0.98, 1.02),
+            *await two_hops.in_real_time(runs, built, processor)]
 
 
 async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]:
@@ -90,8 +84,8 @@ async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]
         medium = load_medium(name)
         flow = overload(medium, "a1", "ha-a")
         trial = MediumTrial(one_cell(), medium, [[flow]], seconds=seconds(medium, 4 * FRAMES))
-        samples = [(await run(trial, built, processor, "virtual")).goodput_bps[0][0]
-                   / expected_bps(medium, flow) for _ in range(runs)]
+        samples = [outcome.goodput_bps[0][0] / medium.udp_ceiling_bps(flow.payload_bytes)
+                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{name}, frames together / ceiling", samples, 0.90, 1.02))
     return ratios
 
@@ -99,13 +93,6 @@ async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]
 def seconds(medium: Medium, frames: int) -> float:
     """How long so many of a lone sender's long frames take."""
     return frames * PAYLOADS_BYTES[0] * 8 / medium.udp_ceiling_bps(PAYLOADS_BYTES[0])
-
-
-def expected_bps(medium: Medium, flow: Flow) -> float:
-    """The ceiling of one hop; of two hops half of what two senders get that always have a frame."""
-    if not flow.server.startswith("a"):
-        return medium.udp_ceiling_bps(flow.payload_bytes)
-    return two_bps(medium, flow.payload_bytes) / 2
 
 
 @functools.cache
@@ -122,8 +109,8 @@ async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
         trial = MediumTrial(network(cell("a", 1, stations, channel=1)), medium,
                             crowd_bytes=PAYLOADS_BYTES[0], seconds=5.0)
         should = bianchi(medium, PAYLOADS_BYTES[0], stations).delivered_per_s
-        samples = [sum((await run(trial, built, processor, "virtual")).crowd_per_s.values())
-                   / should for _ in range(runs)]
+        samples = [sum(outcome.crowd_per_s.values()) / should
+                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{name}, {stations} stations / model", samples, 0.98, 1.02))
     return ratios
 
@@ -168,8 +155,8 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
         trial = MediumTrial(two_cells(channel), medium, [flows[:1], flows],
                             seconds=seconds(medium, FRAMES))
         samples = []
-        for _ in range(runs):
-            [alone], both = (await run(trial, built, processor, "virtual")).goodput_bps
+        for outcome in await repeated(trial, runs, built, processor, "virtual"):
+            [alone], both = outcome.goodput_bps
             samples.append(sum(both) / alone / shares)
         ratios.append(Ratio(f"two access points, channels 1 and {channel} / "
                             f"{'twice one alone' if channel == 6 else 'what two get'}",
@@ -181,7 +168,7 @@ def bench(runs: int) -> None:
     """Print the table as it comes about; raises UserError if a bound is missed."""
     embedded = setup.embedded()
     built, processor = embedded.image, embedded.processors[-1]
-    parts: list[_Part] = [*(functools.partial(one_sender, name) for name in PROFILES),
+    parts: list[_Part] = [*(functools.partial(one_sender, name) for name in two_hops.PROFILES),
                           two_media, crowds,
                           together, placed.by_distance, placed.hidden, frames_work, in_real_time]
     ratios = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class MediumTrial:
     crowd_bytes: int = 0
     #: After each burst of half a queue from every station.
     crowd_pause_s: float = 0.02
+    #: Of the backoffs that are drawn.
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470
              factor: float = OVERLOAD) -> Flow:
     """More than the medium carries; or less, with a factor below 1."""
     return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
+
+
+async def repeated(trial: MediumTrial, runs: int, built: image.Image, processor: int,
+                   clock: boot.Clock = "real") -> list[Outcome]:
+    """Do a trial several times, each with backoffs of its own. Raises UserError."""
+    return [await run(replace(trial, seed=seed), built, processor, clock) for seed in range(runs)]
 
 
 async def run(trial: MediumTrial, built: image.Image, processor: int,

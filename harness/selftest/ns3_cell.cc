@@ -6,6 +6,11 @@
 // which is to be more than they get through. Frames are as long as those of UDP datagrams of --payload
 // bytes. Stations send to each other without an access point, so there are no beacons; all are equally
 // strong. `jain_1s` is the mean of Jain's index over each second, `seconds` of them.
+//
+// With --hops=2 there is an access point beside them, whose network they have joined, and the receiver
+// is one of its stations: each frame goes to the access point, which queues 50 and sends them on. It
+// sends no beacons (stations ask for it), and 802.11b's acknowledgements go at 2 Mbit/s then, the best
+// of its basic rates, with the long preamble. `frame_us` and `ack_us` are the longest that were sent.
 #include "ns3/core-module.h"
 #include "ns3/mobility-module.h"
 #include "ns3/network-module.h"
@@ -21,8 +26,11 @@
 using namespace ns3;
 
 static const double WARM_UP_S = 1;
+static const double JOINED_S = 0.5;
 static const uint32_t UDP_IP_BYTES = 28;
 static const uint32_t LONGER_THAN_ACK = 40;
+
+static const uint32_t NO_WATCHDOG = 1000000;
 
 static uint64_t g_sent = 0;
 static uint64_t g_received = 0;
@@ -31,6 +39,9 @@ static std::vector<double> g_delays;
 static std::map<Address, double> g_each; // frames of each station in the second under way
 static double g_jain = 0;
 static uint32_t g_stations = 1;
+static uint64_t g_acks = 0;
+static double g_longest_us[2] = {0, 0}; // of frames, of acknowledgements
+static WifiPhyBand g_band = WIFI_PHY_BAND_2_4GHZ;
 
 // Jain's index of a second's frames is added to those of the seconds before.
 static void
@@ -75,6 +86,36 @@ TransmissionBegins(Ptr<const Packet> packet, double)
     g_sent += packet->GetSize() > LONGER_THAN_ACK && Simulator::Now().GetSeconds() >= WARM_UP_S;
 }
 
+// What a transmission keeps the air for.
+static void
+LengthsBegin(WifiConstPsduMap psdus, WifiTxVector vector, double)
+{
+    if (Simulator::Now().GetSeconds() < WARM_UP_S)
+    {
+        return;
+    }
+    auto psdu = psdus.begin()->second;
+    bool isAck = psdu->GetHeader(0).IsAck();
+    double us = WifiPhy::CalculateTxDuration(psdu->GetSize(), vector, g_band).GetNanoSeconds() / 1e3;
+    g_acks += isAck;
+    g_longest_us[isAck] = std::max(g_longest_us[isAck], us);
+}
+
+// An access point without beacons leaves 802.11b's stations at what they start with.
+static void
+AllAlike(NetDeviceContainer devices, bool isShort, bool isG)
+{
+    for (uint32_t i = 0; i < devices.GetN(); i++)
+    {
+        auto device = DynamicCast<WifiNetDevice>(devices.Get(i));
+        if (isG)
+        {
+            device->GetPhy()->SetSlot(MicroSeconds(9));
+        }
+        device->GetRemoteStationManager()->SetShortPreambleEnabled(isShort);
+    }
+}
+
 struct Source
 {
     Ptr<Socket> socket;
@@ -97,6 +138,7 @@ main(int argc, char** argv)
     uint32_t stations = 1;
     uint32_t payload = 1470;
     uint32_t seed = 1;
+    uint32_t hops = 1;
     double gap = 0;
     double satrate = 0;
     double seconds = 20;
@@ -109,6 +151,7 @@ main(int argc, char** argv)
     command.AddValue("satrate", "time between a station's frames, s", satrate);
     command.AddValue("seconds", "how long", seconds);
     command.AddValue("seed", "of random numbers", seed);
+    command.AddValue("hops", "1, or 2 through an access point", hops);
     command.Parse(argc, argv);
     RngSeedManager::SetSeed(seed);
     g_stations = stations;
@@ -117,7 +160,8 @@ main(int argc, char** argv)
     bool isB = medium.rfind("802.11b", 0) == 0;
     bool isA = medium == "802.11a";
     NodeContainer nodes;
-    nodes.Create(stations + 1);
+    nodes.Create(stations + hops);
+    g_band = isA ? WIFI_PHY_BAND_5GHZ : WIFI_PHY_BAND_2_4GHZ;
     YansWifiChannelHelper channel;
     channel.SetPropagationDelay("ns3::ConstantSpeedPropagationDelayModel");
     channel.AddPropagationLoss("ns3::FixedRssLossModel", "Rss", DoubleValue(-50));
@@ -132,21 +176,39 @@ main(int argc, char** argv)
                                  "ControlMode", StringValue(control),
                                  "RtsCtsThreshold", UintegerValue(999999));
     WifiMacHelper mac;
-    mac.SetType("ns3::AdhocWifiMac", "QosSupported", BooleanValue(false));
-    auto devices = wifi.Install(phy, mac, nodes);
+    NetDeviceContainer devices;
+    if (hops == 1)
+    {
+        mac.SetType("ns3::AdhocWifiMac", "QosSupported", BooleanValue(false));
+        devices = wifi.Install(phy, mac, nodes);
+    }
+    else
+    {
+        NodeContainer joining;
+        for (uint32_t i = 0; i <= stations; i++)
+        {
+            joining.Add(nodes.Get(i));
+        }
+        mac.SetType("ns3::StaWifiMac", "QosSupported", BooleanValue(false),
+                    "ActiveProbing", BooleanValue(true),
+                    "MaxMissedBeacons", UintegerValue(NO_WATCHDOG));
+        devices = wifi.Install(phy, mac, joining);
+        mac.SetType("ns3::ApWifiMac", "QosSupported", BooleanValue(false),
+                    "BeaconGeneration", BooleanValue(false));
+        devices.Add(wifi.Install(phy, mac, nodes.Get(stations + 1)));
+    }
+    AllAlike(devices, isShort, !isB && !isA);
+    Simulator::Schedule(Seconds(JOINED_S), &AllAlike, devices, isShort, !isB && !isA);
     MobilityHelper mobility;
     mobility.SetMobilityModel("ns3::ConstantPositionMobilityModel");
     mobility.Install(nodes);
-    for (uint32_t i = 0; i <= stations; i++)
+    for (uint32_t i = 0; i < devices.GetN(); i++)
     {
         auto device = DynamicCast<WifiNetDevice>(devices.Get(i));
-        if (!isB && !isA)
-        {
-            device->GetPhy()->SetSlot(MicroSeconds(9));
-        }
-        device->GetRemoteStationManager()->SetShortPreambleEnabled(isShort);
         device->GetMac()->GetTxopQueue(AC_BE_NQOS)->SetMaxSize(QueueSize("50p"));
         device->GetMac()->GetTxopQueue(AC_BE_NQOS)->SetMaxDelay(Seconds(1000));
+        device->GetPhy()->TraceConnectWithoutContext("PhyTxPsduBegin",
+                                                     MakeCallback(&LengthsBegin));
         if (i)
         {
             device->GetPhy()->TraceConnectWithoutContext("PhyTxBegin",
@@ -202,11 +264,14 @@ main(int argc, char** argv)
     }
     size_t count = g_delays.size();
     printf("{\"delivered_per_s\": %.3f, \"collision_share\": %.5f, \"jain_1s\": %.5f, "
-           "\"delay_mean_us\": %.2f, \"delay_p99_us\": %.2f}\n",
+           "\"delay_mean_us\": %.2f, \"delay_p99_us\": %.2f, \"frame_us\": %.3f, "
+           "\"ack_us\": %.3f}\n",
            g_received / seconds,
-           g_sent ? std::max(0.0, 1.0 - double(g_received) / g_sent) : 0.0,
+           g_sent ? std::max(0.0, 1.0 - double(hops == 1 ? g_received : g_acks) / g_sent) : 0.0,
            g_jain / std::floor(seconds),
            count ? sum / count * 1e6 : 0.0,
-           count ? g_delays[count * 99 / 100] * 1e6 : 0.0);
+           count ? g_delays[count * 99 / 100] * 1e6 : 0.0,
+           g_longest_us[0],
+           g_longest_us[1]);
     return 0;
 }

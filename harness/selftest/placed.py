@@ -10,7 +10,7 @@ from pathlib import Path
 
 from guest import image
 from harness.selftest import contention
-from harness.selftest.medium_trial import MediumTrial, Ratio, cell, network, overload, run
+from harness.selftest.medium_trial import MediumTrial, Ratio, cell, network, overload, repeated
 from topologies import dcf
 from topologies.loader import load_medium
 from topologies.medium import frequency_mhz
@@ -52,8 +52,8 @@ async def by_distance(runs: int, built: image.Image, processor: int) -> list[Rat
         there = replace(medium, rate_bps=rate_bps, signal=None, loss_percent=100 * loss)
         flow = overload(there, "a1", "ha-a", PAYLOAD_BYTES)
         trial = MediumTrial(at([(float(metres), 0.0)]), medium, [[flow]], seconds=SECONDS)
-        samples = [(await run(trial, built, processor, "virtual")).goodput_bps[0][0]
-                   / there.udp_ceiling_bps(PAYLOAD_BYTES) for _ in range(runs)]
+        samples = [outcome.goodput_bps[0][0] / there.udp_ceiling_bps(PAYLOAD_BYTES)
+                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{NAME}, {metres} m, {rate_bps / 1e6:g} Mbit/s / its ceiling",
                             samples, 0.98, 1.02))
     return ratios
@@ -70,8 +70,8 @@ async def hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
         should = {places: outside(program, medium, places) for places in (APART, BESIDE)}
     for places, words in ((APART, "do not hear"), (BESIDE, "hear")):
         trial = MediumTrial(at(places), medium, crowd_bytes=PAYLOAD_BYTES, seconds=SECONDS)
-        samples = [sum((await run(trial, built, processor, "virtual")).crowd_per_s.values())
-                   / should[places] for _ in range(runs)]
+        samples = [sum(outcome.crowd_per_s.values()) / should[places]
+                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{NAME}, two that {words} each other / outside of a guest",
                             samples, 0.95, 1.05))
     return ratios

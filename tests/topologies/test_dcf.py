@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.selftest import contention, outside, two_stations
+from harness.selftest import contention, outside, two_hops, two_stations
 from topologies import dcf, loader
 from topologies.loader import load_medium
 from topologies.timing import Medium
@@ -31,6 +31,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
     return contention.compiled(tmp_path_factory.mktemp("dcf"))
+
+
+@pytest.fixture(scope="session")
+def like_ns3(program: Path) -> Path:
+    """The same with what ns-3 does otherwise."""
+    return contention.compiled(program.parent, like_ns3=True)
 
 
 def run(program: Path, medium: Medium, payload_bytes: int, **settings: float) -> dict[str, float]:
@@ -191,22 +197,59 @@ def test_one_station_is_the_ceiling() -> None:
 
 @pytest.mark.parametrize("row", NS3, ids=lambda row: "{medium}-{payload_bytes}-{stations}-{load}"
                          .format(**row))
-def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
+def test_as_ns3(program: Path, like_ns3: Path, row: dict[str, Any]) -> None:
     """Within 2 % of ns-3 when saturated; delay, mean and 99th percentile, within 5 % when not.
 
-    And what chance makes of a run as long as ns-3's, told by eight here: of frames a second and of
-    mean delays a part of that. `load` is a share of what saturated stations get together.
+    And what chance makes of runs as many and as long as ns-3's, told by those here: of frames a
+    second a part of that, and nothing of mean delays; at 0.9, where the backoff that ns-3 leaves
+    out takes up to 4 %, nothing where this does as ns-3. `load` is a share of what saturated
+    stations get together.
     """
     said = outside.beside_ns3(program, row)
     within = {**dict.fromkeys(outside.SATURATED, 0.02), **dict.fromkeys(outside.DELAYS, 0.05)}
     for name in outside.DELAYS if row["load"] else said:
         assert abs(said[name].apart) < within[name] + said[name].chance
     assert said["delivered_per_s"].chance < 0.02
+    if row["load"] == 0.9:
+        said = outside.beside_ns3(like_ns3, row)
     if row["load"]:
         assert abs(said["delay_mean_us"].apart) < within["delay_mean_us"]
 
 
-def test_what_ns3_does_otherwise(program: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cell", two_hops.answers(),
+                         ids=lambda cell: "{medium}-{payload_bytes}".format(**cell.row))
+def test_two_hops_as_ns3(program: Path, cell: two_hops.TwoHops) -> None:
+    """Through an access point within 1 % of ns-3, where frames last as long as here.
+
+    Its queue fills as fast as it empties, so at times it has nothing to send: it carries less than
+    half of what two senders get that always have a frame.
+    """
+    medium = contention.as_ns3(cell.row)
+    own = contention.cell(medium, cell.row["payload_bytes"])
+    # ns-3 has whole microseconds of a frame.
+    assert (cell.row["frame_us"], cell.row["ack_us"]) == pytest.approx(
+        (own["frame_ns"] / 1e3, medium.ack_us), abs=0.5)
+    assert len(cell.per_s) > 2 and cell.error < 0.003
+    runs = [two_hops.outside(program, cell.row, seed) for seed in two_hops.SEEDS]
+    relayed_per_s = sum(run["relayed_per_s"] for run in runs) / len(runs)
+    assert relayed_per_s == pytest.approx(cell.mean_per_s, rel=0.01)
+    halved = two_stations.saturated(medium, cell.row["payload_bytes"]).delivered_per_s / 2
+    assert 0.98 < relayed_per_s / halved < 0.998
+
+
+def test_an_access_point_relays_what_it_is_brought(program: Path) -> None:
+    """With room for two frames it drops more of them, and carries less."""
+    cell = contention.cell(load_medium("802.11g"), 1470)
+    usual, cramped = (contention.trial(program, {
+        **cell, "stations": 2, "relays": 1, "seconds": 20, "queue_frames": room})
+        for room in (50, 2))
+    for said in (usual, cramped):
+        relayed, brought = (20 * each for each in said["each_per_s"])
+        assert 0 <= brought - relayed - said["dropped"] - said["given_up"] <= 50
+    assert cramped["each_per_s"][0] < 0.9 * usual["each_per_s"][0]
+
+
+def test_what_ns3_does_otherwise(program: Path, like_ns3: Path) -> None:
     """Who is overtaken while it waits for DIFS draws a backoff: near saturation 4 % later.
 
     Frames come to both at the same times, a million of them.
@@ -217,8 +260,7 @@ def test_what_ns3_does_otherwise(program: Path, tmp_path: Path) -> None:
     settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
                 "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9,
                 "seconds": 1e6 / row["delivered_per_s"]}
-    here, as_ns3 = (contention.trial(of, settings)["delay_mean_us"] for of in (
-        program, contention.compiled(tmp_path, like_ns3=True)))
+    here, as_ns3 = (contention.trial(of, settings)["delay_mean_us"] for of in (program, like_ns3))
     assert 1.02 < here / as_ns3 < 1.07
 
 
@@ -359,6 +401,18 @@ def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("field", ["rate_bps", "ack_rate_bps", "basic_rate_bps"])
+@pytest.mark.parametrize("name", ["802.11b-positions", "802.11g-positions"])
+def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) -> None:
+    """A beacon at 0 bit/s, or as acknowledgements are sent at none, ended in a traceback."""
+    text = (loader.ROOT / "media" / f"{name}.yml").read_text()
+    (tmp_path / "bad.yml").write_text("\n".join(
+        line for line in text.splitlines()
+        if not line.startswith(("basic_rate_bps:", f"{field}:"))) + f"\n{field}: 0\n")
+    with pytest.raises(loader.TopologyError, match=f"{field}: 0; write 1 or more"):
+        load_medium(str(tmp_path / "bad.yml"))
+
+
 @pytest.mark.parametrize(("line", "said"), [
     ("transmit_dbm: 99999.0", "transmit_dbm must be from -100 to 100"),
     ("exponent: 500.0", "exponent must be from 1 to 10"),
@@ -389,10 +443,12 @@ def test_ns3_answers_as_recorded(tmp_path: Path) -> None:
     subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(contention.NS3_SOURCE),
                     "-o", str(tmp_path / "cell"), f"-L{place}/lib64", *linked,
                     f"-Wl,-rpath,{place}/lib64"], check=True)
-    row = next(row for row in NS3 if not row["load"] and row["stations"] == 10)
-    said = subprocess.run([str(tmp_path / "cell"), *(f"--{name}={row[key]}" for name, key in (
-        ("medium", "medium"), ("payload", "payload_bytes"), ("stations", "stations"),
-        ("satrate", "send_every_s"), ("seconds", "seconds")))], text=True, capture_output=True,
-        check=True)
-    assert json.loads(said.stdout)["delivered_per_s"] == pytest.approx(row["delivered_per_s"],
-                                                                      rel=0.01)
+    for row in (next(row for row in NS3 if not row["load"] and row["stations"] == 10),
+                next(rows[0] for rows in contention.ns3_runs(hops=2) if rows[0]["seconds"] < 10)):
+        said = subprocess.run([str(tmp_path / "cell"), f"--hops={row.get('hops', 1)}", *(
+            f"--{name}={row[key]}" for name, key in (
+                ("medium", "medium"), ("payload", "payload_bytes"), ("stations", "stations"),
+                ("satrate", "send_every_s"), ("seconds", "seconds")))], text=True,
+            capture_output=True, check=True)
+        assert json.loads(said.stdout)["delivered_per_s"] == pytest.approx(row["delivered_per_s"],
+                                                                          rel=0.01)

@@ -1,0 +1,104 @@
+"""Two hops through one access point: in ns-3, by the guest's air outside of guests, and in guests.
+
+What an access point relays is a queue of its own that fills as fast as it empties: it and the
+sender have equal turns. So it is empty now and then, and carries a little less than half of what
+two senders get that always have a frame; how much less is what ns-3 is asked for. Its queue wanders
+slowly, which makes chance large: counts take `FRAMES` frames, and each run other random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guest import boot, image
+from harness.selftest import contention
+from harness.selftest.medium_trial import MediumTrial, Ratio, one_cell, overload, repeated
+
+#: How many relayed frames a count takes: chance is 0.3 % then (one in three counts strays more).
+FRAMES = 20_000
+SEEDS = range(1, 17)
+PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
+REAL, REAL_S = "802.11b-short", 30.0
+
+
+@dataclass(frozen=True)
+class TwoHops:
+    """What ns-3 said of a cell, by seed; `row` is one of its answers, for the settings."""
+
+    row: Mapping[str, Any]
+    per_s: tuple[float, ...]
+
+    @property
+    def mean_per_s(self) -> float:
+        """Frames a second that came to the receiver, of all seeds."""
+        return float(np.mean(self.per_s))
+
+    @property
+    def error(self) -> float:
+        """The mean's standard error, as a share of it."""
+        return float(np.std(self.per_s, ddof=1) / len(self.per_s) ** 0.5 / self.mean_per_s)
+
+
+def answers() -> list[TwoHops]:
+    """What ns-3 was asked, cell by cell, each with several seeds."""
+    return [TwoHops(rows[0], tuple(row["delivered_per_s"] for row in rows))
+            for rows in contention.ns3_runs(hops=2)]
+
+
+def outside(program: Path, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """A cell by the guest's air outside of guests; `relayed_per_s` came to the receiver."""
+    said = contention.trial(program, {
+        **contention.cell(contention.as_ns3(row), row["payload_bytes"]), "stations": 2, "relays": 1,
+        "seconds": 2 * FRAMES / row["delivered_per_s"], "seed": seed})
+    return {**said, "relayed_per_s": said["each_per_s"][0]}
+
+
+def lines(program: Path) -> Iterator[str]:
+    """Lines of the table: here, ns-3, and how far here is from it; standard errors with both."""
+    yield (f"{'two hops outside of a guest':<32} {'here':>8} {'ns-3':>8}   "
+           "in vain: here, ns-3; here / ns-3")
+    for cell in answers():
+        runs = [outside(program, cell.row, seed) for seed in SEEDS]
+        relayed = np.array([run["relayed_per_s"] for run in runs])
+        error = float(np.hypot(relayed.std(ddof=1) / len(runs) ** 0.5 / relayed.mean(), cell.error))
+        vain = np.mean([run["collision_share"] for run in runs])
+        yield (f"{cell.row['medium']}, {cell.row['payload_bytes']} bytes".ljust(32)
+               + f" {relayed.mean():8.1f} {cell.mean_per_s:8.1f}   {vain:.4f} "
+               f"{cell.row['collision_share']:.4f}   {relayed.mean() / cell.mean_per_s:.4f} "
+               f"\N{PLUS-MINUS SIGN} {error:.4f}")
+
+
+async def in_guests(name: str, runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """A sender of one medium that always has a frame, by way of its access point, against ns-3."""
+    cells = _of(name)
+    samples = await _beside_ns3(cells, max(FRAMES / cell.mean_per_s for cell in cells), runs,
+                                built, processor, "virtual")
+    return [Ratio(f"{name}, UDP {cell.row['payload_bytes']} bytes, two hops / ns-3", sample,
+                  0.99, 1.01) for cell, sample in zip(cells, samples, strict=True)]
+
+
+async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """The same by a clock that goes on: a machine that is late takes away from it."""
+    [sample] = await _beside_ns3(_of(REAL)[:1], REAL_S, runs, built, processor, "real")
+    return [Ratio(f"{REAL}, in real time, two hops / ns-3", sample, 0.98, 1.02)]
+
+
+def _of(name: str) -> list[TwoHops]:
+    return [cell for cell in answers() if cell.row["medium"] == name]
+
+
+async def _beside_ns3(cells: list[TwoHops], seconds: float, runs: int, built: image.Image,
+                      processor: int, clock: boot.Clock) -> list[list[float]]:
+    """What runs in guests come to as shares of ns-3's, cell by cell; on a medium as ns-3 has it."""
+    medium = contention.as_ns3(cells[0].row)
+    trial = MediumTrial(one_cell(), medium, [
+        [overload(medium, "a1", "a2", cell.row["payload_bytes"])] for cell in cells],
+        seconds=seconds)
+    outcomes = await repeated(trial, runs, built, processor, clock)
+    return [[outcome.goodput_bps[number][0] / 8 / cell.row["payload_bytes"] / cell.mean_per_s
+             for outcome in outcomes] for number, cell in enumerate(cells)]
