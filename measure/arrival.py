@@ -202,6 +202,9 @@ class Arrival:
                    "sas": self._pair(name, self._nodes[name].agent or "")
                    if self.access.has_ipsec else {}}
             for name in self.scenario.companions}
+        self._session.raw["companion_keys"] = [
+            key for name in self.scenario.companions
+            for key in kernel.link_keys(self.access.station(name).mac)]
         if self._testbed.macsec:
             of_nodes["wires"] = self.access.wire_keys.states(self._used)
         if self.access.has_ipsec and len(agents) > 1:

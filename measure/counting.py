@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from measure import iperf
+from measure import clock, iperf
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 
@@ -55,15 +55,19 @@ def _segments(seen: Observed) -> Iterator[PacketCount]:
     """TCP's frames on the air, as many as what iperf3's server has received takes at the fewest.
 
     No segment holds more than the connection's largest; frames with acknowledgements alone, which
-    are small under every layer, are none. What is sent again comes on top.
+    are small under every layer, are none. What is sent again comes on top. They count for as long
+    as the server says that it took, from the first full one on, so that it cannot say less.
     """
     if "iperf_tcp" not in seen.raw:
         return
-    stamps, (segment_bytes, received) = seen.raw["stamps"], iperf.segments(seen.raw["iperf_tcp"])
+    stamps = seen.raw["stamps"]
+    segment_bytes, received, lasted_s = iperf.segments(seen.raw["iperf_tcp"])
     sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
             and p.length >= _LEAST_SEGMENT_BYTES
             and stamps["tcp_start"] <= p.time_s < stamps.get("udp_start", math.inf)]
-    yield PacketCount("frames with TCP's data on the air", len(sent),
+    begun_s = next((p.time_s for p in sent if p.length >= segment_bytes), math.inf)
+    in_time = [p for p in sent if p.time_s <= begun_s + lasted_s + clock.TOLERATED_S]
+    yield PacketCount("frames with TCP's data on the air in iperf3's time", len(in_time),
                       sampled_at_least(received // segment_bytes, one_in(seen, "traffic-air")))
 
 

@@ -138,10 +138,10 @@ class Dissected:
         return challenges.read(stations, wires, self.secrets)
 
 
-def _told_keys(raw: Mapping[str, Any]) -> list[str]:
+def _told_keys(raw: Mapping[str, Any], of: str = "link_keys") -> list[str]:
     """Keys that kernels told, of all authentications."""
     return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
-                              for key in each.get("link_keys", ())))
+                              for key in each.get(of, ())))
 
 
 def _tls_keys(raw: Mapping[str, Any]) -> list[str]:
@@ -164,5 +164,8 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
         link, secrets["network"], out, parts=[*raw.get("parts", {}), AUTH, MOVE],
         ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw),
         tls_keys=_tls_keys(raw) if policy.uses_radsec else ()) if link else None
+    if keys is not None and link is not None and link.is_wep and link.keys != "static":
+        # Companions came before anything was captured: of theirs nothing can be derived.
+        keys += [f"wep:{key}" for key in _told_keys(raw, "companion_keys")]
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
                      policy.layers, keys)

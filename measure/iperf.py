@@ -94,10 +94,14 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def segments(report: Mapping[str, Any]) -> tuple[int, int]:
-    """The most bytes that a TCP stream's segment has, and how many bytes its server received."""
+def segments(report: Mapping[str, Any]) -> tuple[int, int, float]:
+    """The most bytes that a TCP stream's segment has, what its server received, and in how long.
+
+    In bytes, and in seconds since the server was ready for the first of them.
+    """
     largest: int = report["start"]["tcp_mss_default"]
-    return largest, report["end"]["sum_received"]["bytes"]
+    received = report["end"]["sum_received"]
+    return largest, received["bytes"], received["seconds"]
 
 
 def datagrams(report: Mapping[str, Any]) -> tuple[int, int]:

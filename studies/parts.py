@@ -249,7 +249,8 @@ class Judged:
 
     A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
     describes the capture files; `files` names others in the repetition's folder that are kept
-    with the record, in `files/NAME/`. `flags` are words for why it should be measured once more,
+    with the record, in `files/NAME/`: data by their names (.json, .csv, .txt, ...), no pages and no
+    programs, which nobody would take in. `flags` are words for why it should be measured once more,
     with nothing beside it: what disturbed it without making it wrong (analysis.contention).
     """
 

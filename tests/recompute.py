@@ -152,18 +152,20 @@ def _past_the_gap(acknowledgements: list[tuple[float, int]], stop: float) -> int
     """How many segments at most have arrived past a gap that is open when it ends.
 
     Each has an acknowledgement of its own, which is longer, as it says what has arrived (RFC 2018).
-    Those of the last before the end may still be on their way.
+    Those of the last before the end may still be on their way. A usual one alone does not close the
+    gap: it may be iperf3's other connection's, by which it is told of the end. What is shorter has
+    no stamps, and refuses what comes after that.
     """
     usual = Counter(length for _, length in acknowledgements).most_common(1)[0][0]
-    run, has_ended = 0, False
+    run = since = 0
     for at, length in acknowledgements:
-        if length <= usual:
-            if has_ended:
-                break
-            run = 0
+        if length > usual:
+            run, since = run + 1, 0
+        elif at >= stop or length < usual:
+            break
         else:
-            run += 1
-        has_ended = at >= stop
+            since += 1
+            run = run if since == 1 else 0
     return run
 
 

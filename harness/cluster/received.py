@@ -25,7 +25,7 @@ from harness.cluster.shares import Share
 from harness.engine import recording
 from harness.engine.packing import SUFFIX
 from harness.engine.plan import Plan, Step
-from harness.portable.contents import is_safe
+from harness.portable.contents import FileKind, kind_of
 from measure.record import Record, RecordError, said
 from policies.errors import one_line
 from studies import records as stored
@@ -164,8 +164,9 @@ class ShareHearing:
         if self.broken is not None:
             raise LieError("it ended a second time")
         for path in ended.logs:
-            if not is_safe(path):
-                raise LieError(f"a log that would stand elsewhere ({printable(path)!r})")
+            if kind_of(f"logs/{path}") is not FileKind.LOG:
+                raise LieError("a log that is none, or would stand elsewhere "
+                               f"({printable(path)!r})")
         if sum(map(len, ended.logs.values())) > LOG_BYTES:
             raise LieError(f"more than {LOG_BYTES >> 20} MB of logs")
         self.broken = printable(ended.broken)
@@ -182,11 +183,12 @@ class ShareHearing:
         if what := _foreign(entry, step, self.share.plan):
             raise LieError(f"a record of {step.name} with {what}")
         captures = {f"{capture.get('file')}{SUFFIX}" for capture in entry.captures}
-        for there, names in ((finding.captures, captures), (finding.files, set(entry.files))):
+        for folder, there, names in (("captures", finding.captures, captures),
+                                     ("files", finding.files, set(entry.files))):
             for name in there:
-                if name not in names or "/" in name or not is_safe(name):
-                    raise LieError(f"with {step.name} a file that its record does not name "
-                                   f"({printable(name)!r})")
+                if name not in names or "/" in name or not kind_of(f"{folder}/{step.name}/{name}"):
+                    raise LieError(f"with {step.name} a file that its record does not name, or "
+                                   f"that holds no data ({printable(name)!r})")
         if not self.share.awaits(entry):
             raise LieError(f"the record {entry.name} a second time")
         return entry

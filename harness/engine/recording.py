@@ -11,18 +11,24 @@ from harness.engine.events import EventLog
 from harness.engine.packing import PACKED_RAW
 from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
+from harness.portable.contents import DATA_SUFFIXES, kind_of
 from harness.secrets import Secrets, look_up
 from measure.body import of_today
 from measure.record import NOT_KEPT, SCHEMA, Record, StudyRecord
-from studies.study import Judged, Repetition, Study
+from studies.study import Judged, Repetition, Study, StudyError
 
 
 def judge(study: Study, repetition: Repetition) -> Judged:
     """What a repetition came to; a function of a module, so that another process can be given it.
 
-    Raises what the study raises.
+    Raises what the study raises, and StudyError where it keeps what results cannot hold.
     """
-    return study.judge(repetition)
+    verdict = study.judge(repetition)
+    for name in verdict.files:
+        if "/" in name or not kind_of(f"files/{repetition.cell.name}/{name}"):
+            raise StudyError(f"the study's judge keeps {name}, which is no data by its name; one "
+                             f"that ends in {', '.join(DATA_SUFFIXES)} is, compressed or not")
+    return verdict
 
 
 def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],

@@ -72,7 +72,9 @@ class TestbedClient:
         (self.job_dir / "out" / "logs").mkdir(parents=True)
         (self.job_dir / "commands").mkdir()
         mount = self.machine.mount(self.job_dir)
-        (self.job_dir / "job.json").write_text(json.dumps(self._job(mount, made)))
+        job = self.job_dir / "job.json"
+        job.touch(0o600)  # the run's keys are in it
+        job.write_text(json.dumps(self._job(mount, made)))
         rendering = asyncio.create_task(self._render(renderer, mount))
         try:
             if self._skips_waiting:

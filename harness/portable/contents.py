@@ -35,19 +35,22 @@ class FileKind(Enum):
     PACKING_LIST = "packing list"
 
 
-#: Kinds by path, in full; whatever matches none does not belong to a results folder.
+#: How the names end of data that studies keep: nothing that a browser, a shell or TeX would open.
+DATA_SUFFIXES = ("csv", "json", "jsonl", "key", "keytab", "log", "pem", "txt")
+#: Kinds by path, in full; whatever matches none does not belong to a results folder. An archive is
+#: refused for one such file, so that a page cannot come in among the logs.
 _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
     (r"plan\.json", FileKind.PLAN),
     (r"records/[^/]+\.json", FileKind.RECORD),
     # What an edited policy's records said is kept with the circumstances, not with the results.
-    (r"provenance([.-][^/]+)?\.json|provenance/.+|superseded/[^/]+/records/[^/]+",
+    (r"provenance([.-][^/]+)?\.json|(provenance|superseded/[^/]+/records)/[^/]+\.json",
      FileKind.PROVENANCE),
     (r"pruned\.json", FileKind.PRUNED),
     # A study's drawings (analysis.present.report.Drawing) may have any name.
     (r"report\.html|[^/]+\.(svg|png|pdf)|tables/.+", FileKind.REPORT),
     # What a run and its repetitions said while they lasted is a log, too.
-    (r"logs/.+|events\.jsonl|events/[^/]+\.jsonl", FileKind.LOG),
-    (r"files/[^/]+/[^/]+", FileKind.FILE),
+    (r"logs/.+\.log|events\.jsonl|events/[^/]+\.jsonl", FileKind.LOG),
+    (rf"files/[^/]+/[^/]+\.({'|'.join(DATA_SUFFIXES)})(\.gz)?", FileKind.FILE),
     (r"captures/[^/]+/[^/]+", FileKind.CAPTURE),
     (r"SHA256SUMS", FileKind.SUMS),
     (r"manifest\.json", FileKind.PACKING_LIST)))

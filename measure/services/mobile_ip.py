@@ -116,5 +116,6 @@ class Registrations:
 
 def _written(site: Site, node: str, values: dict[str, object]) -> Path:
     path = site.run_folder(node) / "mobile-ip.json"
+    path.touch(0o600)  # a key is in it
     path.write_text(json.dumps(values))
     return path

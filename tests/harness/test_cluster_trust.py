@@ -239,9 +239,9 @@ async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
         lambda share: [said(finding(share, step=made_up.of_another_worker(share)))],
         lambda share: [said(finding(share, captures={"../../x.gz": b""}))],
         lambda share: [said(finding(share, step=first(share)))],
-        lambda _: [said(end({f"a{number}": MEGABYTE for number in range(9)}))],
+        lambda _: [said(end({f"a{number}.log": MEGABYTE for number in range(9)}))],
         # The scheduler hangs up before it makes room for it.
-        lambda _: [said(end({"a": 20 * MEGABYTE}))]])
+        lambda _: [said(end({"a.log": 20 * MEGABYTE}))]])
     reasons = assert_the_liars_alone_pay(script, measured)
     for words in ("which is not of its share", "'../../x.gz'", "a second time", "8 MB of logs",
                   "the worker is gone"):
@@ -278,9 +278,11 @@ LIES: dict[str, Callable[[Share], Sequence[dict[str, object]]]] = {
     "'..'": lambda share: [finding(share, {"files": [".."]}, files={"..": b""})],
     "'a/x'": lambda share: [finding(share, {"files": ["a/x"]}, files={"a/x": b""})],
     "'x.sh'": lambda share: [finding(share, files={"x.sh": b""})],
-    "'../../log'": lambda _: [end({"../../log": b""})],
-    "'/log'": lambda _: [end({"/log": b""})],
-    "8 MB of logs": lambda _: [end({f"a{number}": MEGABYTE for number in range(9)})],
+    "'x.html'": lambda share: [finding(share, {"files": ["x.html"]}, files={"x.html": b""})],
+    "'../../x.log'": lambda _: [end({"../../x.log": b""})],
+    "'/x.log'": lambda _: [end({"/x.log": b""})],
+    "'report.html'": lambda _: [end({"report.html": b"<script>"})],
+    "8 MB of logs": lambda _: [end({f"a{number}.log": MEGABYTE for number in range(9)})],
     "ended a second time": lambda _: 2 * [end({})],
     "do not end": lambda _: 1000 * [{"kind": "event", "event": {
         "event": "testbed-ready", "testbed": "P1"}}],

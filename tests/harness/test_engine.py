@@ -30,6 +30,7 @@ from measure.record import Record, StudyRecord
 from studies import parts as study_parts
 from studies import records as stored
 from studies.mobile import scenario_level
+from studies.study import Judged, Repetition
 from topologies.loader import load_device
 from topologies.model import Interface, Link, Network, Node
 
@@ -654,3 +655,19 @@ def test_a_study_has_a_clock_of_its_own() -> None:
     for asked, clock in ((study, "virtual"), (STUDY, "real")):
         option = next(param for param in options.of_run(asked) if param.name == "clock")
         assert str(option.show_default).startswith(clock)
+
+
+@pytest.mark.parametrize(("name", "is_data"), [
+    ("answers.csv", True), ("raw.json.gz", True), ("client.keytab", True), ("page.html", False),
+    ("drawing.svg", False), ("tables.tex", False), ("run", False), ("a/x.csv", False)])
+def test_a_study_keeps_data_alone(tmp_path: Path, name: str, *, is_data: bool) -> None:
+    """Anything else could not be passed on: its archive would be refused."""
+    study = type("Keeping", (type(STUDY),), {
+        "judge": staticmethod(lambda _: Judged(None, files=[name]))})()
+    step = plan_of().steps()[0]
+    repetition = Repetition(step.cell, plan_of().asked, tmp_path, {})
+    if is_data:
+        assert recording.judge(study, repetition).files == [name]
+    else:
+        with pytest.raises(study_parts.StudyError, match=f"keeps {name}, which is no data"):
+            recording.judge(study, repetition)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.portable import exporting, importing, verifying
+from harness.portable import contents, exporting, importing, verifying
 from harness.portable.contents import FileKind
 from results_folder import (
     add_record,
@@ -181,6 +181,26 @@ def test_a_page_with_a_program_stays_outside(
     assert not exporting.export(folder, tmp_path / "own.tar.gz", "all").foreign
     assert not [info.name for info, _ in members_of(tmp_path / "own.tar.gz")
                 if "report" in info.name or "tables" in info.name or "svg" in info.name]
+
+
+@pytest.mark.parametrize("place", [
+    "logs/report.html", "logs/P1-N2/report.svg", "files/P1-N2-001/report.html",
+    "files/P1-N2-001/tables.tex", "provenance/report.html", "superseded/1a/records/report.html"])
+def test_a_page_among_the_data_refuses_its_archive(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """A sender may list and sum what he likes: what is no data by its name does not come in."""
+    folder = make(tmp_path / "run")
+    write(folder / place, b"<script>alert('numbers to my taste')</script>")
+    monkeypatch.setattr(contents, "_KINDS", (
+        *contents._KINDS, (re.compile("(logs|files|provenance|superseded)/.+"), FileKind.LOG)))
+    file = exporting.export(folder, tmp_path / "run.tar.gz", "all").file
+    monkeypatch.undo()
+    assert place in "".join(info.name for info, _ in members_of(file))
+    with pytest.raises(UserError, match="nothing that belongs to results"):
+        importing.import_archive(file, tmp_path / "out", tmp_path)
+    assert not (tmp_path / "out").exists() and not verifying.verify(file).ok
+    # Whose folder it is, is told of it, and passes on the rest.
+    assert exporting.export(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999, 1.0])

@@ -286,7 +286,12 @@ def test_sealed_list_reads_as_written() -> None:
     ("report.html", "report"), ("tables/1.csv", "report"), ("handoff.png", "report"),
     ("latency.svg", "report"), ("latency.svg.txt", None), ("drawings/x.svg", None),
     ("records/.P1.tmp", None), ("records/../plan.json", None), ("captures/x", None),
-    ("work/secret", None), ("/plan.json", None), ("logs//x", None), ("logs/x\n", None)])
+    ("files/P1-N2-001/raw.json.gz", "file"), ("files/P1-N2-001/client.keytab", "file"),
+    ("superseded/1a2b/records/P1-N2-001.json", "provenance"),
+    ("provenance.1a2b.json", "provenance"), ("logs/x.html", None), ("logs/x", None),
+    ("files/P1-N2-001/x.svg", None), ("files/P1-N2-001/x.html.gz", None),
+    ("superseded/1a2b/records/x.html", None), ("provenance/x.html", None),
+    ("work/secret", None), ("/plan.json", None), ("logs//x.log", None), ("logs/x.log\n", None)])
 def test_kinds(path: str, kind: str | None) -> None:
     """What belongs to a results folder, and what does not."""
     found = contents.kind_of(path)

@@ -65,6 +65,13 @@ async def test_the_turn_is_over_once_the_processor_may_be_shared(tmp_path: Path)
         assert not turn.locked()
 
 
+async def test_a_jobs_keys_are_for_its_user_only(tmp_path: Path) -> None:
+    """The run's secrets are in it, whatever others on this machine may read of results."""
+    async with opened(tmp_path) as testbed:
+        job = testbed.job_dir / "job.json"
+        assert "key_hex" in job.read_text() and job.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(("what", "words"), [
     ("hang", "no 'measured' within 1.2 s; killed by the watchdog"),
     ("nonsense", "the worker said b'nonsense\\n', which is not an event")])

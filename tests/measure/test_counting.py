@@ -91,7 +91,28 @@ def test_tcp_is_held_to_the_bytes_that_arrived(recording: str, one_in: int, segm
         ok, detail = judged(replace(seen, captures={
             **seen.captures, "traffic-air": [*during, *acknowledgements, *air]}))
         assert ok == (count == enough), detail
-        assert f"{count} frames with TCP's data on the air of at least {enough}" in detail
+        said = f"{count} frames with TCP's data on the air in iperf3's time of at least {enough}"
+        assert said in detail
+
+
+@pytest.mark.parametrize(("said", "holds"), [(1.0, True), (0.8, False), (0.5, False)])
+def test_tcp_cannot_have_taken_less_time_than_its_frames(said: float, *, holds: bool) -> None:
+    """A server that says a shorter time, and so a higher goodput, has too few frames in it."""
+    seen = observed("P12")
+    stamps, air, report = seen.raw["stamps"], seen.packets("traffic-air"), seen.raw["iperf_tcp"]
+    model = next(p for p in air if p.is_data and p.transmitter == seen.mac and p.length >= 1400)
+    received, count = report["end"]["sum_received"], 100
+    lasted_s = (stamps["udp_start"] - stamps["tcp_start"]) / 2
+    received["bytes"] = count * report["start"]["tcp_mss_default"]
+    received["seconds"] = said * lasted_s
+    # What a program says before its stream is shorter, and is not the stream's beginning.
+    talk = [replace(model, time_s=stamps["tcp_start"], length=350)]
+    during = [replace(model, time_s=stamps["tcp_start"] + lasted_s * (0.5 + each / (count - 1)))
+              for each in range(count)]
+    ok, detail = judged(replace(seen, captures={
+        **seen.captures, "traffic-air": [*talk, *during, *air]}))
+    assert ok is holds, detail
+    assert "in iperf3's time" in detail
 
 
 @pytest.mark.parametrize(("total", "one_in", "least"), [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import wait_until
 from measure.errors import MeasureError
+from measure.services import mobile_ip
 from measure.services.daemons import Daemons
 from measure.services.starting import Starter, waves
 from measure.workload import Site, load
@@ -156,6 +158,12 @@ def test_a_daemon_runs_where_its_file_is(tmp_path: Path) -> None:
         assert here.log("sleeper", "two").read_text() == "ready\n"
     assert process.poll() is not None
     assert sleepers.daemons == {}
+
+
+def test_a_registrations_key_is_for_its_user_only(tmp_path: Path) -> None:
+    """As the files of other daemons that hold secrets are."""
+    path = mobile_ip._written(site(tmp_path), "one", {"key_hex": "00"})
+    assert json.loads(path.read_text()) and path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(("named", "states"), [

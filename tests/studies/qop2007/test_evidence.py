@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import made_up_captures
 from measure import dissect, in_force, management, mobility, tunnels
 from measure import evidence as toolkit
 from measure.dissect import Packet
 from measure.management import Management
 from measure.observed import Check, Observed
-from policies import Dot1xLayer, Policy, TlsSettings
+from policies import Dot1xLayer, LinkLayer, Policy, TlsSettings
 from recorded import (
     ADDRESS,
     AWAY,
@@ -674,13 +676,15 @@ def test_no_octet_of_a_registration_can_be_altered() -> None:
     assert not mobility.is_authentic(b"\x07" + bytes(40), KEY)
 
 
-def test_frames_that_do_not_open_or_are_longer_fail_alone() -> None:
+def test_frames_that_do_not_open_or_are_longer_fail_alone(tmp_path: Path) -> None:
     """With all keys known, each whole frame of the mobile node has to be read with one of them.
 
     And to be as long as its time on the air was computed from.
     """
-    def opened(**values: Any) -> set[str]:
-        seen = replace(wpa2(), has_link_keys=True)
+    def opened(told: Sequence[str] = (), folder: Path = tmp_path, **values: Any) -> set[str]:
+        seen = replace(wpa2(), has_link_keys=True, folder=folder)
+        seen = replace(seen, raw={**seen.raw, "companion_keys": told},
+                       macs=seen.macs | {COMPANION})
         change("auth-air", data, length=100, captured=100, has_llc=True, radiotap_bytes=0,
                ip_bytes=100 - 24 - 8 - 16)(seen)
         change("auth-air", data, only=2, **values)(seen)
@@ -692,6 +696,21 @@ def test_frames_that_do_not_open_or_are_longer_fail_alone() -> None:
     # What the capture cut cannot be read, and another's frame is another's key.
     assert opened(has_llc=False, captured=60) == set()
     assert opened(has_llc=False, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS) == set()
+    # A companion's, too, unless kernels have told its keys of WEP: then all of them are known.
+    others = {"has_llc": False, "transmitter": COMPANION, "receiver": ACCESS_POINT}
+    assert opened(**others) == opened(["00"], **others) == set()
+    wep = LinkLayer(cipher="WEP-104", keys="eap")
+    for told, has_llc, holds in (([], False, True), (["00"], False, False), (["00"], True, True)):
+        seen = replace(wpa2(), macs=frozenset({MAC, COMPANION}), raw={"companion_keys": told})
+        change("auth-air", data, length=100, captured=100, has_llc=True, radiotap_bytes=0)(seen)
+        change("auth-air", data, only=2, **others | {"has_llc": has_llc})(seen)
+        assert toolkit._decrypted(wep, seen).ok is holds
+    # One that is marked only, and too long to be captured whole.
+    in_clear = b"\x08\x41" + bytes(22) + b"\1\0\0\x20" + bytes(4) + b"\xaa\xaa\3" + bytes(160)
+    (tmp_path / "marked").mkdir()
+    made_up_captures.written(tmp_path / "marked" / "auth-air.pcap", [(1.0, in_clear)],
+                             made_up_captures.IEEE802_11)
+    assert opened(folder=tmp_path / "marked") == {OPENED}
     assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED, LENGTHS}
     assert not {OPENED, LENGTHS} & {check.check for check in in_force.verify(WPA2, wpa2())}
 

@@ -210,6 +210,17 @@ def _same_by_other_code(recording: str, body: Measured) -> None:
         assert seconds == pytest.approx(theirs[name].duration_s, rel=1e-3)
 
 
+@pytest.mark.parametrize(("later", "count"), [
+    ([], 20), ([(7.0, 104)], 20), ([(7.0, 104), (7.5, 96)], 20), ([(8.5, 104), (8.6, 128)], 20),
+    ([(7.0, 104), (7.1, 104)], 0), ([(8.5, 128), (8.6, 104), (8.7, 128)], 21)])
+def test_what_arrived_past_a_gap_is_told_by_longer_acknowledgements(
+        later: list[tuple[float, int]], count: int) -> None:
+    """One of iperf3's other connection does not close it, nor does what refuses what follows."""
+    before = [(float(at) / 10, 104) for at in range(50)]
+    past = [(5.0 + at / 20, 128) for at in range(20)]
+    assert recompute._past_the_gap([*before, *past, *later], stop=8.0) == count
+
+
 def test_a_phase_that_was_not_seen_is_not_counted_as_zero(
         copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proven or not: without one of its components there is no authentication time."""
