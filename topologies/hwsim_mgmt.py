@@ -17,6 +17,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from topologies.radio import Hwsim, RadioError
+
 PROGRAM = "hwsim_mgmt"
 _DEBUG = Path("/sys/kernel/debug")
 
@@ -62,8 +64,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> str:
     """Do as the options say; what to print. Raises RadioError."""
-    from topologies.radio import Hwsim, RadioError  # pyroute2 is on machines only
-
     with Hwsim() as hwsim:
         if options.create:
             hwsim.create(options.name)

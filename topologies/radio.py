@@ -7,32 +7,18 @@ over however the process ends. Numbers are from the kernel's `mac80211_hwsim.h`.
 from __future__ import annotations
 
 import contextlib
+import struct
 import subprocess
 from pathlib import Path
-from typing import Any
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, genlmsg
-from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.generic import GenericNetlinkSocket
+from topologies.generic_netlink import GenericNetlink, attribute
 
 _NEW_RADIO, _DEL_RADIO, _GET_RADIO = 4, 5, 6
 _FAMILY = "MAC80211_HWSIM"
+#: HWSIM_ATTR_...
+_RADIO_ID, _DESTROY_ON_CLOSE, _RADIO_NAME, _NO_INTERFACE, _ADDRESS = 10, 16, 17, 18, 22
 #: The radios of a network namespace, each a folder with the radio's name.
 HERE = Path("/sys/class/ieee80211")
-
-
-class _HwsimMessage(genlmsg):  # type: ignore[misc]
-    prefix = "HWSIM_ATTR_"
-    nla_map = tuple(
-        (f"HWSIM_ATTR_{name}", kind) for name, kind in (
-            ("UNSPEC", "none"), ("ADDR_RECEIVER", "l2addr"), ("ADDR_TRANSMITTER", "l2addr"),
-            ("FRAME", "hex"), ("FLAGS", "uint32"), ("RX_RATE", "uint32"), ("SIGNAL", "uint32"),
-            ("TX_INFO", "hex"), ("COOKIE", "uint64"), ("CHANNELS", "uint32"),
-            ("RADIO_ID", "uint32"), ("REG_HINT_ALPHA2", "asciiz"), ("REG_CUSTOM_REG", "uint32"),
-            ("REG_STRICT_REG", "flag"), ("SUPPORT_P2P_DEVICE", "flag"), ("USE_CHANCTX", "flag"),
-            ("DESTROY_RADIO_ON_CLOSE", "flag"), ("RADIO_NAME", "string"), ("NO_VIF", "flag"),
-            ("FREQ", "uint32"), ("PAD", "uint64"), ("TX_INFO_FLAGS", "hex"),
-            ("PERM_ADDR", "l2addr")))
 
 
 class RadioError(RuntimeError):
@@ -43,11 +29,9 @@ class Hwsim:
     """The kernel's radio emulation, as one network namespace sees it. A context manager."""
 
     def __init__(self) -> None:
-        self._socket = GenericNetlinkSocket()
         try:
-            self._socket.bind(_FAMILY, _HwsimMessage)
-        except (NetlinkError, KeyError, OSError) as error:
-            self._socket.close()
+            self._netlink = GenericNetlink(_FAMILY)
+        except OSError as error:
             raise RadioError("the kernel has no mac80211_hwsim; load it with "
                              "'modprobe mac80211_hwsim radios=0'") from error
 
@@ -55,44 +39,39 @@ class Hwsim:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self._netlink.__exit__(None, None, None)
 
-    def create(self, name: str, **attributes: Any) -> None:
-        """Make radio `name`; attributes are the kernel's, in lower case."""
-        # A name that is taken gets the kernel's next one instead, so it is not asked for. The
-        # acknowledgement carries the new radio's number where an error code belongs: what counts
-        # is whether the radio exists.
+    def create(self, name: str, address: str = "", *, belongs_here: bool = False) -> None:
+        """Make radio `name`, with an address if one is given.
+
+        One that `belongs_here` has no interface of its own, and vanishes with this object.
+        """
+        attributes = attribute(_RADIO_NAME, name.encode())
+        if address:
+            attributes += attribute(_ADDRESS, bytes.fromhex(address.replace(":", "")))
+        if belongs_here:
+            attributes += attribute(_NO_INTERFACE, b"") + attribute(_DESTROY_ON_CLOSE, b"")
+        # A name that is taken gets the kernel's next one instead, so it is not asked for. What
+        # counts is whether the radio exists.
         is_taken = (HERE / name).exists()
         if not is_taken:
-            with contextlib.suppress(NetlinkError):
-                self._ask(_NEW_RADIO, NLM_F_ACK, radio_name=name, **attributes)
+            with contextlib.suppress(OSError):
+                self._netlink.do(_NEW_RADIO, attributes)
         if is_taken or not (HERE / name).exists():
-            address = attributes.get("perm_addr")
             raise RadioError(f"the kernel refused radio {name}{f' ({address})' if address else ''};"
                              " is one of that name or address there already?")
 
     def remove(self, name: str) -> None:
         """Remove a radio by its name; raises RadioError if it is not in this namespace."""
         try:
-            self._ask(_DEL_RADIO, NLM_F_ACK, radio_name=name)
-        except NetlinkError as error:
-            raise RadioError(f"radio {name} cannot be removed: {error}") from None
+            self._netlink.do(_DEL_RADIO, attribute(_RADIO_NAME, name.encode()))
+        except OSError as error:
+            raise RadioError(f"radio {name} cannot be removed: {error.strerror}") from None
 
     def ids(self) -> dict[str, int]:
         """The kernel's numbers of the radios in this namespace, by name."""
-        radios = [(message.get_attr("HWSIM_ATTR_RADIO_NAME"),
-                   message.get_attr("HWSIM_ATTR_RADIO_ID"))
-                  for message in self._ask(_GET_RADIO, NLM_F_DUMP)]
-        return {str(name): int(number) for name, number in radios}
-
-    def _ask(self, command: int, flags: int, **attributes: Any) -> Any:
-        message = _HwsimMessage()
-        message["cmd"] = command
-        message["version"] = 1
-        message["attrs"] = [(f"HWSIM_ATTR_{name.upper()}", value)
-                            for name, value in attributes.items()]
-        return self._socket.nlm_request(message, msg_type=self._socket.prid,
-                                        msg_flags=NLM_F_REQUEST | flags)
+        return {radio[_RADIO_NAME].rstrip(b"\0").decode(): struct.unpack("=I", radio[_RADIO_ID])[0]
+                for radio in self._netlink.dump(_GET_RADIO)}
 
 
 class Radios(Hwsim):
@@ -100,7 +79,7 @@ class Radios(Hwsim):
 
     def add(self, name: str, address: str) -> None:
         """Make radio `name` (a phy, without interfaces) with a permanent MAC address."""
-        self.create(name, perm_addr=address, no_vif=True, destroy_radio_on_close=True)
+        self.create(name, address, belongs_here=True)
 
 
 def move(name: str, pid: int) -> None:

@@ -37,23 +37,43 @@ class Dissectors:
 
     async def run(self, task: Callable[[], _Result]) -> _Result:
         """What `task` returns; raises what it raises, or DissectorLost."""
-        loop = asyncio.get_running_loop()
         pool = self._pool
         with contextlib.suppress(BrokenProcessPool):
-            return await loop.run_in_executor(pool, task)
+            return await _result(pool, task)
         if self._pool is pool:  # the first to find out
             self._pool = _pool(self._count)
             pool.shutdown(wait=False)
         # By itself: of all that was under way, only what kills its own process again is given up.
         async with self._again:
             with contextlib.suppress(BrokenProcessPool), _single() as alone:
-                return await loop.run_in_executor(alone, task)
+                return await _result(alone, task)
         raise DissectorLost("the process that dissects was killed, and killed again when it was "
                             "tried once more; is memory short?")
 
     def close(self) -> None:
         """End them; what has not begun is not done any more."""
         self._pool.shutdown(cancel_futures=True)
+
+
+async def _result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Result:
+    """What `task` returns in a process of the pool.
+
+    Who asks may be cancelled, the pool's own future is not: of one that was, Python's pool makes a
+    traceback when a process of its has died.
+    """
+    with _uninterrupted():
+        future = pool.submit(task)
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started meanwhile hear nothing of Ctrl-C before `_begin`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -75,5 +95,6 @@ def _begin(parent: int) -> None:
         os._exit(1)
     # Giving way, and not SCHED_IDLE: on a machine that others keep busy that would never end.
     os.nice(_NICE)
-    # Ctrl-C is for the run to deal with.
+    # Ctrl-C is for the run to deal with. It was held back until here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

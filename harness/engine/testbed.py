@@ -77,8 +77,6 @@ class TestbedClient:
         job.write_text(json.dumps(self._job(mount, made)))
         rendering = asyncio.create_task(self._render(renderer, mount))
         try:
-            if self._skips_waiting:
-                await rendering  # nothing of it must take the machine's time
             self._running = await self._started()
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from subprocess import CalledProcessError
 from typing import Any
-
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from pyroute2 import WireGuard as NetlinkWireGuard
-from pyroute2.netlink.exceptions import NetlinkError
 
 from measure.errors import MeasureError
 from measure.wireguard import PORT
@@ -101,8 +98,6 @@ class WireGuardTunnels:
                 self._make(node, end)
             except CalledProcessError as error:
                 raise self._refused(node, (error.stderr or "").strip() or str(error)) from None
-            except (NetlinkError, OSError) as error:
-                raise self._refused(node, str(error)) from None
 
     def ready(self) -> None:
         """Nothing more: a device takes packets as soon as it is up."""
@@ -114,11 +109,8 @@ class WireGuardTunnels:
 
     def state(self, node: str) -> list[WireGuardState]:
         """What a node's kernel has of its peers. Raises MeasureError."""
-        try:
-            with self._netlink(node) as netlink:
-                messages = netlink.info(self._device)
-        except (NetlinkError, OSError) as error:
-            raise self._refused(node, str(error)) from None
+        with self._netlink(node) as netlink:
+            messages = netlink.info(self._device)
         return [_state(peer) for message in messages
                 for peer in message.get_attr("WGDEVICE_A_PEERS") or ()]
 
@@ -148,10 +140,21 @@ class WireGuardTunnels:
                 run(node, ["ip", "route", "replace", network, "dev", self._device,
                            "table", self._table])
 
-    def _netlink(self, node: str) -> Any:
-        # A socket stays in the namespace that it was made in.
-        with network_of(self._site.testbed.node(node).pid):
-            return NetlinkWireGuard()
+    @contextmanager
+    def _netlink(self, node: str) -> Iterator[Any]:
+        """What speaks to the kernel in a node's namespace. Raises MeasureError."""
+        # Half a second in a guest, which testbeds without a tunnel do not take.
+        from pyroute2 import WireGuard
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        try:
+            # A socket stays in the namespace that it was made in.
+            with network_of(self._site.testbed.node(node).pid):
+                netlink = WireGuard()
+            with netlink:
+                yield netlink
+        except (NetlinkError, OSError) as error:
+            raise self._refused(node, str(error)) from None
 
     def _refused(self, node: str, reason: str) -> MeasureError:
         return MeasureError("testbed", f"WireGuard on {node}: {reason}; the kernel needs "
@@ -160,6 +163,8 @@ class WireGuardTunnels:
 
 def make_key() -> WireGuardKey:
     """A fresh key pair."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
     private = os.urandom(_KEY_BYTES)
     public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
     return WireGuardKey(*(base64.b64encode(key).decode() for key in (private, public)))
