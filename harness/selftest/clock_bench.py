@@ -86,7 +86,7 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
     levels = _levels()
-    # By themselves: a dozen testbeds' streams in turn made P12's authentication a fifth longer.
+    # By themselves: an undisturbed core has no other testbed's streams on it.
     for level in levels:
         _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     _run([ClockRun(folder / ALONE)], one, repetitions)
