@@ -72,11 +72,11 @@ class EchoSocket:
         if len(message) < _HEADER.size:
             return None
         kind, _, _, number, sequence = _HEADER.unpack_from(message)
-        return sequence if (kind, number) == (_REPLY, self._number) else None
+        return int(sequence) if (kind, number) == (_REPLY, self._number) else None
 
 
 def checksum(message: bytes) -> int:
     """The Internet's checksum (RFC 1071) of a message of an even number of bytes."""
-    total = sum(struct.unpack(f"!{len(message) // 2}H", message))
+    total: int = sum(struct.unpack(f"!{len(message) // 2}H", message))
     total = (total >> 16) + (total & 0xffff)
     return ~(total + (total >> 16)) & 0xffff
