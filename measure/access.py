@@ -14,6 +14,7 @@ from measure.port import PortCheck
 from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
+from measure.services.echoes import Echoes
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.macsec import WireKeys
@@ -23,7 +24,6 @@ from measure.services.radius_proxy import Connected, RadiusProxies
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site
-from measure.wpa_ctrl import has_handshake
 from topologies.model import HOME_AGENT, Scenario
 
 if TYPE_CHECKING:  # it takes more than the standard library, which few policies do
@@ -49,6 +49,7 @@ class Access:
         self._supplicants = WpaSupplicant(site)
         self._registrations = Registrations(site, settings)
         self._agents = Agents(site, settings)
+        self._echoes = Echoes(site)
         self._stations: dict[str, MeasuredStation] = {}
         self._at_home: set[str] = set()
         self._measured: set[str] = set()
@@ -60,7 +61,7 @@ class Access:
         mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
         return [self._freeradius, self._eap_server, SubscriberServers(self.site),
                 SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
-                self._supplicants, self._hostapd, self._wireguard, self._proxies,
+                self._supplicants, self._hostapd, self._wireguard, self._proxies, self._echoes,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
@@ -94,9 +95,10 @@ class Access:
         if name not in self._stations:
             charon = self._charon.socket(name) if name in self._charon.daemons else None
             self._stations[name] = MeasuredStation(
-                self.site.testbed, name, self.site.network.nodes[name],
+                self.site.testbed, name,
                 self._supplicants.controls[name], self._registrations.programs.get(name), charon,
-                self.site.log(Charon.name, name), self._answer_of_card)
+                self.site.log(Charon.name, name), self._answer_of_card,
+                echoes=self._echoes.sockets[name])
         return self._stations[name]
 
     def _answer_of_card(self, asked: str) -> str:
@@ -202,17 +204,34 @@ class Access:
     def join(self, station: MeasuredStation, access_point: str) -> None:
         """Associate and authenticate with one access point, until both sides say so.
 
-        Of a four-way handshake, the station has seen the end before the access point has: what it
-        sends in between is lost. Raises MeasureError.
+        Of an association and of a four-way handshake, the station has seen the end before the
+        access point has: what it sends in between is lost. Raises MeasureError.
         """
         station.join(self.site.network.nodes[access_point])
         self.let_in(station, access_point)
 
     def let_in(self, station: MeasuredStation, access_point: str) -> None:
         """Wait until an access point lets a station pass that is connected. Raises MeasureError."""
-        if has_handshake(station.supplicant.status()) and not self._admitted(station, access_point):
+        if not self._admitted(station, access_point):
             raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
                                "let it pass")
+
+    def tunnel(self, station: MeasuredStation, scenario: Scenario) -> None:
+        """Have a station's tunnel negotiated, until both ends have it. Raises MeasureError.
+
+        The station has it before the agent has heard its last message: what it sends in between is
+        lost.
+        """
+        station.tunnel()
+        if not station.charon or scenario.agent not in self._charon.daemons:
+            return
+        until = time.monotonic() + ike.NEGOTIATION_S
+        with ike.session(self._charon.socket(scenario.agent)) as session:
+            while not ike.has_tunnel(session, self._outer(scenario)):
+                if time.monotonic() > until:
+                    raise MeasureError("ike", f"{station.name}: has a tunnel that {scenario.agent} "
+                                       "does not have")
+                time.sleep(POLL_S)
 
     def expire(self, station: MeasuredStation, access_point: str) -> None:
         """Have an access point notice that a station has gone on to another one."""
@@ -225,8 +244,7 @@ class Access:
             return False
         radio = self.site.network.nodes[access_point].radio_interface
         while time.monotonic() < until:
-            flags = kernel.station_flags(self.site.testbed, access_point, radio)
-            if flags.get(station.mac, {}).get("authorized") == "yes":
+            if kernel.is_authorized(self.site.testbed, access_point, radio, station.mac):
                 return True
             time.sleep(POLL_S)  # or virtual time would stand still, and the kernel never get there
         return False

@@ -74,13 +74,19 @@ class Arrival:
 
     def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
+        try:
+            self._steps(access_point, prefix)
+        finally:
+            # By a program, which takes 10 ms to start in a guest: where nobody waits any more.
+            self._session.raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+
+    def _steps(self, access_point: str, prefix: str) -> None:
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
         try:
             self._join(access_point, has_moved=bool(prefix))
         finally:
             self._session.stamp(f"{prefix}link")
-            raw["kernel"][f"{prefix}station"] = self._flags(access_point)
         is_known = bool(prefix) and self._stays_in_subnet
         if prefix and self.access.follows:
             self.access.follow(self.scenario)
@@ -90,12 +96,10 @@ class Arrival:
             raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
         if not prefix or self._leaves_tunnel:
-            station.tunnel()
+            self.access.tunnel(station, self.scenario)
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
-        # Once more: the access point opens its port a frame later than the station.
-        raw["kernel"][f"{prefix}station"] = self._flags(access_point)
         raw.setdefault("link_keys", []).extend(kernel.link_keys(station.mac))
         if not answered:
             raise MeasureError("data", f"{station.name}: associated, but no packet "

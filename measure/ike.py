@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,13 @@ def security_associations(charon: vici.Session) -> list[dict[str, Any]]:
     """Established IKE SAs with algorithms, as plain text values."""
     return [{"name": name, **_plain(sa)} for entry in charon.list_sas()
             for name, sa in entry.items()]
+
+
+def has_tunnel(charon: vici.Session, peers: Collection[str]) -> bool:
+    """Whether a child SA with one of these addresses is installed."""
+    return any(_text(child["state"]) == "INSTALLED"
+               for entry in charon.list_sas() for sa in entry.values()
+               if _text(sa["remote-host"]) in peers for child in sa["child-sas"].values())
 
 
 def _plain(value: Any) -> Any:

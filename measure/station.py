@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel
+from measure.echo import EchoSocket
 from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 from measure.visiting import VisitingAddress
@@ -45,12 +46,14 @@ class MeasuredStation:
     """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
 
     `charon` is the vici socket, None without IPsec; `registration` None where no Mobile IP runs.
-    `card` answers what the supplicant asks of a subscriber's card.
+    `card` answers what the supplicant asks of a subscriber's card; `echoes` asks for echoes.
     """
 
-    def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: ControlSocket,
+    def __init__(self, testbed: Testbed, name: str, supplicant: ControlSocket,
                  registration: RegistrationDaemon | None, charon: Path | None,
-                 charon_log: Path, card: Callable[[str], str]) -> None:
+                 charon_log: Path, card: Callable[[str], str], *,
+                 echoes: EchoSocket) -> None:
+        node = testbed.network.nodes[name]
         self.testbed = testbed
         self.name = name
         self.node = node
@@ -59,6 +62,7 @@ class MeasuredStation:
         self.charon = charon
         self._charon_log = charon_log
         self._card = card
+        self._echoes = echoes
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
@@ -177,10 +181,9 @@ class MeasuredStation:
         with ike.session(self.charon) as session:
             self.ike_sas = ike.security_associations(session)
 
-    def ping(self, address: str, seconds: int) -> bool:
+    def ping(self, address: str, seconds: float) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""
-        argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]
-        return self.testbed.attempt(self.name, argv, seconds + 10).returncode == 0
+        return self._echoes.answered(address, seconds)
 
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""

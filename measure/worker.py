@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import clock, kernel, processors, shell, workload
+from measure import clock, company, kernel, processors, shell, workload
 from measure.errors import MeasureError
 from measure.services.starting import Starter
 from measure.session import Files, Inbox, Lines, RepetitionSession, say
@@ -48,6 +48,7 @@ class Worker:
         self._workload: Workload | None = None
         self._stack = ExitStack()
         self._slowed: dict[str, str] = {}
+        self._company: company.Company | None = None
 
     def serve(self) -> None:
         """Build, announce, and serve commands until `stop` or the end of input."""
@@ -106,10 +107,22 @@ class Worker:
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.
-        speeds = (self.job.get("speeds") or processors.speeds()) if slowed else {}
+        speeds = self._speeds(bool(slowed)) if self.clock == "processor" else {}
         self._slowed = processors.give(self.testbed, slowed, speeds)
+        if self.clock == "processor":
+            self._company = company.Company(self.testbed, company.of(speeds), {
+                node: processors.permille(device["work"], speeds)
+                for node, device in slowed.items()})
         self._workload = made
         return {"event": "configured", "speeds": speeds}
+
+    def _speeds(self, on_devices: bool) -> dict[str, float]:  # noqa: FBT001 - said once, above
+        """This machine's, as far as they are known or it takes them: the least of both."""
+        known: dict[str, float] = self.job.get("speeds") or {}
+        least = {name: min(value, known.get(name, value))
+                 for name, value in company.least_ns().items()}
+        is_known = set(known) > set(least)
+        return {**(processors.speeds() if on_devices and not is_known else known), **least}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
         """One repetition; its raw values are there however it ends."""
@@ -119,6 +132,7 @@ class Worker:
         session = RepetitionSession(self._inbox)
         self.testbed.draw_anew("all", command.get("repetition", 0))
         failure: MeasureError | None = None
+        beside = {} if self._company is None else {"company": f"{self._company.divide_out():.3f}"}
         started, set_to, used = time.monotonic(), clock.offset_s(), kernel.processor_seconds()
         try:
             self._configured().measure(command["task"], out, session)
@@ -127,7 +141,7 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
-               "processor_clock": {**kernel.processor_clock(), **self._slowed},
+               "processor_clock": {**kernel.processor_clock(), **self._slowed, **beside},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))

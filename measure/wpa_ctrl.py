@@ -185,11 +185,6 @@ def port_is_open(status: Mapping[str, str]) -> bool:
     return not has_port or status.get("suppPortStatus") == "Authorized"
 
 
-def has_handshake(status: Mapping[str, str]) -> bool:
-    """Whether keys came of a four-way handshake or the like, by a supplicant's STATUS."""
-    return status.get("key_mgmt", "NONE") not in ("NONE", "IEEE 802.1X (no WPA)")
-
-
 def _verb(command: str) -> str:
     """A command without its arguments, which may be secret."""
     return command.split(maxsplit=1)[0]

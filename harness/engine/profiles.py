@@ -16,6 +16,16 @@ from studies.wording import refused
 DEFAULT = "quick"
 
 
+class ByClock(BaseModel):
+    """What a profile says otherwise for one clock, by which a repetition takes less, or more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    title: str = ""
+    repetitions: int | None = Field(default=None, ge=1, le=999)
+    set: dict[str, Any] = {}
+
+
 class Profile(BaseModel):
     """What a profile decides; options of the command line go before it.
 
@@ -32,6 +42,14 @@ class Profile(BaseModel):
     clock: Clock | None = None
     set: dict[str, Any] = {}
     only: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = {}
+    by_clock: dict[Clock, ByClock] = {}
+
+    def of(self, clock: Clock) -> Profile:
+        """The profile as it is by this clock."""
+        own = self.by_clock.get(clock, ByClock())
+        return self.model_copy(update={
+            "title": own.title or self.title, "repetitions": own.repetitions or self.repetitions,
+            "set": {**self.set, **own.set}})
 
 
 class _Strict(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]

@@ -65,12 +65,14 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """
     study = request.study
     profile = profiles.load(study, request.profile)
+    clock = settings.get("clock") or profile.clock or study.clock
+    profile = profile.of(clock)
     with of_user():
         asked = _asked(request, profile)
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
-            **{**settings, "clock": settings.get("clock") or profile.clock or study.clock}))
+            **{**settings, "clock": clock}))
         _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network

@@ -204,7 +204,6 @@ class TestbedClient:
         plan, spec = self._plan, self.spec
         link = self._in_force.layers.link if self._in_force else None
         fault = plan.study.fault(plan.settings.fault)
-        on_devices = devices(spec)
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
             "network": loader.to_json(spec.network),
@@ -212,8 +211,9 @@ class TestbedClient:
             "clock": plan.settings.clock, "builder": plan.settings.builder,
             "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
-            "options": dict(spec.options), "devices": on_devices,
-            "speeds": speeds.known(self.machine.image_key()) if on_devices else {},
+            "options": dict(spec.options), "devices": devices(spec),
+            "speeds": (speeds.known(self.machine.image_key())
+                       if plan.settings.clock == "processor" else {}),
             # What tools and programs on devices load first, to say whose and which their work is.
             "kinds_library": (library.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),

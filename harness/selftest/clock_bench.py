@@ -1,9 +1,10 @@
 """`qop bench clock`: what the processor clock says beside real time, and whether it hears the host.
 
 Runs of the same plan, each in a results folder of its own that goes on where it was interrupted:
-real time on an undisturbed core; the processor clock alone, beside seven other guests on two cores,
-and beside three programs that only want the processor. The eight guests share the cells among them,
-so that each cell is measured once beside seven others; the programs are there for some policies.
+real time on an undisturbed core, one policy after the other; the processor clock alone, beside
+seven other guests on two cores, and beside three programs that only want the processor. The eight
+guests share the cells among them, so that each cell is measured once beside seven others; the
+programs are there for some policies.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
     levels = _levels()
-    _run([ClockRun(folder / REAL, "real")], one, repetitions)
+    # By themselves: an undisturbed core has no other testbed's streams on it.
+    for level in levels:
+        _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     _run([ClockRun(folder / ALONE)], one, repetitions)
     # On all processors; each run has one guest on each of them, and a second.
     _run(shares(folder / GUESTS, levels), all_of_them, repetitions)

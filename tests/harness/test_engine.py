@@ -324,7 +324,25 @@ def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
     assert profiles.load(STUDY, str(path)).set == {"stream_bytes": 200_000, "detection": "event"}
 
 
+def test_a_profile_says_otherwise_for_one_clock(tmp_path: Path) -> None:
+    """By that clock alone, and what it does not say stays; the command line goes before both."""
+    path = tmp_path / "mine.yml"
+    path.write_text("title: x\nrepetitions: 2\nset: {stream_bytes: 200000, detection: event}\n"
+                    "by_clock: {processor: {repetitions: 7, set: {stream_bytes: 100000}}}\n")
+
+    def asked(clock: str, repetitions: int | None = None, **sets: str) -> tuple[int, object]:
+        made = plan(RunRequest(STUDY, profile=str(path), repetitions=repetitions, sets=sets),
+                    {"clock": clock, "builder": "mininet"})
+        return made.settings.repetitions, made.asked.model_dump()["stream_bytes"]
+
+    assert asked("real") == asked("virtual") == (2, 200_000)
+    assert asked("processor") == (7, 100_000)
+    assert asked("processor", 3, stream_bytes="50000") == (3, 50_000)
+
+
 @pytest.mark.parametrize(("text", "words"), [
+    ("title: x\nby_clock: {sundial: {}}", "by_clock"),
+    ("title: x\nby_clock: {real: {only: {}}}", r"by_clock\.real\.only: there is no such field"),
     ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
     ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
     ("title: x\nonly: {colour: [red]}", "no such factor"),

@@ -29,6 +29,16 @@ def test_the_first_measured_is_kept(cache: Path) -> None:
     assert [file.suffix for file in (cache / "speeds").iterdir()] == [".json"]
 
 
+def test_a_least_value_becomes_less_and_is_added() -> None:
+    """Whoever measures it with less company says what it is, and the rest stays."""
+    speeds.keep("image", FOUND)
+    speeds.keep("image", {"entry_ns": 1.0, "least_call_ns": 20.0})
+    speeds.keep("image", {"least_call_ns": 30.0})
+    assert speeds.known("image") == {**FOUND, "least_call_ns": 20.0}
+    speeds.keep("image", {"least_call_ns": 10.0})
+    assert speeds.known("image") == {**FOUND, "least_call_ns": 10.0}
+
+
 def test_another_image_or_another_boot_is_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

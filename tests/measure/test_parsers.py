@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,21 @@ def test_station_dump_gives_every_field() -> None:
     assert found[MAC].items() >= {
         "authorized": "yes", "authenticated": "yes", "associated": "yes", "MFP": "no",
         "tx bitrate": "54.0 MBit/s", "beacon interval": "100", "rx packets": "203"}.items()
+
+
+
+@pytest.mark.parametrize(("flags", "is_authorized"), [
+    ("AUTH\nASSOC\nAUTHORIZED\nSHORT_PREAMBLE\n", True), ("AUTH\nASSOC\n", False), (None, False)])
+def test_kernel_tells_whether_a_station_may_send(flags: str | None, is_authorized: bool,
+                                                 tmp_path: Path) -> None:
+    """By debugfs, with no program started: there is no testbed here that could."""
+    stations = tmp_path / "phy3" / "netdev:ap-a-wlan1" / "stations"
+    stations.mkdir(parents=True)
+    if flags is not None:
+        (stations / MAC).mkdir()
+        (stations / MAC / "flags").write_text(flags)
+    assert kernel.is_authorized(cast("Any", None), "ap-a", "ap-a-wlan1", MAC,
+                                tmp_path) == is_authorized
 
 
 def test_station_dump_has_the_recordings_fields() -> None:

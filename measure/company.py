@@ -1,0 +1,128 @@
+"""Company on the host makes the same work take longer: how much is timed, and divided out of it.
+
+By the processor clock, what others leave of the caches takes part in a node's time: beside seven
+other guests the work of getting on rose by up to 28 %, while the loop that the guest's kernel
+calibrates by took the same. Starting a program, talking through a socket and calling the kernel
+rise with it. So these are timed before each repetition, and nodes' factors are divided by what they
+take then over what they take at the least.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure import kernel
+from topologies.namespaces import network_of
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+#: What a name begins with whose least value of all testbeds is kept (see harness.engine.speeds).
+LEAST = "least_"
+_ROUNDS, _LEAST_ROUNDS = 4, 12
+_STARTS, _EXCHANGES, _CALLS = 2, 60, 200
+_MESSAGE = bytes(200)
+#: A node's own factor: it takes frames at once, which only a slower node does not (see the kernel's
+#: patch), so no node of this machine's own speed is slowed by a moment in less company than ever.
+_OWN = 1000
+_FACTORS = Path("/proc/sys/net/core/processor_permille")
+
+
+class Company:
+    """What the pieces take on this machine at the least, and which factors nodes have then."""
+
+    def __init__(self, testbed: Testbed, least_ns: Mapping[str, float],
+                 permille: Mapping[str, Sequence[int]]) -> None:
+        self._testbed = testbed
+        self._least_ns = least_ns
+        self._permille = {name: permille.get(name, [_OWN] * 4) for name in testbed.network.nodes}
+
+    def divide_out(self) -> float:
+        """Time the pieces and set every node's factors by them; how many times the least it was."""
+        with _Pieces() as pieces:
+            now_ns = pieces.taken_ns(_ROUNDS, _mean)
+        factor = times(now_ns, self._least_ns)
+        for name, permille in self._permille.items():
+            with network_of(self._testbed.node(name).pid):
+                _FACTORS.write_text(" ".join(map(str, divided(permille, factor))))
+        return factor
+
+
+def times(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:
+    """How many times the least the pieces take now: the geometric mean, and 1 at the least."""
+    ratios = [now_ns[name] / least_ns[name] for name in now_ns]
+    return max(1.0, prod(ratios) ** (1 / len(ratios)))
+
+
+def divided(permille: Sequence[int], factor: float) -> list[int]:
+    """Factors in thousandths divided by that; what takes no time still takes none, and others some.
+
+    A slower node stays one, however little slower: it takes frames when it is free.
+    """
+    return [value and max(1 if value <= _OWN else _OWN + 1, round(value / factor))
+            for value in permille]
+
+
+def of(speeds: Mapping[str, float]) -> dict[str, float]:
+    """What of a machine's speeds is the pieces' least."""
+    return {name: value for name, value in speeds.items() if name.startswith(LEAST)}
+
+
+def least_ns() -> dict[str, float]:
+    """What the pieces take here at the least, by names that begin with `LEAST`."""
+    with _Pieces() as pieces:
+        return pieces.taken_ns(_LEAST_ROUNDS, min)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+class _Pieces:
+    """The pieces of work, which are the same always."""
+
+    def __enter__(self) -> _Pieces:
+        self._ends = socket.socketpair()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._ends:
+            end.close()
+
+    def taken_ns(self, rounds: int,
+                 take: Callable[[Sequence[float]], float]) -> dict[str, float]:
+        """What each takes, of so many rounds of all."""
+        pieces: dict[str, Callable[[], None]] = {"start": self._start, "exchange": self._exchange,
+                                                 "call": self._call}
+        taken: dict[str, list[float]] = {name: [] for name in pieces}
+        for _ in range(rounds):
+            for name, piece in pieces.items():
+                before = _work_ns()
+                piece()
+                taken[name].append(_work_ns() - before)
+        return {f"{LEAST}{name}_ns": take(values) for name, values in taken.items()}
+
+    def _start(self) -> None:
+        for _ in range(_STARTS):
+            subprocess.run(["/bin/true"], check=True)
+
+    def _exchange(self) -> None:
+        one, other = self._ends
+        for _ in range(_EXCHANGES):
+            one.send(_MESSAGE)
+            other.recv(len(_MESSAGE))
+
+    @staticmethod
+    def _call() -> None:
+        for _ in range(_CALLS):
+            os.getppid()
+
+
+def _work_ns() -> float:
+    return float(kernel.work_of_nobody()["work_ns"])

@@ -1,0 +1,35 @@
+"""Tests of how company on the host is divided out of nodes' factors."""
+
+from __future__ import annotations
+
+import pytest
+
+from measure import company
+
+LEAST = {"least_start_ns": 1000.0, "least_exchange_ns": 10.0, "least_call_ns": 100.0}
+
+
+def test_slowdown_is_the_geometric_mean_of_the_pieces() -> None:
+    """Pieces are of different sizes, and each counts alike."""
+    now = {"least_start_ns": 2000.0, "least_exchange_ns": 10.0, "least_call_ns": 400.0}
+    assert company.times(now, LEAST) == pytest.approx(2.0)
+
+
+def test_less_than_the_least_is_no_company() -> None:
+    """Who takes less than was ever seen has none: nodes are not made slower for it."""
+    assert company.times(dict.fromkeys(LEAST, 1.0), LEAST) == 1.0
+
+
+@pytest.mark.parametrize(("permille", "factor", "expected"), [
+    ([1000, 1000, 1000, 1000], 1.25, [800, 800, 800, 800]),
+    ([1000, 0, 1, 2], 4.0, [250, 0, 1, 1]),
+    ([125000, 1100], 1.25, [100000, 1001]),
+    ([1000, 61000], 1.0, [1000, 61000])])
+def test_factors_are_divided(permille: list[int], factor: float, expected: list[int]) -> None:
+    """What takes no time still takes none, and a slower node stays slower than this machine."""
+    assert company.divided(permille, factor) == expected
+
+
+def test_of_a_machine_s_speeds_the_least_ones_are_told() -> None:
+    """The others are what devices' factors are ratios to."""
+    assert company.of({"entry_ns": 8000.0, **LEAST}) == LEAST
