@@ -137,7 +137,8 @@ class LoadGenerator:
         self._timers: list[_Timer] = []
         self._ended: list[LoadAttempt] = []
         self._started = self._under_way = 0
-        self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S)
+        self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S,
+                                      learns=target.goes_first)
         #: When whatever woke it came, as the clock was read last.
         self._now_s = time.monotonic()
 

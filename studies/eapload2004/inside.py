@@ -30,7 +30,7 @@ from measure.workload import Service, Session, Site
 from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
-from studies.eapload2004.capacity import BEFORE, CALIBRATION, capacity_per_s
+from studies.eapload2004.capacity import BEFORE, CALIBRATION, YARDSTICK, capacity_per_s
 from studies.eapload2004.daemons import (
     AskingHostapd,
     EmulatedEapServer,
@@ -93,7 +93,8 @@ class Workload:
             far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
         self._spoil()
-        with self._in_order(), self._generator(out, task) as generator:
+        with (self._in_order(), self._yardstick(task, out),
+              self._generator(out, task) as generator):
             if task["sessions"] == "resumed":
                 self._authenticate()
                 generator.do("prime", stations=asked["stations"])
@@ -190,6 +191,19 @@ class Workload:
             return
         with precedence.given(os.getpid(), capture.PROGRAMS):
             yield
+
+    @contextmanager
+    def _yardstick(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
+        """How quick the machine is all the while, where a cell is predicted by what it says."""
+        if not (self._is_ordered and task["share"]):
+            yield
+            return
+        argv = [sys.executable, "-m", "measure.load.yardstick"]
+        with HostProgram("yardstick", argv, self._site.log("yardstick", network.LOAD),
+                         environment()) as program:
+            yield
+            program.tell(str(out / YARDSTICK))
+            program.expect("done")
 
     @contextmanager
     def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
