@@ -80,7 +80,9 @@ class Daemons:
         """Raise MeasureError if it has ended on any node."""
         for daemon in self.daemons.values():
             if (status := daemon.process.poll()) is not None:
-                raise MeasureError("testbed", f"{daemon.name} ended with status {status}: "
+                whose = " (killed; if the kernel did it, console.log says why)" \
+                    if status == -signal.SIGKILL else ""
+                raise MeasureError("testbed", f"{daemon.name} ended with status {status}{whose}: "
                                    f"{daemon.last_words()} (log: {daemon.log.name})")
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,

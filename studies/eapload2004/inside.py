@@ -93,7 +93,7 @@ class Workload:
             far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
         self._spoil()
-        with (self._in_order(), self._yardstick(task, out),
+        with (self._in_order(), self._yardstick(task, out), self._naming_the_dead(),
               self._generator(out, task) as generator):
             if task["sessions"] == "resumed":
                 self._authenticate()
@@ -122,6 +122,15 @@ class Workload:
                 raw["charged"] = _difference(self._charged(), charged)
                 capture.settle()
             self._look_behind(generator, task, out, raw)
+
+    @contextmanager
+    def _naming_the_dead(self) -> Iterator[None]:
+        """Whoever asks a server in vain does not say that it has ended."""
+        try:
+            yield
+        except MeasureError:
+            self._server.check_alive()
+            raise
 
     def _spoil(self) -> None:
         """What the ping is not to show of a negative control."""
