@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from measure.load.generator import LoadAttempt, LoadGenerator, LoadTarget
+from measure.load.generator import LoadAttempt, LoadError, LoadGenerator, LoadTarget
 from measure.load.schedule import even, poisson
 
 
@@ -50,7 +50,10 @@ def main() -> None:
         while line := lines.readline():
             if target.goes_first:
                 _go_first()
-            answer(generator, json.loads(line), lines)
+            try:
+                answer(generator, json.loads(line), lines)
+            except LoadError as error:
+                sys.exit(str(error))
 
 
 def _go_first() -> None:

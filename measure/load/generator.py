@@ -34,6 +34,10 @@ IN_FLIGHT = SOCKETS * _IDENTIFIERS
 _NO_WORK_S = 1.0
 
 
+class LoadError(Exception):
+    """An authentication failed where none is to, and why."""
+
+
 @dataclass(frozen=True)
 class LoadTarget:
     """Whom to ask, and as whom; and whether to go before all else that computes there.
@@ -137,7 +141,8 @@ class LoadGenerator:
         self._timers: list[_Timer] = []
         self._ended: list[LoadAttempt] = []
         self._started = self._under_way = 0
-        self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S)
+        self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S,
+                                      learns=target.goes_first)
         #: When whatever woke it came, as the clock was read last.
         self._now_s = time.monotonic()
 
@@ -183,9 +188,10 @@ class LoadGenerator:
 
         Before each there is a pause, one after the other of those, in which one customer alone
         leaves the server in peace. Each may read key and certificates anew, as hostap's peer does.
+        Raises LoadError if one fails: what a server takes is not told by those.
         """
         began_s = time.monotonic()
-        self._ended, begun = [], 0
+        self._ended, begun, looked_at = [], 0, 0
         while len(self._ended) < count:
             while self._under_way < customers and begun < count:
                 if pauses_s:
@@ -197,6 +203,9 @@ class LoadGenerator:
             for descriptor in self._wait(None, None):
                 self._receive(self._by_descriptor[descriptor])
             self._retry()
+            if reason := next((each.reason for each in self._ended[looked_at:] if each.reason), ""):
+                raise LoadError(f"an authentication without other load failed: {reason}")
+            looked_at = len(self._ended)
         return began_s, self._ended
 
     def prime(self, stations: int) -> list[LoadAttempt]:

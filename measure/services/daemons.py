@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from measure.errors import MeasureError
+from measure.kernel_log import last_killing
 from measure.process import Daemon
 from measure.workload import Site
 
@@ -80,7 +81,9 @@ class Daemons:
         """Raise MeasureError if it has ended on any node."""
         for daemon in self.daemons.values():
             if (status := daemon.process.poll()) is not None:
-                raise MeasureError("testbed", f"{daemon.name} ended with status {status}: "
+                whose = f" (killed; the kernel: {last_killing() or 'nothing'})" \
+                    if status == -signal.SIGKILL else ""
+                raise MeasureError("testbed", f"{daemon.name} ended with status {status}{whose}: "
                                    f"{daemon.last_words()} (log: {daemon.log.name})")
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,

@@ -44,6 +44,13 @@ class SaturationRecord(RecordPart):
     capacity_per_s: float
     saturated_s: float
 
+    def lists(self) -> dict[str, list[float]]:
+        """What a repetition is predicted by, in seconds; single values are lists of one."""
+        single = {"alone_s": self.alone_s, "rested_s": self.rested_s,
+                  "saturated_demand_s": 1 / self.capacity_per_s}
+        return {"steps_s": self.steps_s, "paused_s": self.paused_s, "rests_s": self.rests_s,
+                **{name: [value] for name, value in single.items() if value is not None}}
+
 
 class ReferenceRecord(RecordPart):
     """What an authentication costs the server by a driver; requests as captured, means.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.cells import Cells, Ids
 from analysis.queueing import Visit
@@ -70,17 +71,31 @@ def _not_quicker_than_demand(measured: Unloaded) -> Unloaded:
     return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s))
 
 
-def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
-    """What a cell itself says of its server before its load, in real time; else the same."""
-    alone, capacity = (cells.mean_of_any(name, row) for name in ("alone_s", CAPACITY.name))
-    if cells.results.clock != "real" or alone is None or capacity is None:
+def calibrated_there(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
+    """What a repetition itself says of its server, in real time; else the same.
+
+    That is what it says before and after its load, the mean of both.
+    """
+    said = cells.results.samples[place]
+    alone_s, demand_s = (_mean(said, name) for name in ("alone_s", "saturated_demand_s"))
+    if cells.results.clock != "real" or not (alone_s.size and demand_s.size):
         return measured
     there = _not_quicker_than_demand(replace(
-        measured, alone_s=alone.estimate.mean, capacity_per_s=capacity.estimate.mean))
-    rested = cells.mean_of_any("rested_s", row)
-    if rested:
-        return replace(there, warm_up_s=max(0.0, rested.estimate.mean - there.alone_s))
-    return _in_steps(cells, row, there)
+        measured, alone_s=float(alone_s[0]), capacity_per_s=1 / float(demand_s[0])))
+    rested_s, steps_s, paused_s, rests_s = (
+        _mean(said, name) for name in ("rested_s", "steps_s", "paused_s", "rests_s"))
+    if rested_s.size:
+        return replace(there, warm_up_s=max(0.0, float(rested_s[0]) - there.alone_s))
+    return replace(
+        there, steps_s=tuple(map(float, steps_s)),
+        cooling=tuple((float(pause_s), max(0.0, float(took_s) - there.alone_s))
+                      for pause_s, took_s in zip(paused_s, rests_s, strict=True)))
+
+
+def _mean(said: Mapping[str, Sequence[float]], name: str) -> NDArray[np.float64]:
+    """Of a list before and after the load, where it was measured; else empty."""
+    lists = [each for when in ("before", "after") if (each := said.get(f"{name}_{when}"))]
+    return np.mean(lists, axis=0) if lists else np.empty(0)
 
 
 def drift(cells: Cells, row: Ids) -> float | None:
@@ -88,28 +103,3 @@ def drift(cells: Cells, row: Ids) -> float | None:
     before, after = (cells.mean_of_any(name, row) for name in (
         CAPACITY.name, "capacity_after_per_s"))
     return before.estimate.mean / after.estimate.mean - 1 if before and after else None
-
-
-def _in_steps(cells: Cells, row: Ids, there: Unloaded) -> Unloaded:
-    """The same with what a cell says of steps and of pauses, means of before and after its load."""
-    after = [cells.mean_of_any(name, row) for name in ("alone_after_s", "capacity_after_per_s")]
-    if all(after):
-        alone_s, capacity = (each.estimate.mean for each in after if each)
-        there = _not_quicker_than_demand(replace(
-            there, alone_s=(there.alone_s + alone_s) / 2,
-            capacity_per_s=2 / (1 / there.capacity_per_s + 1 / capacity)))
-    steps_s, *pauses = (_lists(cells, row, name) for name in ("steps_s", "paused_s", "rests_s"))
-    if not pauses[0]:
-        return there
-    paused_s, rests_s = (np.mean(those, axis=0) for those in pauses)
-    return replace(
-        there, steps_s=tuple(np.mean(steps_s, axis=0)) if steps_s else (),
-        cooling=tuple((float(pause_s), max(0.0, float(took_s) - there.alone_s))
-                      for pause_s, took_s in zip(paused_s, rests_s, strict=True)))
-
-
-def _lists(cells: Cells, row: Ids, name: str) -> list[Sequence[float]]:
-    """Before and after the loads of a cell's repetitions, where that was measured."""
-    return [each[f"{name}_{when}"] for each in (
-        cells.results.samples[place] for place in cells.rows(row))
-        for when in ("before", "after") if each.get(f"{name}_{when}")]

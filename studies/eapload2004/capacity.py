@@ -22,6 +22,8 @@ BEFORE = Journals("alone.json", "saturated.json", "rested.json")
 AFTER = Journals("alone-after.json", "saturated-after.json", "rested-after.json")
 #: What is captured of what the generator asks to that end: `auth-calibration.pcap`.
 CALIBRATION = "calibration"
+#: How long a fixed piece of work took, again and again, of the whole repetition.
+YARDSTICK = "yardstick.json"
 #: Seconds before customers who are to find the server at rest, in turn.
 PAUSES_S = (0.002, 0.006, 0.015, 0.04, 0.1)
 _DUE, _RESPONSE = ROW.index("due_s"), ROW.index("response_s")

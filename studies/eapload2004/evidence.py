@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -21,6 +22,9 @@ _LATE_SHARE = 0.02
 _PING_S, _STALL_S = 0.0015, 0.5
 _UNCHARGED_S = 0.001
 _BUSY = 0.97
+#: How far a fixed piece of work may be from as quick all the while, and what an authentication
+#: takes after the load from what it took before; which share of either end of times is left out.
+_AS_QUICK, _AS_MUCH, _TRIMMED = 0.02, 0.03, 0.05
 
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
@@ -39,6 +43,8 @@ def evidence(observed: ObservedLoad) -> list[CheckRecord]:
         made.append(_alike)
     if observed.raw["clock"] == "virtual":
         made.append(_air)
+    if observed.yardstick:
+        made.append(_idle)
     checks = [check(observed) for check in made]
     return [*checks, *_load(observed)] if observed.rate_per_s else checks
 
@@ -171,6 +177,27 @@ def _stall(observed: ObservedLoad) -> CheckRecord:
            else "")
     return CheckRecord(check="no stall", ok=longest < _STALL_S,
                        detail=f"an answer took the server {longest * 1e3:.1f} ms at most{p99}")
+
+
+def _idle(observed: ObservedLoad) -> CheckRecord:
+    """The machine was as quick before, throughout and after the load, by what no load changes.
+
+    It says nothing of how long anybody in the background took.
+    """
+    begin, end = (observed.raw["stamps"][name] for name in ("begin", "end"))
+    third_s = (end - begin) / 3
+    bounds = [-math.inf, begin, begin + third_s, end - third_s, end, math.inf]
+    took = [[took_s for when_s, took_s in observed.yardstick if low <= when_s < high]
+            for low, high in pairwise(bounds)]
+    means = [float(stats.trim_mean(those, _TRIMMED)) if those else math.inf for those in took]
+    apart = max(means) / min(means) - 1
+    grown = observed.saturated_s[-1] / observed.saturated_s[0] - 1 if observed.saturated_s else 0.0
+    ok = apart <= _AS_QUICK and abs(grown) <= _AS_MUCH
+    return CheckRecord(check="idle machine", ok=ok, detail=("" if ok else "not an idle machine: ")
+                       + "a fixed piece of work took "
+                       + ", ".join(f"{mean_s * 1e6:.0f}" for mean_s in means) + " us before the "
+                       f"load, in its thirds and after it ({apart:.1%} apart); an authentication "
+                       f"took the processor {grown:+.1%} after it")
 
 
 def _charged(observed: ObservedLoad) -> CheckRecord:

@@ -6,7 +6,6 @@ Captures and the generator's journal are left behind; nothing is judged.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import sys
@@ -17,9 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from measure import capture, precedence
+from measure import capture
 from measure.capture import Detail, Point, capturing
-from measure.card import SoftwareCard
 from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
@@ -27,7 +25,6 @@ from measure.services.eap_server import EapServer, SubscriberGateways, Subscribe
 from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
-from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import BEFORE, CALIBRATION, capacity_per_s
@@ -39,23 +36,16 @@ from studies.eapload2004.daemons import (
     EmulatedSupplicant,
 )
 from studies.eapload2004.loading import LoadProgram
+from studies.eapload2004.processor import MeasuredProcessor
 from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
+from studies.eapload2004.station import RepeatedStation
 
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
 #: Customers who keep a server busy before anything of it counts.
 _WARMING = 16
-#: What a guest's processor calls itself.
-_USER_MODE = "User Mode Linux"
-_CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
-_STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
-_REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
-            "CTRL-EVENT-ASSOC-REJECT": "association refused",
-            "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
-#: An overloaded server takes long, which is a result; one that takes longer than this is gone.
-_LINK_S = 60.0
-_LEAVE_S, _PAUSE_S = 1.0, 0.1
+_PAUSE_S = 0.1
 _STOPPED_S, _CUT_S, _LONGER_MS = 1.0, 1.0, 10.0
 #: What the generator does otherwise than it should, by the control.
 _OFF_SCHEDULE: Mapping[str, Mapping[str, float]] = {
@@ -72,7 +62,8 @@ class Workload:
         self._supplicant = EmulatedSupplicant(site, self._processors)
         self._hostapd = AskingHostapd(site)
         self._subscribers = SubscriberServers(site)
-        self._card = SoftwareCard(site.secrets["card"])
+        self._station = RepeatedStation(site, self._supplicant, self._hostapd)
+        self._processor = MeasuredProcessor(site)
         self._shows_radio_side = False
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
@@ -93,9 +84,10 @@ class Workload:
             far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
         self._spoil()
-        with self._in_order(), self._generator(out, task) as generator:
+        with (self._processor.measured(task, out), self._naming_the_dead(),
+              self._generator(out, task) as generator):
             if task["sessions"] == "resumed":
-                self._authenticate()
+                self._station.authenticate()
                 generator.do("prime", stations=asked["stations"])
             rate = self._rate(generator, task, out, raw)
             with ExitStack() as stack:
@@ -122,12 +114,21 @@ class Workload:
                 capture.settle()
             self._look_behind(generator, task, out, raw)
 
+    @contextmanager
+    def _naming_the_dead(self) -> Iterator[None]:
+        """Whoever asks a server in vain does not say that it has ended."""
+        try:
+            yield
+        except MeasureError:
+            self._server.check_alive()
+            raise
+
     def _spoil(self) -> None:
         """What the ping is not to show of a negative control."""
         if self._site.fault == "late-frames":
             radio_side.delay(self._site)
         if self._site.fault == "longer-chain":
-            self._lengthen()
+            self._station.lengthen()
 
     def _look_behind(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
                      raw: dict[str, Any]) -> None:
@@ -137,8 +138,8 @@ class Workload:
             self._reference(generator, asked["saturating"], out, raw)
         elif task["calibrates"]:
             with self._calibrating(out, raw):
-                generator.calibrate(asked, is_real=self._is_real)
-        elif task["share"] and self._is_real:
+                generator.calibrate(asked, is_real=self._processor.is_real)
+        elif task["share"] and self._processor.is_real:
             generator.calibrate_again(asked)
 
     def _charged(self) -> dict[str, float]:
@@ -167,29 +168,8 @@ class Workload:
         if not task["share"]:
             return float(task["load"])
         with self._calibrating(out, raw):
-            generator.calibrate(task["asked"], is_real=self._is_real)
+            generator.calibrate(task["asked"], is_real=self._processor.is_real)
         return float(task["share"]) * capacity_per_s(out / BEFORE.saturated)
-
-    @property
-    def _is_real(self) -> bool:
-        return self._site.clock == "real"
-
-    @property
-    def _is_ordered(self) -> bool:
-        return self._is_real and _USER_MODE in Path("/proc/cpuinfo").read_text()
-
-    @contextmanager
-    def _in_order(self) -> Iterator[None]:
-        """In a guest and in real time, whoever is measured is served in the order of waking up.
-
-        Its one processor would else leave a request of the server's that the generator interrupted
-        waiting for 20 to 45 ms while others pass: no queueing model knows such a server.
-        """
-        if not self._is_ordered:
-            yield
-            return
-        with precedence.given(os.getpid(), capture.PROGRAMS):
-            yield
 
     @contextmanager
     def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
@@ -197,8 +177,8 @@ class Workload:
 
         From it is told what each step takes the server, and what the generator.
         """
-        raw["is_ordered"] = self._is_ordered
-        if not self._is_real:
+        raw["is_ordered"] = self._processor.is_ordered
+        if not self._processor.is_real:
             yield
             return
         point = replace(_SAMPLED[0], name=CALIBRATION)
@@ -222,47 +202,13 @@ class Workload:
             time.sleep(rng.uniform(0, _PAUSE_S))
             try:
                 with strike if number == count // 2 else nullcontext():
-                    self._authenticate()
+                    self._station.authenticate()
             except MeasureError as error:
                 self._server.check_alive()
                 if not task["overloads"]:
                     raise
                 refused.append(error.reason)
         return refused
-
-    def _authenticate(self) -> None:
-        """From nothing to connected, and off the air again."""
-        control = self._supplicant.controls[network.STATION_NODE]
-        access_point = self._hostapd.controls[network.AP]
-        for either in (control, access_point):
-            either.forget()
-        control.command("ENABLE_NETWORK 0")
-        deadline_s = time.monotonic() + _LINK_S
-        awaited = {_CONNECTED, _CARD_ASKED, *_REFUSED}
-        while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
-            control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
-        if event is not None and event.name == _CONNECTED:
-            # It has the keys a moment later, and is not to be disturbed while it takes them.
-            access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
-        self._take_off()
-        if event is None or event.name != _CONNECTED:
-            what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
-            raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
-
-    def _lengthen(self) -> None:
-        """Have the supplicant show its authority's root, too (a negative control)."""
-        pki = self._site.mount / network.STATION_NODE / "pki"
-        longer = self._site.run_folder(network.STATION_NODE) / "longer.pem"
-        longer.write_bytes((pki / "cert.pem").read_bytes() + (pki / "ca.pem").read_bytes())
-        self._supplicant.controls[network.STATION_NODE].command(
-            f'SET_NETWORK 0 client_cert "{longer}"')
-
-    def _take_off(self) -> None:
-        """Off the air and forgotten by the access point, which may not hear that it leaves."""
-        node = self._site.network.nodes[network.STATION_NODE]
-        give_up_link(self._supplicant.controls[network.STATION_NODE])
-        self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
-        self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
 
     @contextmanager
     def _strike(self, generator: LoadProgram, repetition: int) -> Iterator[None]:

@@ -42,7 +42,7 @@ from studies.eapload2004.waterfall import (
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
-_JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER)
+_JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER, capacity.YARDSTICK)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
          "is_ordered", "processor_s", "clock_step_s", "failure")
 
@@ -76,7 +76,10 @@ def judge(repetition: Repetition) -> Judged:
         overload=_overload(rows, raw["refused"])
         if is_overloaded(repetition.cell.ids, settings) else None,
         reference=_reference(out, asked["saturating"]), vectors=len(given),
-        air=losses(out), resumed_share=settings.resumed_share,
+        air=losses(out), resumed_share=settings.resumed_share, yardstick=_yardstick(out),
+        saturated_s=[1 / capacity_per_s(out / journals.saturated)
+                     for journals in (capacity.BEFORE, capacity.AFTER)
+                     if (out / journals.saturated).exists()],
         imsi=repetition.secrets.get("network", {}).get("imsi", ""),
         wrong=challenges.faults(front, given, repetition.secrets)
         if repetition.cell.ids["method"] == "aka" else ())
@@ -127,6 +130,13 @@ def _vectors(out: Path) -> list[tuple[bytes, bytes]]:
     """What the subscriber server gave out; nothing where there is none."""
     file = out / "auth-hss.pcap"
     return challenges.vectors(file) if file.exists() else []
+
+
+def _yardstick(out: Path) -> list[tuple[float, float]]:
+    """How long a fixed piece of work took, and when; nothing where there was none."""
+    file = out / capacity.YARDSTICK
+    return [(when_s, took_s) for when_s, took_s in json.loads(file.read_text())] \
+        if file.exists() else []
 
 
 def _journal(file: Path) -> dict[str, Any]:

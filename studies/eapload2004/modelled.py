@@ -3,16 +3,17 @@
 The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
 demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
 and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions. In real time a machine is not as quick in one minute as in the next: there, a cell that
-measures all that before and after its load is predicted by its own, the mean of both
-(`calibration`). A guest has one processor for all: the generator's steps go before the
-server's, which are served in order, by the shares that one customer alone showed; and who finds
-nobody takes longer, by how long nobody was there.
+predictions. In real time a machine is not as quick in one minute as in the next: there, a
+repetition that measures all that before and after its load is predicted by its own, the mean of
+both (`calibration`), and is proven only where a fixed piece of work took as long all the while. A
+guest has one processor for all: the generator's steps go before the server's, which are served in
+order, by the shares that one customer alone showed; and who finds nobody takes longer, by how long
+nobody was there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,25 +42,20 @@ from studies.eapload2004.calibration import (
     drift,
     unloaded,
 )
-from studies.eapload2004.design import ALONE, NAMES, NOMINAL, TABLE_1, ids, share_ids
+from studies.eapload2004.design import NAMES, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
     BACKGROUND,
-    LATENCIES,
     ROUND_TRIPS,
     SERVICE,
 )
-from studies.eapload2004.samples import of_first
+from studies.eapload2004.traces import SUPPLICANT, ArrivalTrace, traced
 
 RESUMED, FULL = "resumed", "full"
-WAN, SUPPLICANT = "wan", "supplicant"
+WAN = "wan"
 BEHIND, FRONT = "background", "front"
 _SEED = 2004
-#: Between repetitions that are put one behind the other, when everybody has left.
-_APART_S = 1.0
 #: Fewer arrivals say nothing of percentiles, and little of means.
 _ENOUGH = 300
-#: What takes the server less is readings of the clock, in virtual time.
-_SOME_S = 0.0002
 
 
 @dataclass(frozen=True)
@@ -78,23 +74,6 @@ class LoadedCell:
     title: str
     row: Ids
     rate_per_s: float
-
-
-@dataclass(frozen=True)
-class ArrivalTrace:
-    """Who came when, in all repetitions of a cell, one behind the other; seconds.
-
-    `arrivals_s` and `latencies_s` are the background's. `meetings` are the supplicant's: parts of
-    its demand at the server, and when it asked for each; `alongside` is what it computes itself
-    before it asks, in seconds, and when it begins, where that takes the server's processor. The
-    load took `span_s`, without what is between repetitions.
-    """
-
-    arrivals_s: NDArray[np.float64]
-    latencies_s: NDArray[np.float64]
-    meetings: tuple[tuple[float, NDArray[np.float64]], ...]
-    span_s: float
-    alongside: tuple[tuple[float, NDArray[np.float64]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,7 +164,7 @@ def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> 
 
 
 def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
-    trace = _trace(cells, loaded)
+    trace = traced(cells, cells.rows(loaded.row))
     if len(trace.arrivals_s) < _ENOUGH:
         return Measurement(loaded.rate_per_s, _mean(cells, BACKGROUND.name, loaded))
     return Measurement(loaded.rate_per_s, float(trace.latencies_s.mean()),
@@ -194,15 +173,23 @@ def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
 
 
 def predictions(cells: Cells) -> list[Predicted]:
-    """The background at every measured load, on the same arrivals."""
+    """The background at every measured load, on the same arrivals.
+
+    Repetitions stand one behind the other. In real time each is predicted by its own calibration.
+    """
     measured = unloaded(cells)
     if measured is None:
         return []
-    traces = ((each, _trace(cells, each)) for each in _loaded(cells))
-    # Of one customer alone there is no rate, and so no utilization.
-    return [replace(_predicted(calibrated_there(cells, each.row, measured), each, trace),
-                    drift=drift(cells, each.row))
-            for each, trace in traces if trace.span_s]
+    made = []
+    for each in _loaded(cells):
+        rows = cells.rows(each.row)
+        together = [[row] for row in rows] if cells.results.clock == "real" else [rows]
+        blocks = [(calibrated_there(cells, places[0], measured), trace) for places in together
+                  # Of one customer alone there is no rate, and so no utilization.
+                  if (trace := traced(cells, places)).span_s]
+        if blocks:
+            made.append(replace(_predicted(each, blocks), drift=drift(cells, each.row)))
+    return made
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -215,22 +202,29 @@ def service_times(cells: Cells) -> dict[float, float]:
     return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
 
 
-def _predicted(measured: Unloaded, loaded: LoadedCell, trace: ArrivalTrace) -> Predicted:
-    arrivals, latencies = trace.arrivals_s, trace.latencies_s
+def _predicted(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace]]) -> Predicted:
+    made = np.concatenate([_responses(measured, loaded.rate_per_s, trace)
+                           for measured, trace in blocks])
+    left = np.concatenate([  # as the model has them, to be compared
+        trace.latencies_s[np.argsort(trace.arrivals_s + trace.latencies_s)] for _, trace in blocks])
+    offered = sum(len(trace.arrivals_s) / measured.capacity_per_s for measured, trace in blocks)
+    return Predicted(
+        loaded.title, loaded.rate_per_s, offered / sum(trace.span_s for _, trace in blocks),
+        float(made.mean()), float(np.quantile(made, 0.95)), float(left.mean()),
+        float(np.quantile(left, 0.95)), _in_parts(left, made, 30, np.mean),
+        _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
+
+
+def _responses(measured: Unloaded, rate_per_s: float, trace: ArrivalTrace) -> NDArray[np.float64]:
+    """What the model has the background take, in the order of leaving."""
     demand_s = measured.server_share / measured.capacity_per_s
     works = (*((part * demand_s, instants) for part, instants in trace.meetings),
              *trace.alongside)
-    made = simulate(
-        _on_arrivals(measured, loaded.rate_per_s, [work_s for work_s, _ in works]),
-        np.random.default_rng(_SEED), arrivals_s={BEHIND: arrivals, **{
+    return simulate(
+        _on_arrivals(measured, rate_per_s, [work_s for work_s, _ in works]),
+        np.random.default_rng(_SEED), arrivals_s={BEHIND: trace.arrivals_s, **{
             f"{FRONT}-{number}": instants for number, (_, instants) in enumerate(works)}},
     ).chain(BEHIND).responses_s
-    left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
-    return Predicted(
-        loaded.title, loaded.rate_per_s, len(arrivals) / trace.span_s / measured.capacity_per_s,
-        float(made.mean()), float(np.quantile(made, 0.95)), float(latencies.mean()),
-        float(np.quantile(latencies, 0.95)), _in_parts(left, made, 30, np.mean),
-        _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
 
 
 def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
@@ -275,56 +269,6 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
         rate = said.estimate.mean if said is not None else load
         made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))
     return made
-
-
-def _trace(cells: Cells, loaded: LoadedCell) -> ArrivalTrace:
-    """All good repetitions, each begun when the one before is over."""
-    samples = [cells.results.samples[row] for row in cells.rows(loaded.row)]
-    parts = _parts(cells, samples)
-    traced, begins_s, span_s = [(np.empty(0),) * (2 + len(parts))], 0.0, 0.0
-    for each in samples:
-        arrivals, latencies, *meetings = (np.asarray(each[name], dtype=np.float64) for name in (
-            "arrivals_s", LATENCIES.name, *parts))
-        traced.append((begins_s + arrivals, latencies, *(
-            begins_s + np.sort(instants) for instants in meetings)))
-        if arrivals.size:
-            span_s += float(np.ptp(arrivals))
-        begins_s += float(max([*(arrivals + latencies), *np.concatenate(meetings)],
-                              default=0.0)) + _APART_S
-    arrivals, latencies, *meetings = map(np.concatenate, zip(*traced, strict=True))
-    return ArrivalTrace(arrivals, latencies, tuple(zip(parts.values(), meetings, strict=True)),
-                        span_s, _alongside(cells, dict(zip(parts, meetings, strict=True))))
-
-
-def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
-               ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
-    """The supplicant's own computing before each of its longer requests, in real time only.
-
-    A guest has one processor for all, so that the server's customers wait for it. Each part is as
-    long as without load, and ends when its request begins its way to the server.
-    """
-    if cells.results.clock != "real":
-        return ()
-    taken_s = of_first(cells, ALONE).get(f"demand_{SUPPLICANT}_s", ())
-    way_s = float(NOMINAL["rtt"]) / 2e3
-    begun = [(seconds, asked[name] - way_s - seconds) for number, seconds in enumerate(taken_s)
-             if (name := f"asked_{number}_s") in asked]
-    return tuple((seconds, instants[instants >= 0]) for seconds, instants in begun
-                 if (instants >= 0).any())
-
-
-def _parts(cells: Cells, samples: Sequence[Mapping[str, Sequence[float]]]) -> Mapping[str, float]:
-    """Which lists say when the supplicant asked, and for which part of its demand at the server.
-
-    Parts are those of the cell without load. Where records do not say when it asked for each: one
-    list, of when it asked for the longest, for all of it.
-    """
-    taken_s = of_first(cells, ALONE).get(f"demand_{SERVER}_s", ())
-    longer_s = {f"asked_{number}_s": seconds for number, seconds in enumerate(taken_s)
-                if seconds > _SOME_S}
-    if not longer_s or any(name not in each for each in samples for name in longer_s):
-        return {"meetings_s": 1.0}
-    return {name: seconds / sum(longer_s.values()) for name, seconds in longer_s.items()}
 
 
 def _mean(cells: Cells, name: str, loaded: LoadedCell) -> float:

@@ -41,3 +41,8 @@ class ObservedLoad:
     air: AirLosses = field(default_factory=lambda: AirLosses(0, 0))
     #: Of the background, where sessions are resumed.
     resumed_share: float = 1.0
+    #: In real time, in a guest and at a share of the capacity: when a fixed piece of work was done,
+    #: and for how long.
+    yardstick: Sequence[tuple[float, float]] = ()
+    #: What an authentication took the processor, before and after the load, where it was measured.
+    saturated_s: Sequence[float] = ()

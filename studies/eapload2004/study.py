@@ -155,8 +155,8 @@ class EapLoad2004(Study):
         """The distributions, when customers came to the server, and one authentication's steps."""
         calibrations = {"before": measured.saturation, "after": measured.saturation_after}
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
-                **{f"{name}_{when}": getattr(each, name) for when, each in calibrations.items()
-                   if each for name in ("steps_s", "paused_s", "rests_s")},
+                **{f"{name}_{when}": seconds for when, each in calibrations.items()
+                   if each for name, seconds in each.lists().items()},
                 "meetings_s": measured.meetings_s,
                 **{f"asked_{number}_s": instants
                    for number, instants in enumerate(measured.asked_s)},

@@ -226,6 +226,26 @@ def test_a_machine_that_becomes_slower_is_taken_at_its_mean() -> None:
     assert made.drift == pytest.approx(0.2)
 
 
+def test_in_real_time_each_repetition_is_predicted_by_its_own_calibration() -> None:
+    """A machine that is half as quick in the second repetition is so in what is predicted of it."""
+    quick, slow = (calibrated(1 / demand_s, demand_s + 0.0005).model_copy(update={
+        "steps_s": [0.5 * demand_s] * 2, "paused_s": [1.0], "rests_s": [demand_s + 0.0005]})
+        for demand_s in (0.01, 0.02))
+    once = {"clock": "real", "background_s": 0.02, "rate_per_s": 20.0, "arrivals_s": [0.0, 1.0],
+            "meetings_s": [9.0], "asked_s": [[9.0]]}
+    made = cells(
+        record(ids(load="0"), 0.0, clock="real", saturation=quick,
+               demands_s={"server": [0.01], "supplicant": []}),
+        record(share_ids(50), 0.5, saturation=quick, saturation_after=quick,
+               latencies_s=[0.0105] * 2, **once),
+        record(share_ids(50), 0.5, saturation=slow, saturation_after=slow,
+               latencies_s=[0.0205] * 2, **once, repetition=2))
+    [predicted] = modelled.predictions(made)
+    assert predicted.response_s == pytest.approx((0.0105 + 0.0205) / 2)
+    assert predicted.p95_s == pytest.approx(0.0205)
+    assert predicted.utilization == pytest.approx((2 * 0.01 + 2 * 0.02) / 2.0)
+
+
 def test_a_load_of_hardly_anybody_is_not_predicted() -> None:
     """One who comes alone has no rate; where nobody came, the model is without that load."""
     idle = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105))

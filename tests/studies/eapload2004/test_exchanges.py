@@ -206,6 +206,23 @@ def test_the_version_is_the_one_the_server_chose() -> None:
     assert version(b"") == ""
 
 
+@pytest.mark.parametrize(("during", "grown", "ok"), [
+    (1.0, 1.0, True), (1.015, 1.025, True), (1.03, 1.0, False), (1.4, 1.0, False),
+    (1.0, 1.04, False), (1.0, 0.96, False)])
+def test_a_machine_that_changes_its_speed_is_told(observed: ObservedLoad, during: float,
+                                                  grown: float, ok: bool) -> None:
+    """By a fixed piece of work, in any third of the load, or by what authentications take."""
+    raw = {**observed.raw, "stamps": {"begin": 100.0, "end": 130.0}}
+    # A stall of the machine is one in a hundred, and not its speed.
+    yardstick = [(80 + number * 0.1, 300e-6 * (during if 300 <= number < 400 else 1.0)
+                  * (40 if number % 100 == 50 else 1.0)) for number in range(700)]
+    made = replace(observed, raw=raw, yardstick=yardstick, saturated_s=[0.005, 0.005 * grown])
+    [check] = [each for each in evidence(made) if each.check == "idle machine"]
+    assert check.ok == ok
+    assert check.detail.startswith("not an idle machine: ") is not ok
+    assert "idle machine" in broken(replace(made, yardstick=yardstick[:150]))  # it broke off
+
+
 def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
     """As many arrivals as there should be, but at equal distances."""
     rows = [{**observed.rows[0], "due_s": 0.2 * number} for number in range(200)]

@@ -13,7 +13,7 @@ from conftest import Qop
 from harness.engine.request import RunRequest, plan
 from policies import load_all
 from studies.eapload2004 import modelled, overload, published
-from studies.eapload2004.design import LOADS, NAMES, PLACES, TABLE_1, ids
+from studies.eapload2004.design import ALONE, LOADS, NAMES, PLACES, TABLE_1, ids
 from studies.eapload2004.modelled import Unloaded
 from studies.eapload2004.study import policy
 from studies.study import StudyError
@@ -34,7 +34,7 @@ def test_every_printed_value_has_its_cell() -> None:
     cells = {tuple(cell.ids.values()) for cell in STUDY.cells(levels())}
     assert set(published.load().service_time_s) <= cells
     assert len(published.load().service_time_s) == len(TABLE_1) * len(PLACES)
-    assert modelled.ALONE in cells
+    assert ALONE in cells
     assert {row[0] for row in cells} == {str(load) for load in LOADS}
 
 

@@ -1,0 +1,63 @@
+"""The supplicant authenticates from nothing, and is taken off the air. Inside the machine."""
+
+from __future__ import annotations
+
+import time
+
+from measure.card import SoftwareCard
+from measure.errors import MeasureError
+from measure.workload import Site
+from measure.wpa_ctrl import give_up_link
+from studies.eapload2004 import network
+from studies.eapload2004.daemons import AskingHostapd, EmulatedSupplicant
+
+_CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
+_STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
+_REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
+            "CTRL-EVENT-ASSOC-REJECT": "association refused",
+            "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+#: An overloaded server takes long, which is a result; one that takes longer than this is gone.
+_LINK_S = 60.0
+_LEAVE_S = 1.0
+
+
+class RepeatedStation:
+    """The station whose supplicant authenticates again and again."""
+
+    def __init__(self, site: Site, supplicant: EmulatedSupplicant, hostapd: AskingHostapd) -> None:
+        self._site, self._supplicant, self._hostapd = site, supplicant, hostapd
+        self._card = SoftwareCard(site.secrets["card"])
+
+    def authenticate(self) -> None:
+        """From nothing to connected, and off the air again."""
+        control = self._supplicant.controls[network.STATION_NODE]
+        access_point = self._hostapd.controls[network.AP]
+        for either in (control, access_point):
+            either.forget()
+        control.command("ENABLE_NETWORK 0")
+        deadline_s = time.monotonic() + _LINK_S
+        awaited = {_CONNECTED, _CARD_ASKED, *_REFUSED}
+        while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
+            control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
+        if event is not None and event.name == _CONNECTED:
+            # It has the keys a moment later, and is not to be disturbed while it takes them.
+            access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
+        self._take_off()
+        if event is None or event.name != _CONNECTED:
+            what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
+            raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
+
+    def lengthen(self) -> None:
+        """Have the supplicant show its authority's root, too (a negative control)."""
+        pki = self._site.mount / network.STATION_NODE / "pki"
+        longer = self._site.run_folder(network.STATION_NODE) / "longer.pem"
+        longer.write_bytes((pki / "cert.pem").read_bytes() + (pki / "ca.pem").read_bytes())
+        self._supplicant.controls[network.STATION_NODE].command(
+            f'SET_NETWORK 0 client_cert "{longer}"')
+
+    def _take_off(self) -> None:
+        """Off the air and forgotten by the access point, which may not hear that it leaves."""
+        node = self._site.network.nodes[network.STATION_NODE]
+        give_up_link(self._supplicant.controls[network.STATION_NODE])
+        self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
+        self._hostapd.forget(node.interfaces[network.RADIO].radio or "")

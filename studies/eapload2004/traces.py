@@ -1,0 +1,87 @@
+"""Who came to the server and when, of one repetition or of several one behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.cells import Cells
+from studies.eapload2004.design import ALONE, NOMINAL
+from studies.eapload2004.metrics import LATENCIES
+from studies.eapload2004.samples import of_first
+
+SERVER, SUPPLICANT = "server", "supplicant"
+#: Between repetitions that are put one behind the other, when everybody has left.
+_APART_S = 1.0
+#: What takes the server less is readings of the clock, in virtual time.
+_SOME_S = 0.0002
+
+
+@dataclass(frozen=True)
+class ArrivalTrace:
+    """Who came when, in all repetitions of a cell, one behind the other; seconds.
+
+    `arrivals_s` and `latencies_s` are the background's. `meetings` are the supplicant's: parts of
+    its demand at the server, and when it asked for each; `alongside` is what it computes itself
+    before it asks, in seconds, and when it begins, where that takes the server's processor. The
+    load took `span_s`, without what is between repetitions.
+    """
+
+    arrivals_s: NDArray[np.float64]
+    latencies_s: NDArray[np.float64]
+    meetings: tuple[tuple[float, NDArray[np.float64]], ...]
+    span_s: float
+    alongside: tuple[tuple[float, NDArray[np.float64]], ...] = ()
+
+
+def traced(cells: Cells, places: Sequence[int]) -> ArrivalTrace:
+    """Repetitions by where their samples are, each begun when the one before is over."""
+    samples = [cells.results.samples[place] for place in places]
+    parts = _parts(cells, samples)
+    every, begins_s, span_s = [(np.empty(0),) * (2 + len(parts))], 0.0, 0.0
+    for each in samples:
+        arrivals, latencies, *meetings = (np.asarray(each[name], dtype=np.float64) for name in (
+            "arrivals_s", LATENCIES.name, *parts))
+        every.append((begins_s + arrivals, latencies, *(
+            begins_s + np.sort(instants) for instants in meetings)))
+        if arrivals.size:
+            span_s += float(np.ptp(arrivals))
+        begins_s += float(max([*(arrivals + latencies), *np.concatenate(meetings)],
+                              default=0.0)) + _APART_S
+    arrivals, latencies, *meetings = map(np.concatenate, zip(*every, strict=True))
+    return ArrivalTrace(arrivals, latencies, tuple(zip(parts.values(), meetings, strict=True)),
+                        span_s, _alongside(cells, dict(zip(parts, meetings, strict=True))))
+
+
+def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
+               ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
+    """The supplicant's own computing before each of its longer requests, in real time only.
+
+    A guest has one processor for all, so that the server's customers wait for it. Each part is as
+    long as without load, and ends when its request begins its way to the server.
+    """
+    if cells.results.clock != "real":
+        return ()
+    taken_s = of_first(cells, ALONE).get(f"demand_{SUPPLICANT}_s", ())
+    way_s = float(NOMINAL["rtt"]) / 2e3
+    begun = [(seconds, asked[name] - way_s - seconds) for number, seconds in enumerate(taken_s)
+             if (name := f"asked_{number}_s") in asked]
+    return tuple((seconds, instants[instants >= 0]) for seconds, instants in begun
+                 if (instants >= 0).any())
+
+
+def _parts(cells: Cells, samples: Sequence[Mapping[str, Sequence[float]]]) -> Mapping[str, float]:
+    """Which lists say when the supplicant asked, and for which part of its demand at the server.
+
+    Parts are those of the cell without load. Where records do not say when it asked for each: one
+    list, of when it asked for the longest, for all of it.
+    """
+    taken_s = of_first(cells, ALONE).get(f"demand_{SERVER}_s", ())
+    longer_s = {f"asked_{number}_s": seconds for number, seconds in enumerate(taken_s)
+                if seconds > _SOME_S}
+    if not longer_s or any(name not in each for each in samples for name in longer_s):
+        return {"meetings_s": 1.0}
+    return {name: seconds / sum(longer_s.values()) for name, seconds in longer_s.items()}
