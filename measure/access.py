@@ -14,7 +14,7 @@ from measure.port import PortCheck
 from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
-from measure.services.echoes import Echoes
+from measure.services.echoes import EchoSockets
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.macsec import WireKeys
@@ -49,7 +49,7 @@ class Access:
         self._supplicants = WpaSupplicant(site)
         self._registrations = Registrations(site, settings)
         self._agents = Agents(site, settings)
-        self._echoes = Echoes(site)
+        self._echoes = EchoSockets(site)
         self._stations: dict[str, MeasuredStation] = {}
         self._at_home: set[str] = set()
         self._measured: set[str] = set()

@@ -83,7 +83,7 @@ class ControlOutcome:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ProofTrial:
     """A control's cell with it, or without one (`control` is ""), and where its record is kept."""
 
     control: str
@@ -160,16 +160,16 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
     return [(study, faults) for study, faults in picked if faults]
 
 
-def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[Trial]:
+def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ProofTrial]:
     """Each cell without a control, and then every control."""
     cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
              for fault in faults.values()}
     for fault in cells.values():
         made = _plan(study, fault, None)
         name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
-        yield Trial("", Fault(""), made, folder / name)
+        yield ProofTrial("", Fault(""), made, folder / name)
     for name, fault in faults.items():
-        yield Trial(name, fault, _plan(study, fault, name), folder / name)
+        yield ProofTrial(name, fault, _plan(study, fault, name), folder / name)
 
 
 def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
@@ -188,7 +188,7 @@ def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
 
-def _measure(trials: Sequence[Trial]) -> None:
+def _measure(trials: Sequence[ProofTrial]) -> None:
     """Measure all of these, one guest on each processor. Raises UserError."""
     # Made first: a machine builds the image that it lacks.
     waiting = deque((trial, setup.machine(trial.plan)) for trial in trials)

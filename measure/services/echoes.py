@@ -9,7 +9,7 @@ from measure.workload import Site
 from topologies.model import STATION
 
 
-class Echoes:
+class EchoSockets:
     """A socket on every station."""
 
     name = "echoes"

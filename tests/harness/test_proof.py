@@ -12,7 +12,7 @@ from conftest import PROJECT
 from harness.engine.provenance import code_digest
 from harness.errors import UserError
 from harness.selftest import proof_bench
-from harness.selftest.proof_bench import ControlOutcome, Trial
+from harness.selftest.proof_bench import ControlOutcome, ProofTrial
 from measure import record
 from measure.record import CheckRecord, Record
 from studies.study import Fault
@@ -64,7 +64,7 @@ def test_a_machine_that_died_shows_nothing(tmp_path: Path) -> None:
         outcome = ControlOutcome(name, declared, lost)
         assert not outcome.is_as_declared and "LOST: give the command again" in outcome.line()
     record.write(lost, tmp_path / "records")
-    assert Trial(name, fault, plan, tmp_path).done() is None
+    assert ProofTrial(name, fault, plan, tmp_path).done() is None
 
 
 def test_a_cell_without_a_control_is_proven() -> None:
@@ -96,11 +96,11 @@ def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> No
     assert (plan.settings.warm_up, plan.settings.clock, len(plan.steps())) == (0, "virtual", 1)
     made = fabricated.make(**fault.on, environment={
         "plan": plan.digest, "code_sha256": code_digest(study.id)})
-    trial = Trial(name, fault, plan, tmp_path)
+    trial = ProofTrial(name, fault, plan, tmp_path)
     assert trial.done() is None
     record.write(made, tmp_path / "records")
     assert trial.done() == made
-    assert Trial("", fault, proof_bench._plan(study, fault, None), tmp_path).done() is None
+    assert ProofTrial("", fault, proof_bench._plan(study, fault, None), tmp_path).done() is None
     record.write(fabricated.changed(made, environment={"plan": plan.digest, "code_sha256": "x"}),
                  tmp_path / "records")
     assert trial.done() is None
