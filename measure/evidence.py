@@ -92,7 +92,7 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     if seen.has_link_keys:
         yield _lengths(layer, seen)
         if layer.keys != "static":
-            yield _decrypted(layer, seen)
+            yield _decrypted(seen)
     elif layer.keys in EXCHANGED or layer.roaming:
         yield Check("frames open with the keys in force", ok=False,
                     detail="no kernel has told a key")
@@ -111,12 +111,12 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
                  f" to their packets, {layer.frame_expansion_bytes} are charged")
 
 
-def _decrypted(layer: LinkLayer, seen: Observed) -> Check:
+def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone.
 
-    Those of its companions, which came before, do under WEP with what kernels tell, where one does.
+    Those of its companions, which came before, do with what kernels tell, where one does.
     """
-    told = layer.is_wep and bool(seen.raw.get("companion_keys"))
+    told = bool(seen.raw.get("companion_keys"))
     macs = seen.macs if told else frozenset({seen.mac})
     is_open, detail = opened([p for p in seen.air if macs & {p.transmitter, p.receiver}],
                             "the keys of its negotiations"

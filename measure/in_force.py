@@ -164,8 +164,9 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
         link, secrets["network"], out, parts=[*raw.get("parts", {}), AUTH, MOVE],
         ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw),
         tls_keys=_tls_keys(raw) if policy.uses_radsec else ()) if link else None
-    if keys is not None and link is not None and link.is_wep and link.keys != "static":
+    if keys is not None and link is not None and link.keys != "static":
         # Companions came before anything was captured: of theirs nothing can be derived.
-        keys += [f"wep:{key}" for key in _told_keys(raw, "companion_keys")]
+        keys += [f"{'wep' if link.is_wep else 'tk'}:{key}"
+                 for key in _told_keys(raw, "companion_keys")]
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
                      policy.layers, keys)
