@@ -11,7 +11,7 @@ from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
 from studies.study import Cell, Expected, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
-from topologies.model import Medium, Scenario
+from topologies.model import ACCESS_POINT, STATION, Medium, Scenario
 
 #: What packages.yml calls the strongSwan with ML-KEM.
 MLKEM = "mlkem"
@@ -42,7 +42,9 @@ def medium(asked: Asked) -> Medium | None:
 def testbed(cell: Cell, asked: Asked) -> Spec:
     """The policy on the scenario's network, over the air that was asked for."""
     policy: Policy = cell.value("policy")
-    return Spec(network=cell.value("scenario").network, policy=policy, medium=medium(asked),
+    scenario: Scenario = cell.value("scenario")
+    check_places(scenario, air := medium(asked))
+    return Spec(network=scenario.network, policy=policy, medium=air,
                 options={"spi": SPI, "detection": asked.detection},
                 devices=by_node(asked.devices), packages=MLKEM if policy.needs_mlkem else "")
 
@@ -104,6 +106,22 @@ def check_wires(policy: Policy, scenario: Scenario) -> None:
                 f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
                 f"point and its agent, or another access point, and {name} has no such wire; leave "
                 "out wire, or choose another scenario")
+
+
+def check_places(scenario: Scenario, air: Medium | None) -> None:
+    """Refuse places that change nothing, and a signal between nodes without. Raises StudyError."""
+    has_signal = air is not None and air.signal is not None
+    name = air.name if air else mobile.NO_MEDIUM
+    if scenario.is_placed and not has_signal:
+        raise StudyError(
+            f"scenario {scenario.id}: it is about where nodes stand, and medium {name} has no "
+            "signal, so that it changes nothing; add --medium 802.11b-positions, or another with "
+            "signal")
+    for node, its in scenario.network.nodes.items() if has_signal else ():
+        if its.position is None and (its.has(STATION) or its.has(ACCESS_POINT)):
+            raise StudyError(
+                f"scenario {scenario.id}: {node} has no position, and medium {name} has a signal "
+                "that depends on it; give it one in the network, or take a medium without signal")
 
 
 def deadline_s(asked: Asked) -> float:
