@@ -245,12 +245,21 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome],
     yield from ("", f"### {study}: what each check is failed by", "",
                 "| check | holds in cells without a control | fails under |", "|---|---|---|")
     own = failed_by(outcomes)
-    checks = dict.fromkeys(check.check for entry in outcomes if not entry.control
-                           for check in entry.record.evidence)
-    for name in checks:
-        cells = sum(any(check.check == name and check.ok for check in entry.record.evidence)
-                    for entry in outcomes if not entry.control)
-        under = ", ".join(own.get(name, ())) or (
-            f"of {studies.DEFAULT}: {', '.join(shared[name])}" if name in shared else
-            "no control yet")
-        yield f"| {name} | {cells} | {under} |"
+    without = [entry.record.evidence for entry in outcomes if not entry.control]
+    for name in dict.fromkeys((*(check.check for evidence in without for check in evidence), *own)):
+        cells = sum(any(check.check == name and check.ok for check in evidence)
+                    for evidence in without)
+        holds = str(cells) if cells else "asked under its control only"
+        yield f"| {name} | {holds} | {_under(name, own, shared)} |"
+
+
+def _under(name: str, own: Mapping[str, Sequence[str]], shared: Mapping[str, Sequence[str]]) -> str:
+    """What a check fails under, in this study or in the default one."""
+    the_same = name.partition(" (")[0]
+    if name in own:
+        return ", ".join(own[name])
+    if the_same in own:
+        return f"as *{the_same}*, the same code: {', '.join(own[the_same])}"
+    if name in shared:
+        return f"of {studies.DEFAULT}: {', '.join(shared[name])}"
+    return "no control yet"

@@ -78,14 +78,18 @@ def test_both_tables_say_the_same() -> None:
     outcomes = [ControlOutcome("", Fault(""), repetition(held=("A", "B"))),
                 ControlOutcome("first", Fault("what it takes", fails=["A"]),
                                repetition("A", held=("B",))),
-                ControlOutcome("second", Fault("a secret"), repetition(broke_off=True))]
+                ControlOutcome("second", Fault("a secret"), repetition(broke_off=True)),
+                ControlOutcome("third", Fault("an attack", fails=["C"]), repetition("C")),
+                ControlOutcome("", Fault(""), repetition(held=("A (again)",)))]
     lines = list(proof_bench.rendered("study", outcomes, {}))
     assert "| `first` | what it takes | P1-N2 | A | 1 |" in lines
     assert "| `second` | a secret | P1-N2 | none is asked: nothing flows |  |" in lines
     assert "| A | 1 | `first` |" in lines
     assert "| B | 1 | no control yet |" in lines
+    assert "| C | asked under its control only | `third` |" in lines
+    assert "| A (again) | 1 | as *A*, the same code: `first` |" in lines
     shared = proof_bench.failed_by(outcomes)
-    assert shared == {"A": ["`first`"]}
+    assert shared == {"A": ["`first`"], "C": ["`third`"]}
     assert "| A | 1 | of qop2007: `first` |" in proof_bench.rendered("other", outcomes[:1], shared)
 
 
