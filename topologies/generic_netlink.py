@@ -6,6 +6,7 @@ linux/genetlink.h.
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import struct
@@ -25,6 +26,9 @@ _VERSION = 1
 # Of the family that knows the others: what gives one by its name.
 _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
 _BYTES = 1 << 16
+#: Of a port, a process' number; those above tell its sockets apart.
+_PORT_BITS = 22
+_NUMBERS = itertools.count(1)
 
 
 class GenericNetlink:
@@ -37,7 +41,7 @@ class GenericNetlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC)
         self._sequence = 0
         try:
-            self._socket.bind((0, 0))
+            self._bind()
             self._send(_CONTROL, _GET_FAMILY, _ACK, attribute(_FAMILY_NAME, _text(family)))
             [answer] = [attributes for attributes in self._answers() if attributes]
             (self._family,) = struct.unpack("=H", answer[_FAMILY_ID])
@@ -51,6 +55,15 @@ class GenericNetlink:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self._socket.close()
+
+    def _bind(self) -> None:
+        """Take a port that no other socket of this process has, in whichever namespace.
+
+        One that is not bound gets the process' own number, once in each family and namespace. When
+        any of them closes, mac80211_hwsim (of Linux 6.1) removes the radios of that port's maker.
+        """
+        number = next(_NUMBERS) % (1 << 32 - _PORT_BITS) or next(_NUMBERS)
+        self._socket.bind((os.getpid() % (1 << _PORT_BITS) | number << _PORT_BITS, 0))
 
     def do(self, command: int, attributes: bytes) -> None:
         """One request and its acknowledgement. Raises OSError with the kernel's error number."""

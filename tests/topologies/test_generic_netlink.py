@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import struct
 
 import pytest
@@ -27,6 +29,15 @@ def test_requests_follow_each_other() -> None:
         for _ in range(3):
             netlink.do(_GET_FAMILY, attribute(_FAMILY_NAME, b"nlctrl\0"))
             assert netlink.dump(_GET_FAMILY)
+
+
+def test_no_other_socket_has_its_port() -> None:
+    """Radios went with a socket of routing that had the process' number for a port, too."""
+    with GenericNetlink(_CONTROLLER) as one, GenericNetlink(_CONTROLLER) as other, \
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as unbound:
+        unbound.bind((0, 0))
+        ports = [each.getsockname()[0] for each in (one._socket, other._socket, unbound)]
+    assert len(set(ports)) == 3 and os.getpid() not in ports[:2]
 
 
 def test_what_a_kernel_lacks_is_not_found() -> None:
