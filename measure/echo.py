@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 
+from topologies.mobile_ip.ipv4 import checksum
 from topologies.namespaces import network_of
 
 #: As `ping -i` had it, and as much in a packet.
@@ -73,10 +74,3 @@ class EchoSocket:
             return None
         kind, _, _, number, sequence = _HEADER.unpack_from(message)
         return int(sequence) if (kind, number) == (_REPLY, self._number) else None
-
-
-def checksum(message: bytes) -> int:
-    """The Internet's checksum (RFC 1071) of a message of an even number of bytes."""
-    total: int = sum(struct.unpack(f"!{len(message) // 2}H", message))
-    total = (total >> 16) + (total & 0xffff)
-    return ~(total + (total >> 16)) & 0xffff

@@ -128,7 +128,7 @@ def _decrypted(seen: Observed) -> Check:
 def _readable(seen: Observed) -> tuple[int, str]:
     """Frames that are marked only, those of streams among them, of which no end is captured."""
     return marked.among(seen.folder / f"{name}.pcap"
-                           for name in seen.captures if name.endswith("-air"))
+                        for name in seen.captures if name.endswith("-air"))
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:

@@ -21,10 +21,8 @@ def last_killing(kmsg: Path = _KMSG) -> str:
         while record := os.read(descriptor, 8192):  # one message each
             for line in record.decode(errors="replace").splitlines():
                 found = _killing(line) or found
-    except BlockingIOError:
-        pass  # there are no more
     except OSError:
-        pass  # it was overwritten meanwhile
+        pass  # there are no more, or one was overwritten meanwhile
     finally:
         os.close(descriptor)
     return found

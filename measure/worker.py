@@ -107,7 +107,7 @@ class Worker:
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.
-        speeds = self._speeds(bool(slowed)) if self.clock == "processor" else {}
+        speeds = self._speeds(on_devices=bool(slowed)) if self.clock == "processor" else {}
         self._slowed = processors.give(self.testbed, slowed, speeds)
         if self.clock == "processor":
             self._company = company.Company(self.testbed, company.of(speeds), {
@@ -116,7 +116,7 @@ class Worker:
         self._workload = made
         return {"event": "configured", "speeds": speeds}
 
-    def _speeds(self, on_devices: bool) -> dict[str, float]:  # noqa: FBT001 - said once, above
+    def _speeds(self, *, on_devices: bool) -> dict[str, float]:
         """This machine's, as far as they are known or it takes them: the least of both."""
         known: dict[str, float] = self.job.get("speeds") or {}
         least = {name: min(value, known.get(name, value))

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterator
 from types import TracebackType
 
+from topologies.rtnetlink import attribute
+
 _NETLINK_GENERIC = 16
 _HEAD = struct.Struct("=IHHII")
 _GENERIC_HEAD = struct.Struct("=BBxx")
@@ -28,7 +30,7 @@ _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
 _BYTES = 1 << 16
 #: Of a port, a process' number; those above tell its sockets apart.
 _PORT_BITS = 22
-_NUMBERS = itertools.count(1)
+_NUMBERS = itertools.cycle(range(1, 1 << 32 - _PORT_BITS))
 
 
 class GenericNetlink:
@@ -46,7 +48,7 @@ class GenericNetlink:
             [answer] = [attributes for attributes in self._answers() if attributes]
             (self._family,) = struct.unpack("=H", answer[_FAMILY_ID])
         except BaseException:
-            self._socket.close()
+            self.close()
             raise
 
     def __enter__(self) -> GenericNetlink:
@@ -54,6 +56,10 @@ class GenericNetlink:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, and what belongs to it."""
         self._socket.close()
 
     def _bind(self) -> None:
@@ -62,8 +68,7 @@ class GenericNetlink:
         One that is not bound gets the process' own number, once in each family and namespace. When
         any of them closes, mac80211_hwsim (of Linux 6.1) removes the radios of that port's maker.
         """
-        number = next(_NUMBERS) % (1 << 32 - _PORT_BITS) or next(_NUMBERS)
-        self._socket.bind((os.getpid() % (1 << _PORT_BITS) | number << _PORT_BITS, 0))
+        self._socket.bind((os.getpid() % (1 << _PORT_BITS) | next(_NUMBERS) << _PORT_BITS, 0))
 
     def do(self, command: int, attributes: bytes) -> None:
         """One request and its acknowledgement. Raises OSError with the kernel's error number."""
@@ -97,12 +102,6 @@ class GenericNetlink:
                         raise OSError(-number, os.strerror(-number))
                     return
                 yield _attributes(body[_GENERIC_HEAD.size:])
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    """An attribute as it is sent; a flag has no value."""
-    size = _ATTRIBUTE.size + len(value)
-    return _ATTRIBUTE.pack(size, kind) + value + bytes(_padded(size) - size)
 
 
 def _attributes(octets: bytes) -> dict[int, bytes]:

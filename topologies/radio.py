@@ -11,7 +11,8 @@ import struct
 import subprocess
 from pathlib import Path
 
-from topologies.generic_netlink import GenericNetlink, attribute
+from topologies.generic_netlink import GenericNetlink
+from topologies.rtnetlink import attribute
 
 _NEW_RADIO, _DEL_RADIO, _GET_RADIO = 4, 5, 6
 _FAMILY = "MAC80211_HWSIM"
@@ -39,7 +40,7 @@ class Hwsim:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._netlink.__exit__(None, None, None)
+        self._netlink.close()
 
     def create(self, name: str, address: str = "", *, belongs_here: bool = False) -> None:
         """Make radio `name`, with an address if one is given.

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from conftest import PROJECT
-from measure.echo import checksum
+from topologies.mobile_ip.ipv4 import checksum
 
 _IN_A_NAMESPACE = """
 import os, subprocess

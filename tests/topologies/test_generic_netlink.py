@@ -8,7 +8,8 @@ import struct
 
 import pytest
 
-from topologies.generic_netlink import GenericNetlink, attribute
+from topologies.generic_netlink import GenericNetlink
+from topologies.rtnetlink import attribute
 
 _CONTROLLER = "nlctrl"
 _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
