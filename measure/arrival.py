@@ -82,6 +82,8 @@ class Arrival:
 
     def _steps(self, access_point: str, prefix: str) -> None:
         raw, station = self._session.raw, self.station
+        if not prefix:
+            self._session.before_timing()
         self._session.stamp(f"{prefix}start")
         try:
             self._join(access_point, has_moved=bool(prefix))
@@ -113,6 +115,7 @@ class Arrival:
 
     def move(self, access_point: str) -> None:
         """From home to where the scenario leads: on with the keys there are, or from nothing."""
+        self._session.before_timing()
         self._session.stamp("handoff")
         if not self._roaming:
             self.station.leave(keeps_tunnel=not self._leaves_tunnel)

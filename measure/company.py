@@ -3,7 +3,7 @@
 By the processor clock, what others leave of the caches takes part in a node's time: beside seven
 other guests the work of getting on rose by up to 28 %, while the loop that the guest's kernel
 calibrates by took the same. Starting a program, talking through a socket and calling the kernel
-rise with it. So these are timed before each repetition, and nodes' factors are divided by what they
+rise with it. So these are timed before whatever is timed, and nodes' factors are divided by what they
 take then over what they take at the least.
 """
 
@@ -41,17 +41,23 @@ class Company:
                  permille: Mapping[str, Sequence[int]]) -> None:
         self._testbed = testbed
         self._least_ns = least_ns
+        self._factors: list[float] = []
         self._permille = {name: permille.get(name, [_OWN] * 4) for name in testbed.network.nodes}
 
-    def divide_out(self) -> float:
-        """Time the pieces and set every node's factors by them; how many times the least it was."""
+    def divide_out(self) -> None:
+        """Time the pieces, and set every node's factors by how many times the least they take."""
         with _Pieces() as pieces:
             now_ns = pieces.taken_ns(_ROUNDS, _mean)
         factor = times(now_ns, self._least_ns)
         for name, permille in self._permille.items():
             with network_of(self._testbed.node(name).pid):
                 _FACTORS.write_text(" ".join(map(str, divided(permille, factor))))
-        return factor
+        self._factors.append(factor)
+
+    def since(self) -> float:
+        """How many times the least they took since this was last asked, in the mean."""
+        factors, self._factors = self._factors, []
+        return _mean(factors)
 
 
 def times(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:

@@ -15,7 +15,7 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -116,9 +116,10 @@ class Inbox:
 class RepetitionSession:
     """One repetition's session: raw values, stamps, reports, and commands from the harness."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, divide_out: Callable[[], None] | None = None) -> None:
         self.raw: dict[str, Any] = {"stamps": {}}
         self._inbox = inbox
+        self._divide_out = divide_out
 
     def stamp(self, name: str) -> None:
         """Note the machine's wall clock under a name, and what was computed for nothing so far."""
@@ -126,13 +127,18 @@ class RepetitionSession:
         if work := kernel.work_of_nobody():
             self.raw.setdefault("harness_work", {})[name] = work
 
+    def before_timing(self) -> None:
+        """Divide out of nodes' times what company there is on the host now; see `company`."""
+        if self._divide_out is not None:
+            self._divide_out()
+
     def report(self, name: str, **fields: Any) -> None:
         """Say something at once, with the machine's time."""
         say("report", **fields, name=name, time_s=time.time())
 
     def part(self, name: str) -> RepetitionSession:
         """A part with raw values and stamps of its own, which are kept among the whole's."""
-        part = RepetitionSession(self._inbox)
+        part = RepetitionSession(self._inbox, self._divide_out)
         self.raw.setdefault("parts", {})[name] = part.raw
         return part
 

@@ -129,10 +129,11 @@ class Worker:
         out = self.job_dir / "out" / command["name"]
         out.mkdir(parents=True, exist_ok=True)
         self._inbox.forget()
-        session = RepetitionSession(self._inbox)
+        session = RepetitionSession(self._inbox,
+                                    self._company.divide_out if self._company else None)
         self.testbed.draw_anew("all", command.get("repetition", 0))
         failure: MeasureError | None = None
-        beside = {} if self._company is None else {"company": f"{self._company.divide_out():.3f}"}
+        session.before_timing()
         started, set_to, used = time.monotonic(), clock.offset_s(), kernel.processor_seconds()
         try:
             self._configured().measure(command["task"], out, session)
@@ -141,7 +142,8 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
-               "processor_clock": {**kernel.processor_clock(), **self._slowed, **beside},
+               "processor_clock": {**kernel.processor_clock(), **self._slowed, **(
+                   {"company": f"{self._company.since():.3f}"} if self._company else {})},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))

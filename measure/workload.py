@@ -91,6 +91,9 @@ class Session(Protocol):
     def stamp(self, name: str) -> None:
         """Note the machine's wall clock, which also stamps captures, in `raw["stamps"]`."""
 
+    def before_timing(self) -> None:
+        """Say that something is timed next: by the processor clock, company is divided out anew."""
+
     def report(self, name: str, **fields: Any) -> None:
         """Say something at once: a line in the repetition's events, with the machine's time."""
 

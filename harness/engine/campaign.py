@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from harness import secrets
-from harness.engine import contention, control, disk_full, memory, packing, recording
+from harness.engine import (
+    contention,
+    control,
+    disk_full,
+    memory,
+    packing,
+    recording,
+    wakefulness,
+)
 from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.events import EventLog
 from harness.engine.machine import Machine
@@ -85,10 +93,12 @@ class Campaign:
         self._dissectors = Dissectors(len(self.machine.processors))
         try:
             # One group for measuring and dissecting: what cannot be recorded ends the run.
-            async with control.listening(self.results.path, self.tell), \
-                    asyncio.TaskGroup() as self._group:
-                await self._all_side_by_side()
-                await self._all_exclusively()
+            with wakefulness.kept_awake(
+                    self.machine.processors if self.plan.settings.keeps_awake else ()):
+                async with control.listening(self.results.path, self.tell), \
+                        asyncio.TaskGroup() as self._group:
+                    await self._all_side_by_side()
+                    await self._all_exclusively()
         except ExceptionGroup as group:
             raise disk_full.of_group(self.results.path, group) from None
         finally:

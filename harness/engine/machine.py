@@ -107,7 +107,7 @@ class EmbeddedMachine:
         self.max_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
         self.terminal: tuple[int, int] | None = None
-        self.processors = sorted(os.sched_getaffinity(0))
+        self.processors = _processors()
         has_mininet_wifi = "mininet_wifi" in built.manifest.get("root", {})
         self._base_mb = _MEMORY_MB + (_MININET_WIFI_MB if has_mininet_wifi else 0)
 
@@ -139,6 +139,18 @@ class EmbeddedMachine:
                 clock=clock))
         except boot.GuestError as error:
             raise UserError(str(error), status=1) from None
+
+
+def _processors() -> list[int]:
+    """Those that the run may use, or those of `QOP_PROCESSORS`: guests are alone on these then."""
+    listed = os.environ.get("QOP_PROCESSORS", "")
+    try:
+        processors = sorted({int(number) for number in listed.split(",") if number})
+    except ValueError:
+        processors = [-1]
+    if not set(processors) <= set(range(os.cpu_count() or 1)):
+        raise UserError(f"QOP_PROCESSORS={listed}: it lists processors of this machine, as 0,1")
+    return processors or sorted(os.sched_getaffinity(0))
 
 
 class _Guest:

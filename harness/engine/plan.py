@@ -38,6 +38,11 @@ class RunSettings:
         """Whether what takes time makes the run wait, too: so it is in real time."""
         return self.clock == "real"
 
+    @property
+    def keeps_awake(self) -> bool:
+        """Whether processors are kept from resting: a guest's, where waiting is real."""
+        return self.waits and self.on == "guest"
+
 
 @dataclass(frozen=True)
 class Step:

@@ -77,6 +77,7 @@ def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
             "medium": medium.name if medium else None,
             "air": medium.air if medium else None, "plan": plan.digest,
             "fault": settings.fault, "code_sha256": code_digest(plan.study.id),
+            **({"kept_awake": True} if settings.keeps_awake else {}),
             "load_average": os.getloadavg()[0]}
 
 

@@ -43,7 +43,7 @@ def test_equal_runs_keep_all_bounds() -> None:
     """Nothing differs: everything holds, and the table has the cell."""
     assert all(verdicts(conditions()))
     line = clock_bench.table(clock_bench.compared(conditions()))[-1]
-    assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |")
+    assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |  | +0.0 % |")
 
 
 @dataclass
@@ -57,19 +57,33 @@ class Counted:
 def test_what_the_harness_did_is_told_as_a_nodes_work() -> None:
     """Work, and this machine's constants for calls and faults, of all that is on the way."""
     device = "today: other x1, beside its work a system call 8000 ns, a page fault 14000 ns"
+    harness = "of the harness: authentication_time_s"
     record = Counted({"harness_work": {
         "start": {"work_ns": 1_000_000, "entries": 100, "faults": 10},
         "link": {"work_ns": 2_000_000, "entries": 250, "faults": 11},
         "first_packet": {"work_ns": 4_000_000, "entries": 400, "faults": 20}}},
         {"processor_clock": {"counter": "processor-time", "device_a2": device}})
-    told = clock_bench.harness_s(cast("Record", record))
-    assert told == pytest.approx(3e-3 + 300 * 8e-6 + 10 * 14e-6)
-    record.environment["processor_clock"].pop("device_a2")
-    assert clock_bench.harness_s(cast("Record", record)) is None
-    assert clock_bench.harness_s(cast("Record", Counted({}, {}))) is None
+    told = clock_bench.circumstances(cast("Record", record))
+    assert told == {harness: pytest.approx(3e-3 + 300 * 8e-6 + 10 * 14e-6)}
+    record.environment["processor_clock"] = {"company": "1.250"}
+    assert clock_bench.circumstances(cast("Record", record)) == {clock_bench.COMPANY: 1.25}
+    assert clock_bench.circumstances(cast("Record", Counted({}, {}))) == {}
+
+
+@pytest.mark.parametrize(("real", "beyond"), [
+    (0.09, -0.1), (0.1, 0.0), (0.13, 0.0), (0.154, 0.1)])
+def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
+                                                                   beyond: float) -> None:
+    """A tenth of a second, in usual company 0.12, and 20 ms of the harness': up to 0.14."""
+    alone = {"authentication_time_s": 0.1, clock_bench.COMPANY: 1.2,
+             "of the harness: authentication_time_s": 0.02}
+    cell = clock_bench.ClockCell(CELL, {ALONE: alone, REAL: {"authentication_time_s": real}})
+    assert cell.beyond("authentication_time_s") == pytest.approx(beyond)
+    assert clock_bench.ClockCell(CELL, {ALONE: alone}).beyond("authentication_time_s") is None
 
 
 @pytest.mark.parametrize(("measured", "broken"), [
+    (conditions(real=0.106), [0]),
     (conditions(real=0.094), [0]),
     (conditions(goodput=5.03e6), [1]),
     (conditions(spread=0.05), [2]),

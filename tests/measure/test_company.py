@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
 from measure import company
+
+if TYPE_CHECKING:
+    from topologies.builder import Testbed
 
 LEAST = {"least_start_ns": 1000.0, "least_exchange_ns": 10.0, "least_call_ns": 100.0}
 
@@ -33,3 +38,25 @@ def test_factors_are_divided(permille: list[int], factor: float, expected: list[
 def test_of_a_machine_s_speeds_the_least_ones_are_told() -> None:
     """The others are what devices' factors are ratios to."""
     assert company.of({"entry_ns": 8000.0, **LEAST}) == LEAST
+
+
+def test_what_was_divided_by_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of all looks since it was last asked: of a repetition's."""
+    took = iter([1.0, 2.0, 3.0])
+
+    def taken_ns(*_: object) -> dict[str, float]:
+        factor = next(took)
+        return {name: factor * value for name, value in LEAST.items()}
+
+    class Networkless:
+        """A testbed without nodes: there is nothing to set."""
+
+        network = type("Network", (), {"nodes": {}})
+
+    monkeypatch.setattr(company._Pieces, "taken_ns", taken_ns)
+    beside = company.Company(cast("Testbed", Networkless()), LEAST, {})
+    beside.divide_out()
+    beside.divide_out()
+    assert beside.since() == pytest.approx(1.5)
+    beside.divide_out()
+    assert beside.since() == pytest.approx(3.0)

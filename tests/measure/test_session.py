@@ -163,6 +163,17 @@ def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) ->
     assert "set back" in clock.was_set(session.raw)
 
 
+def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder, Source]) -> None:
+    """Parts do it by the same; by other clocks there is nothing to do."""
+    divided: list[str] = []
+    session = RepetitionSession(Inbox(line[1]), lambda: divided.append("once"))
+    session.before_timing()
+    session.part("first").before_timing()
+    assert divided == ["once"] * 2
+    RepetitionSession(Inbox(line[1])).before_timing()
+    assert divided == ["once"] * 2
+
+
 def test_stamps_have_what_was_computed_for_nothing(
     line: tuple[Pipe | Folder, Source], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
