@@ -3,8 +3,8 @@
 By the processor clock, what others leave of the caches takes part in a node's time: beside seven
 other guests the work of getting on rose by up to 28 %, while the loop that the guest's kernel
 calibrates by took the same. Starting a program, talking through a socket and calling the kernel
-rise with it. So these are timed before whatever is timed, and nodes' factors are divided by what they
-take then over what they take at the least.
+rise with it. So these are timed before whatever is timed, and nodes' factors are divided by what
+they take then over what they take at the least.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Processors that real time is measured on are kept from resting, as those of an undisturbed machine.
+"""A keeper keeps the processors awake that guests have in real time.
 
-A processor with nothing to do is handed back to the hypervisor, or sleeps: whoever wakes up on it then
-waits, and finds its caches cold. A guest in real time waits for half of its time, so that its times
-were those of waking up: P12 authenticated in 51.5 ms instead of 41.4. So a program of the lowest
-priority runs on each processor, which only has what nobody else wants and gives way at once.
+A processor with nothing to do sleeps, or is handed back to the hypervisor: whoever wakes up on it
+then waits, and finds its caches cold. A guest in real time waits for half of its time, so that its
+times were those of waking up. So a program of the lowest priority runs on each processor, which
+only has what nobody else wants and gives way at once.
 """
 
 from __future__ import annotations

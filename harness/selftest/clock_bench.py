@@ -202,9 +202,10 @@ def values(folder: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def circumstances(record: Record) -> dict[str, float]:
-    """What explains how a repetition's times differ from real time's, by `COMPANY` and `HARNESS`."""
+    """What explains how a repetition's times differ from real time's: company and harness."""
     company = record.environment.get("processor_clock", {}).get("company")
-    harness = {_harness(metric): harness_s(record, *stamps) for metric, stamps in _SPANS.items()}
+    harness = {_harness(metric): harness_s(record, *stamps)
+               for metric, stamps in _SPANS.items()}
     return {**({COMPANY: float(company)} if company else {}),
             **{name: value for name, value in harness.items() if value is not None}}
 
