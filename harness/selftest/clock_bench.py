@@ -108,14 +108,14 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
     levels = _levels()
-    # By themselves: an undisturbed core has no other testbed's streams on it.
-    for level in levels:
-        _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     _run([ClockRun(folder / ALONE)], one, repetitions)
     # On all processors; each run has one guest on each of them, and a second.
     _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
     with _hogs():
         _run([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them, repetitions)
+    # Last, as it takes longest. By themselves: an undisturbed core has no other testbed's streams.
+    for level in levels:
+        _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     cells = compared({condition: values(folder / condition)
                       for condition in (REAL, ALONE, GUESTS, HOGS)})
     bounds = verdicts(cells)
