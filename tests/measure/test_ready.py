@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import recorded
 from measure import dissect, ready
 from measure.errors import MeasureError
-from tests import recorded
 
 pytestmark = pytest.mark.skipif(
     shutil.which("tshark") is None or shutil.which("cc") is None, reason="needs tshark and cc")
