@@ -38,6 +38,8 @@ COMMANDS = {
     "lint": "Check style and types of the project's code.",
     "completion": "Print the shell's completion script.",
 }
+#: With these a run renders no policy, or does not on this machine.
+_NOT_HERE = frozenset({"-h", "--help", "--dry-run", "--cluster"})
 #: Modules that cannot have their subcommand's name, which is a word of Python's own.
 _MODULES = {"import": "import_"}
 
@@ -73,6 +75,16 @@ class _Lazy(click.Group):
         module = importlib.import_module(f"harness.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[
+            str | None, click.Command | None, list[str]]:
+        """What a run takes longest to wait for begins before its imports."""
+        if args[0] == "run" and not _NOT_HERE.intersection(args):
+            from harness import playing
+
+            playing.begin()
+            ctx.call_on_close(playing.leave)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; its usage errors know where they are from."""

@@ -8,16 +8,17 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from guest.processes import tied
 from harness.errors import UserError
+from harness.playing import ANSIBLE, Player, PlayerLostError
 from harness.secrets import Secrets
 from policies import Policy
 from topologies.model import Network, Node
 
-_ANSIBLE = Path(__file__).parent.parent / "ansible"
 _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 
 
@@ -141,22 +142,32 @@ def _frequency_mhz(cell: Node) -> int:
 
 
 class Renderer:
-    """Renders every policy once for each network, when it is first asked for."""
+    """Renders every policy once for each network, when it is first asked for.
 
-    def __init__(self, secrets: Secrets, work: Path) -> None:
+    `player` is asked for one by whom policies are rendered, where there may be many; it is closed
+    with this.
+    """
+
+    def __init__(self, secrets: Secrets, work: Path,
+                 player: Callable[[], Player] | None = None) -> None:
         self._secrets = secrets
         self._work = work
+        self._new_player = player
         self._networks: list[Network] = []
         self._tasks: dict[str, asyncio.Task[Path]] = {}
+        self._player: Player | None = None
 
     async def files(self, policy: Policy, network: Network, mount: str) -> Path:
         """The folder with the policy's files for every node. Raises UserError."""
         if network not in self._networks:
             self._networks.append(network)
+        if self._player is None and self._new_player is not None:
+            self._player = self._new_player()
         name = f"{policy.id}-{self._networks.index(network)}"
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(render(
-                policy, network, self._secrets, work=self._work, name=name, mount=mount))
+                policy, network, self._secrets, work=self._work, name=name, mount=mount,
+                player=self._player))
         # Others may wait for it, too: who gives up must not take it from them.
         return await asyncio.shield(self._tasks[name])
 
@@ -165,10 +176,12 @@ class Renderer:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._player is not None:
+            await self._player.close()
 
 
 async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
-                 name: str, mount: str) -> Path:
+                 name: str, mount: str, player: Player | None = None) -> Path:
     """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
 
     The run's certificate authority is made in `work/pki` by the first policy that needs it.
@@ -182,13 +195,26 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
         folder.mkdir(parents=True, exist_ok=True)
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
+    log = inputs / f"{name}.log"
+    arguments = ["-i", str(inputs / f"{name}.inventory.json"), str(ANSIBLE / "policy.yml"),
+                 "-e", f"@{inputs / f'{name}.vars.json'}"]
+    if await _play(player, name, arguments, log=log, temporary=inputs / "tmp"):
+        raise UserError(f"policy {policy.id}: ansible-playbook failed: "
+                        f"{_complaint(log.read_bytes())} (log: {log})", status=1)
+    return output
+
+
+async def _play(player: Player | None, name: str, arguments: Sequence[str], *, log: Path,
+                temporary: Path) -> int:
+    """Have a playbook played, by an Ansible of its own where there is no player (any more)."""
+    if player is not None:
+        with contextlib.suppress(PlayerLostError):
+            return await player.play(name, arguments, log=log, temporary=temporary)
     process = await asyncio.create_subprocess_exec(
         *tied("KILL"), "nice", "-n", "10",
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
-        "-e", f"@{inputs / f'{name}.vars.json'}",
-        env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),
-             "ANSIBLE_LOCAL_TEMP": str(inputs / "tmp"), "ANSIBLE_REMOTE_TEMP": str(inputs / "tmp")},
+        str(Path(sys.executable).with_name("ansible-playbook")), *arguments,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+             "ANSIBLE_LOCAL_TEMP": str(temporary), "ANSIBLE_REMOTE_TEMP": str(temporary)},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT, start_new_session=True)
     try:
@@ -196,12 +222,8 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     except asyncio.CancelledError:
         await _end(process)
         raise
-    log = inputs / f"{name}.log"
     log.write_bytes(said)
-    if process.returncode:
-        raise UserError(f"policy {policy.id}: ansible-playbook failed: {_complaint(said)} "
-                        f"(log: {log})", status=1)
-    return output
+    return process.returncode or 0
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

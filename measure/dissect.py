@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import iperf, suites
+from measure import iperf, ready, suites
 from measure.air_header import MAC_HEADER_BYTES
 from measure.errors import MeasureError
 
@@ -226,9 +226,8 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
         assert merging.stdout is not None
         assert merging.stderr is not None
         try:
-            done = subprocess.run(_tshark(keys), stdin=merging.stdout, capture_output=True,
-                                  text=True, timeout=timeout_s, check=False,
-                                  env=os.environ | ENVIRONMENT)
+            done = ready.run(_tshark(), decryption(keys)[1::2], merging.stdout,
+                             environment=os.environ | ENVIRONMENT, timeout_s=timeout_s)
         except BaseException:
             merging.kill()  # it may be what tshark waits for
             raise
@@ -247,11 +246,14 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
     return done.stdout
 
 
-def _tshark(keys: Sequence[str]) -> list[str]:
-    """The command; custom columns give the values of -T fields, without texts for all others."""
+def _tshark() -> list[str]:
+    """The command, without keys.
+
+    Custom columns give the values of -T fields, without texts for all others.
+    """
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
     return [*_NICELY, *tshark(), "-n", "-r", "-", "-T", "tabs", "-o",
-            f"gui.column.format:{columns}", *_LEFT_OUT, *decryption(keys)]
+            f"gui.column.format:{columns}", *_LEFT_OUT]
 
 
 def tshark() -> Sequence[str]:

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from measure import xfrm
+
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
@@ -62,34 +64,7 @@ def link_keys(mac: str, root: Path = _RADIOS) -> list[str]:
 
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
     """The node's IPsec SAs; of keys their sizes."""
-    return parse_xfrm_state(testbed.run(node, ["ip", "-s", "xfrm", "state", "list"]))
-
-
-def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
-    """`ip -s xfrm state` as dicts: src, dst, proto, mode, enc, auth or aead, bytes, packets.
-
-    `enc_bits` and so on are the sizes of the keys, where they are shown.
-    """
-    states: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        words = line.split()
-        if line.startswith("src "):
-            states.append({"src": words[1], "dst": words[3]})
-        elif not states:
-            continue
-        elif words[:1] == ["proto"]:
-            states[-1]["proto"] = words[1]
-            states[-1]["mode"] = words[words.index("mode") + 1]
-        elif words and words[0] in ("enc", "auth-trunc", "auth", "aead"):
-            kind = "auth" if words[0].startswith("auth") else words[0]
-            states[-1][kind] = words[1]
-            if words[2:] and words[2].startswith("0x"):
-                states[-1][f"{kind}_bits"] = 4 * len(words[2].removeprefix("0x"))
-        else:
-            match = re.match(r"\s*(\d+)\(bytes\), (\d+)\(packets\)", line)
-            if match and "bytes" not in states[-1]:
-                states[-1]["bytes"], states[-1]["packets"] = int(match[1]), int(match[2])
-    return states
+    return xfrm.states(testbed.node(node).pid)
 
 
 def xfrm_keys(testbed: Testbed, node: str) -> list[dict[str, str]]:

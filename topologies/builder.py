@@ -98,7 +98,7 @@ class Testbed:
 
         What it computes is nobody's then, however slow the node.
         """
-        return ["setpriv", "--pdeathsig", "KILL", *self._on(name, argv)]
+        return ["setpriv", "--pdeathsig", "KILL", *self.on(name, argv)]
 
     @property
     def tool_environment(self) -> dict[str, str] | None:
@@ -113,7 +113,7 @@ class Testbed:
         It ends by itself, so it need not die with this process: that would be one program more to
         start, which takes as long in a guest as most commands do.
         """
-        return subprocess.run(self._on(name, argv), capture_output=True, text=True,
+        return subprocess.run(self.on(name, argv), capture_output=True, text=True,
                               timeout=timeout_s, env=self.tool_environment, check=False)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
@@ -122,7 +122,8 @@ class Testbed:
         done.check_returncode()
         return done.stdout
 
-    def _on(self, name: str, argv: Sequence[str]) -> list[str]:
+    def on(self, name: str, argv: Sequence[str]) -> list[str]:
+        """The same for what need not die with this process; each program more takes its time."""
         return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
     def draw_anew(self, what: str, repetition: int | None = None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 
-from harness import render
+from harness import playing, render
 from harness.engine.events import EventLog
 from harness.engine.machine import Machine
 from harness.engine.plan import Plan, TestbedKey
@@ -28,7 +28,7 @@ class Testbeds:
         self._scheduler = scheduler
         self._secrets = secrets
         self._events = events
-        self._renderer = render.Renderer(secrets, results.work)
+        self._renderer = render.Renderer(secrets, results.work, playing.take)
         # Under a negative control every repetition is to fail: a fresh testbed would, too.
         self._restarts = Restarts(is_allowed=plan.settings.fault is None)
         self._opened = 0

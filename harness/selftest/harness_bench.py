@@ -25,6 +25,7 @@ from harness.engine.machine import ROOT
 from harness.engine.testbed import TestbedClient
 from harness.selftest import small
 from harness.selftest.yardsticks import Yardsticks
+from measure import ready
 from studies import records as stored
 from studies.study import Repetition, Stage, Study
 
@@ -124,8 +125,8 @@ def _dissection_s(study: Study, repetition: Repetition) -> float:
 
 
 def _own_s() -> float:
-    """Processor time of this process and of those that it has seen end."""
-    return sum(used.ru_utime + used.ru_stime for used in map(
+    """Processor time of this process, of those that it has seen end, and of tshark's copies."""
+    return ready.used_s() + sum(used.ru_utime + used.ru_stime for used in map(
         resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 

@@ -535,6 +535,27 @@ def test_scripts_side_by_side_share_one_store(tmp_path: Path) -> None:
     }
 
 
+def test_keys_are_of_one_form_with_and_without_cryptography(tmp_path: Path) -> None:
+    """Where the package lacks, as in a container image, openssl makes keys that serve as well."""
+    without = ("import runpy, sys; sys.modules['cryptography'] = None; sys.argv = sys.argv[1:]; "
+               "runpy.run_path(sys.argv[0], run_name='__main__')")
+    for run, begin in (("with", []), ("without", ["-c", without])):
+        subprocess.run([sys.executable, *begin, str(PKI), "--store", str(tmp_path / "store" / run),
+                        "--output", str(tmp_path / run), "--name", "a2", "--eap", "client",
+                        "--peer", "ha-a"], check=True)
+    made = [tree(tmp_path / run) for run in ("with", "without")]
+    assert made[0].keys() == made[1].keys()
+    for run in ("with", "without"):
+        for key, certificate in (("pki/key.pem", "pki/cert.pem"), ("swanctl/private/a2.pem", "")):
+            file = tmp_path / run / key
+            assert file.stat().st_mode & 0o777 == 0o600
+            assert file.read_text().startswith("-----BEGIN PRIVATE KEY-----\n")
+            assert "2048 bit" in openssl("pkey", "-noout", "-text", "-in", file)
+            known = (openssl("x509", "-noout", "-pubkey", "-in", tmp_path / run / certificate)
+                     if certificate else (tmp_path / run / "swanctl/pubkey/a2.pem").read_text())
+            assert openssl("pkey", "-pubout", "-in", file) == known
+
+
 def differing(rendered: Rendered, policy: str, spoilt: str) -> list[str]:
     """The files of a policy that a spoilt secret changes."""
     real, wrong = tree(rendered.path(policy)), tree(rendered.path(spoilt))

@@ -98,7 +98,7 @@ def test_interrupted_ansible_leaves_nothing_behind(tmp_path: Path,
         "hosts": "all", "gather_facts": False, "strategy": "in_process",
         "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
         "tasks": [{"ansible.builtin.shell": f"touch {begun}; sleep 600 {tmp_path}"}]}]))
-    monkeypatch.setattr("harness.render._ANSIBLE", tmp_path)
+    monkeypatch.setattr("harness.render.ANSIBLE", tmp_path)
 
     async def interrupted() -> None:
         rendering = asyncio.ensure_future(

@@ -15,6 +15,7 @@ from measure import iperf, kernel
 from measure.capture import parse_counts
 from measure.errors import MeasureError
 from recorded import AWAY, IDS, MAC, raw, text
+from xfrm_text import parse_xfrm_state
 
 # iw station dump -----------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ def test_sockets_that_received_nothing(said: str, expected: dict[str, int]) -> N
 def test_xfrm_state_of_a_tunnel() -> None:
     """Both SAs of a tunnel with addresses, mode, algorithms and what went through them."""
     algorithms = {"proto": "esp", "mode": "tunnel", "auth": "hmac(sha1)", "enc": "cbc(des3_ede)"}
-    found = kernel.parse_xfrm_state(text("ip-xfrm-state.txt"))
+    found = parse_xfrm_state(text("ip-xfrm-state.txt"))
     assert found == [
         {"src": "10.1.0.12", "dst": "10.1.0.1", **algorithms, "bytes": 215921, "packets": 186},
         {"src": "10.1.0.1", "dst": "10.1.0.12", **algorithms, "bytes": 5169, "packets": 90}]
@@ -101,14 +102,14 @@ def test_xfrm_state_of_a_tunnel() -> None:
 
 def test_xfrm_state_of_an_aead_in_transport_mode() -> None:
     """A combined mode algorithm is neither `enc` nor `auth`."""
-    state, = kernel.parse_xfrm_state(text("ip-xfrm-state-aead.txt"))
+    state, = parse_xfrm_state(text("ip-xfrm-state-aead.txt"))
     assert state == {"src": "10.1.0.12", "dst": "10.1.0.1", "proto": "esp", "mode": "transport",
                      "aead": "rfc4106(gcm(aes))", "bytes": 84, "packets": 1}
 
 
 def test_xfrm_state_under_negotiation() -> None:
     """An SA that has only an SPI yet has no algorithm, so it cannot pass for a good one."""
-    state, = kernel.parse_xfrm_state(text("ip-xfrm-state-larval.txt"))
+    state, = parse_xfrm_state(text("ip-xfrm-state-larval.txt"))
     assert state == {"src": "10.1.0.12", "dst": "10.1.0.1", "proto": "esp", "mode": "tunnel",
                      "bytes": 0, "packets": 0}
 
@@ -116,14 +117,14 @@ def test_xfrm_state_under_negotiation() -> None:
 def test_xfrm_limits_are_not_taken_for_counts() -> None:
     """A lifetime in bytes and packets stands before the counts and must not replace them."""
     limited = text("ip-xfrm-state-aead.txt").replace("(INF)", "1000")
-    state, = kernel.parse_xfrm_state(limited)
+    state, = parse_xfrm_state(limited)
     assert (state["bytes"], state["packets"]) == (84, 1)
 
 
 @pytest.mark.parametrize("said", ["", "\n", "Cannot bind netlink socket\n"])
 def test_no_xfrm_state(said: str) -> None:
     """No SAs, no states."""
-    assert kernel.parse_xfrm_state(said) == []
+    assert parse_xfrm_state(said) == []
 
 
 # tcpdump -------------------------------------------------------------------------------------

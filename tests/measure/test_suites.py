@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 import recorded
-from measure import kernel, suites
+from measure import suites
 from policies import proposals
+from xfrm_text import parse_xfrm_state
 
 PLAIN = [*itertools.product(proposals.CIPHERS, proposals.INTEGRITY, proposals.GROUPS)]
 
@@ -73,10 +74,10 @@ def test_every_esp_cipher_has_its_kernel_name() -> None:
 def test_keys_are_measured_and_not_kept() -> None:
     """Their sizes tell ciphers of one name apart; where keys are hidden, nothing does."""
     text = recorded.text("ip-xfrm-state-aead.txt")
-    [hidden, *_] = kernel.parse_xfrm_state(text)
+    [hidden, *_] = parse_xfrm_state(text)
     assert suites.in_kernel(hidden) == {"rfc4106(gcm(aes)) ?"}
     key = "0x" + 20 * "ab"
-    [shown, *_] = kernel.parse_xfrm_state(text.replace("<<Keys hidden>>", key))
+    [shown, *_] = parse_xfrm_state(text.replace("<<Keys hidden>>", key))
     assert suites.in_kernel(shown) == suites.of_kernel("aes128gcm16")
     assert key not in str(shown) and "abab" not in str(shown)
 
@@ -85,4 +86,4 @@ def test_a_cipher_without_a_key_is_read() -> None:
     """The kernel shows nothing behind the name of one that encrypts nothing."""
     text = recorded.text("ip-xfrm-state.txt").replace("cbc(des3_ede) <<Keys hidden>>",
                                                       "ecb(cipher_null) ")
-    assert kernel.parse_xfrm_state(text)[0]["enc"] == "ecb(cipher_null)"
+    assert parse_xfrm_state(text)[0]["enc"] == "ecb(cipher_null)"

@@ -1,0 +1,152 @@
+"""An Ansible that has loaded what all policies need stays ready; a copy of it plays a playbook.
+
+`python -P ansible/ready.py DESCRIPTOR FOLDER` takes requests as JSON lines from a socket:
+`{"name", "arguments", "log", "temporary"}` has a copy, a fork, do what `ansible-playbook` does with
+these arguments, and say it into the log; `{"name", "status"}` answers when it has ended. Imports,
+plugins' documentation and the YAML files below FOLDER are half of what rendering a policy takes,
+and are the same for all. It ends with whoever holds the other end of the socket.
+"""
+
+# ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+#: What a playbook has loaded at its end, beside what comes with these and our own.
+_IMPORTED = ("ansible.cli.playbook", "ansible.executor.task_executor",
+             "ansible.playbook.role_include", "ansible.plugins.strategy.linear",
+             "ansible.plugins.callback.default", "ansible.plugins.connection.local",
+             "ansible.plugins.shell.sh", "ansible.utils.encrypt", "multiprocessing.synchronize")
+_PR_SET_PDEATHSIG = 1
+_CHUNK_BYTES = 1 << 16
+
+
+def load(folder: Path) -> None:
+    """Have Ansible and its plugins imported, and every YAML file of a folder parsed."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    loader = importlib.import_module("ansible.plugins.loader")
+    # Whoever plays has a folder for temporary files of its own.
+    shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
+    loader.init_plugin_loader()
+    for plugins in (loader.connection_loader, loader.shell_loader, loader.become_loader,
+                    loader.callback_loader, loader.vars_loader):
+        list(plugins.all(class_only=True))
+    for plugins in (loader.filter_loader, loader.test_loader):
+        list(plugins.all())
+    remember(importlib.import_module("ansible.parsing.dataloader").DataLoader,
+             sorted(folder.rglob("*.yml")))
+
+
+def remember(loader: type[Any], files: list[Path]) -> None:
+    """Have loaders of files begin with what is parsed here, once for all."""
+    parsed = loader()
+    for file in files:
+        parsed.load_from_file(str(file), unsafe=True, trusted_as_template=True)
+    begin = loader.__init__
+
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self._FILE_CACHE = dict(parsed._FILE_CACHE)  # noqa: SLF001
+
+    loader.__init__ = init
+
+
+def play(request: dict[str, Any]) -> int:
+    """What `ansible-playbook` does, in a process of its own; its exit status."""
+    _constants().DEFAULT_LOCAL_TMP = request["temporary"]
+    os.environ["ANSIBLE_REMOTE_TEMP"] = request["temporary"]
+    Path(request["temporary"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    sys.argv = ["ansible-playbook", *request["arguments"]]
+    warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
+    try:
+        status = importlib.import_module("ansible.cli.playbook").main()
+    except SystemExit as ended:
+        status = ended.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return int(status or 0)
+
+
+def _constants() -> ModuleType:
+    return importlib.import_module("ansible.constants")
+
+
+class Server:
+    """Takes requests and looks after the copies."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._pending = b""
+        self._waiting = selectors.DefaultSelector()
+        self._waiting.register(line, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Until there is nobody to ask any more; what is played then ends with this process."""
+        while True:
+            for key, _ in self._waiting.select():
+                if key.data is not None:
+                    self._answer(key.fd, *key.data)
+                elif not self._take():
+                    return
+
+    def _take(self) -> bool:
+        chunk = self._line.recv(_CHUNK_BYTES)
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        for line in lines:
+            self._begin(json.loads(line))
+        return bool(chunk)
+
+    def _begin(self, request: dict[str, Any]) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                _end_with(parent)
+                self._line.close()
+                status = play(request)
+            finally:
+                os._exit(status)
+        self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, request["name"]))
+
+    def _answer(self, descriptor: int, pid: int, name: str) -> None:
+        self._waiting.unregister(descriptor)
+        os.close(descriptor)
+        _, status = os.waitpid(pid, 0)
+        answer = {"name": name, "status": os.waitstatus_to_exitcode(status)}
+        self._line.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _end_with(parent: int) -> None:
+    """Have this process end with another, which started it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    """Load, then serve."""
+    line = socket.socket(fileno=int(sys.argv[1]))
+    load(Path(sys.argv[2]))
+    Server(line).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The player has playbooks played by copies of an Ansible that has loaded already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from guest.processes import tied
+
+ANSIBLE = Path(__file__).parent.parent / "ansible"
+_PROGRAM = ANSIBLE / "ready.py"
+_ahead: Player | None = None
+
+
+class PlayerLostError(Exception):
+    """There is no Ansible that has loaded, or none any more."""
+
+
+class Player:
+    """One Ansible that loads as soon as it is made, and is asked by one event loop."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair()
+        # While it loads it has a folder of its own there; each request brings another.
+        temporary = {"ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
+        with theirs:
+            self._process = subprocess.Popen(
+                [*tied("KILL"), "nice", "-n", "10", sys.executable, "-P", str(_PROGRAM),
+                 str(theirs.fileno()), str(ANSIBLE)],
+                env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"), **temporary},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),), start_new_session=True)
+        self._played: dict[str, asyncio.Future[int]] = {}
+        self._listening: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._is_lost = False
+
+    async def play(self, name: str, arguments: Sequence[str], *, log: Path, temporary: Path) -> int:
+        """Do as `ansible-playbook` does with these arguments; its exit status.
+
+        `name` is this playing's alone. Raises PlayerLostError.
+        """
+        if self._listening is None:
+            reader, self._writer = await asyncio.open_connection(sock=self._line)
+            self._listening = asyncio.create_task(self._listen(reader))
+        if self._is_lost:
+            raise PlayerLostError
+        assert self._writer is not None
+        played: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._played[name] = played
+        request = {"name": name, "arguments": list(arguments), "log": str(log),
+                   "temporary": str(temporary)}
+        self._writer.write(json.dumps(request).encode() + b"\n")
+        return await played
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Hand on each answer; at the end of all, who still waits hears of it."""
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                answer: dict[str, Any] = json.loads(line)
+                played = self._played.pop(answer["name"])
+                if not played.done():
+                    played.set_result(answer["status"])
+        self._is_lost = True
+        for played in self._played.values():
+            if not played.done():
+                played.set_exception(PlayerLostError())
+
+    async def close(self) -> None:
+        """End it with all that is being played; safe twice."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+        self.end()
+
+    def end(self) -> None:
+        """The same where no loop has asked it anything."""
+        self._line.close()
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def begin() -> None:
+    """Have one load from now on, which whoever first needs one takes."""
+    global _ahead  # noqa: PLW0603 - a process has one command line
+    if _ahead is None:
+        with contextlib.suppress(OSError):  # setpriv is missing, which is told where it matters
+            _ahead = Player()
+
+
+def take() -> Player:
+    """The one that was begun, or else a fresh one; whoever takes it closes it."""
+    global _ahead
+    taken, _ahead = _ahead or Player(), None
+    return taken
+
+
+def leave() -> None:
+    """End the one that was begun if nobody took it."""
+    if _ahead is not None:
+        take().end()

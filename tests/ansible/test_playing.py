@@ -1,0 +1,189 @@
+"""Playbooks by copies of an Ansible that has loaded: as by any other; none outlives its player."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import playing, secrets
+from harness.errors import UserError
+from harness.playing import Player, PlayerLostError
+from harness.render import ANSIBLE, render
+from policies import load_all
+from studies.study import Fault
+from topologies.loader import load_network
+
+POLICIES = {policy.id: policy for policy in load_all()}
+NETWORK = load_network("one-subnet")
+DEADLINE_S = 60.0
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All there is below a folder, by name."""
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process ends within the deadline; a zombie has."""
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def sleeping(folder: Path) -> list[str]:
+    """Arguments of a playbook that says when it has begun, and then takes long."""
+    (folder / "strategy_plugins").symlink_to(ANSIBLE / "strategy_plugins")
+    (folder / "playbook.yml").write_text(json.dumps([{
+        "hosts": "all", "gather_facts": False, "strategy": "in_process",
+        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        "tasks": [{"ansible.builtin.shell": f"echo $$ >{folder}/begun; exec sleep 600"}]}]))
+    return ["-i", "localhost,", "-c", "local", str(folder / "playbook.yml")]
+
+
+def has_begun(folder: Path) -> int:
+    """The process that the playbook has started."""
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        if (folder / "begun").exists() and (said := (folder / "begun").read_text()):
+            return int(said)
+        time.sleep(0.01)
+    raise AssertionError("the playbook did not begin")
+
+
+def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
+    """To the byte, and says the same; one after the other, and two at once."""
+    made = secrets.make()
+    temporary = set(Path(tempfile.gettempdir()).glob("ansible-local-*"))
+
+    async def each() -> None:
+        player = Player()
+        try:
+            for policy in (POLICIES["P12"], POLICIES["P8"]):
+                folders = await asyncio.gather(*(
+                    render(policy, NETWORK, made, work=tmp_path, name=f"{policy.id}-{name}",
+                           mount="/mount", player=player) for name in ("first", "second")))
+                alone = await render(policy, NETWORK, made, work=tmp_path, mount="/mount",
+                                     name=f"{policy.id}-alone")
+                assert files(alone)
+                assert files(alone) == files(folders[0]) == files(folders[1])
+        finally:
+            await player.close()
+
+    asyncio.run(each())
+    assert set(Path(tempfile.gettempdir()).glob("ansible-local-*")) <= temporary
+    logs = [(tmp_path / "ansible" / f"P12-{name}.log").read_text() for name in ("second", "alone")]
+    recaps = [log.partition("PLAY [Inputs]")[2].replace("changed: ", "ok: ") for log in logs]
+    assert recaps[0].count("ok: ") == recaps[1].count("ok: ") > 20
+
+
+def test_what_a_copy_refuses_is_the_same_line(tmp_path: Path) -> None:
+    """Ansible's own complaint, with and without a player."""
+    made = secrets.make(Fault("", {"gateway.peers": "strangers"}))
+
+    async def complaint(player: Player | None, name: str) -> str:
+        with pytest.raises(UserError) as caught:
+            await render(POLICIES["P12"], NETWORK, made, work=tmp_path, name=name, mount="/mount",
+                         player=player)
+        return str(caught.value).replace(f"{name}.log", "log")
+
+    async def both() -> tuple[str, str]:
+        player = Player()
+        try:
+            return await complaint(player, "copy"), await complaint(None, "alone")
+        finally:
+            await player.close()
+
+    said = asyncio.run(both())
+    assert said[0] == said[1]
+    assert "strangers" in said[0]
+
+
+def test_closing_ends_what_is_played(tmp_path: Path) -> None:
+    """And what that has started; who waits for it hears that the player is lost."""
+    async def closed() -> int:
+        player = Player()
+        played = asyncio.create_task(player.play(
+            "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
+        begun = await asyncio.to_thread(has_begun, tmp_path)
+        await player.close()
+        await player.close()
+        played.cancel()
+        await asyncio.gather(played, return_exceptions=True)
+        return begun
+
+    assert has_ended(asyncio.run(closed()))
+
+
+def test_a_player_that_is_killed_takes_its_copies_along(tmp_path: Path) -> None:
+    """Who waits hears of it, as does who asks later."""
+    async def killed() -> None:
+        player = Player()
+        try:
+            played = asyncio.create_task(player.play(
+                "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
+            started = await asyncio.to_thread(has_begun, tmp_path)
+            os.kill(player._process.pid, signal.SIGKILL)
+            with pytest.raises(PlayerLostError):
+                await played
+            with pytest.raises(PlayerLostError):
+                await player.play("two", ["--version"], log=tmp_path / "log",
+                                  temporary=tmp_path / "tmp")
+            os.kill(started, signal.SIGKILL)  # Ansible's module, which is nobody's child any more
+        finally:
+            await player.close()
+
+    asyncio.run(killed())
+
+
+def test_without_the_player_policies_are_rendered_all_the_same(tmp_path: Path) -> None:
+    """By an Ansible of their own."""
+    async def without() -> Path:
+        player = Player()
+        os.kill(player._process.pid, signal.SIGKILL)
+        try:
+            return await render(POLICIES["P1"], NETWORK, secrets.make(), work=tmp_path, name="P1-0",
+                                mount="/mount", player=player)
+        finally:
+            await player.close()
+
+    assert files(asyncio.run(without()))
+
+
+def test_the_player_ends_with_the_process_that_began_it() -> None:
+    """Also where nobody has taken it yet, and where that process is killed."""
+    program = ("import sys; from harness import playing; playing.begin()\n"
+               "print(playing._ahead._process.pid, flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ANSIBLE.parent)}) as asking:
+        assert asking.stdout is not None
+        pid = int(asking.stdout.readline())
+        asking.kill()
+    assert has_ended(pid)
+
+
+def test_who_leaves_ends_what_was_begun() -> None:
+    """A command that ends before it needs one leaves none."""
+    playing.begin()
+    assert playing._ahead is not None
+    pid = playing._ahead._process.pid
+    playing.leave()
+    playing.leave()
+    assert playing._ahead is None
+    assert has_ended(pid)
