@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import plans
@@ -351,6 +352,25 @@ def test_a_profile_says_otherwise_for_one_clock(tmp_path: Path) -> None:
     assert asked("processor", 3, stream_bytes="50000") == (3, 50_000)
 
 
+def test_what_a_profile_says_by_one_clock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                  qop_here: Qop) -> None:
+    """Its title where profiles are listed, and that it decides where an option has a default."""
+    monkeypatch.setattr(profiles, "_folder", lambda _: tmp_path)
+    (tmp_path / "quick.yml").write_text(
+        "title: x\nset: {stream_bytes: 200000}\n"
+        "by_clock: {virtual: {title: y, set: {authentications: 4}}}\n")
+    defaults = {param.name: param.help.rpartition("[default: ")[2]
+                for param in options.of_run(STUDY)
+                if isinstance(param, click.Option) and param.help}
+    for name, default in (("stream_bytes", "the profile's]"), ("authentications", "the profile's]"),
+                          ("udp_payload_bytes", "1400]")):
+        assert defaults[f"setting_{name}"] == default
+    monkeypatch.undo()
+    quick = profiles.load(STUDY, "quick")
+    title = quick.of(plan(RunRequest(STUDY), {}).settings.clock).title
+    assert f"  profile quick: {title}; " in qop_here("studies").stdout
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("title: x\nby_clock: {sundial: {}}", "by_clock"),
     ("title: x\nby_clock: {real: {only: {}}}", r"by_clock\.real\.only: there is no such field"),
@@ -443,8 +463,10 @@ def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
             for arguments in (
-                ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2"],
-                ["--only", "policy=P3", "--set", "stream_bytes=200k", "--repetitions", "2"],
+                ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2",
+                 "--authentications", "1"],
+                ["--only", "policy=P3", "--set", "stream_bytes=200k", "--repetitions", "2",
+                 "--set", "authentications=1"],
                 ["--profile", "mine.yml"],
                 ["qop2007", "--profile", "mine.yml"])]
     assert said[0].startswith("1 policy x 1 scenario x 2 repetitions of qop2007; "
