@@ -43,11 +43,12 @@ class SmallPlans:
                        if getattr(less, name) != getattr(asked, name)}
         return little
 
-    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> Plan:
-        """A plan of these levels of the first factor."""
+    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True,
+             clock: Clock | None = None) -> Plan:
+        """A plan of these levels of the first factor; without a clock by the study's own."""
         return request.plan(
             RunRequest(self.study, levels=self._chosen(names), sets=self.sets() if small else {},
-                       repetitions=repetitions), {"builder": MININET})
+                       repetitions=repetitions), {"builder": MININET, "clock": clock})
 
     def arguments(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
         """What `qop run` is given for the same."""
