@@ -207,8 +207,10 @@ def lack_of_processor_clock(image: Image) -> str:
     left_out = image.manifest.get("kernel", {}).get("patches_left_out")
     if left_out is None:
         return "the guest's kernel is from before it; ./qop provision builds one that has it"
-    return (f"the guest's kernel is {image.manifest['kernel']['version']}, to which "
-            f"{', '.join(left_out)} cannot be applied")
+    kernel = f"the guest's kernel is {image.manifest['kernel']['version']}"
+    if not left_out:
+        return f"{kernel}, which traps system calls without seccomp"
+    return f"{kernel}, to which {', '.join(left_out)} cannot be applied"
 
 
 def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None) -> list[str]:

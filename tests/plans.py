@@ -21,7 +21,7 @@ def plan_of(policies: str | Sequence[str] = "P1,P2", scenarios: str = "N2", *,
     """A plan of policies and scenarios, by names separated by commas; `asked` as with --set."""
     names = policies.split(",") if isinstance(policies, str) else list(policies)
     made = plan(RunRequest(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
-                           sets=asked or {}), {})
+                           sets=asked or {}), {"clock": settings.get("clock", "real")})
     return dataclasses.replace(made, settings=RunSettings(**settings))
 
 

@@ -77,6 +77,12 @@ class Checker:
         if not variants.suffice(self._plan, identity.images):
             return (f"has no guest image for builder {self._plan.settings.builder}; "
                     f"{self._advice} there")
+        image = identity.description.get("image")
+        kernel = image.get("kernel") if isinstance(image, dict) else None
+        if self._plan.settings.clock == "processor" and isinstance(kernel, dict) \
+                and not kernel.get("processor_clock"):
+            return ("has a guest image whose kernel lacks the processor clock; add --clock real, "
+                    f"or {self._advice} there")
         for name, key in identity.images.items():
             if key != self._images.get(name, key):
                 return (f"has another guest image ({printable(key)}, not {self._images[name]}); "

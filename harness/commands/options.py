@@ -133,7 +133,7 @@ def _setting(study: Study, name: str) -> click.Option:
     """The option of one setting; without it the profile decides, or the default."""
     described = study.asked.model_fields[name]
     choices = get_args(described.annotation) if get_origin(described.annotation) is Literal else ()
-    of_profile = profiles.load(study, profiles.DEFAULT).set
+    of_profile = profiles.load(study, profiles.DEFAULT).settings
     default = "the profile's" if name in of_profile else described.default
     return click.Option(
         [study.asked.option_of(name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
@@ -208,14 +208,21 @@ def engine(study: Study) -> list[click.Parameter]:
     ]
 
 
+def _usual_clock(study: Study) -> str:
+    """The clock that counts unless somebody says another, in words."""
+    on_host = "; real with --on host" if study.clock == "processor" else ""
+    return f"{study.clock}, or the profile's{on_host}"
+
+
 def _about_the_run(study: Study) -> list[click.Parameter]:
     """Options that are the same for every study, but for the clock that is its own."""
     return [
         click.Option(["--clock"], type=click.Choice(get_args(Clock)),
-                     show_default=f"{study.clock}, or the profile's",
-                     help="Virtual time skips what waits, and computing takes none of it; by the "
-                     "processor clock computing takes as long as the work that was done, whatever "
-                     "else the host does."),
+                     show_default=_usual_clock(study),
+                     help="By the processor clock what waits is skipped, and computing takes as "
+                     "long as the work that was done, on a processor of each node's own; virtual "
+                     "time skips what waits, too, and computing takes none of it. Real time waits, "
+                     "and has the host's contention in it."),
         click.Option(["--seed"], default=1, show_default=True, type=SEED,
                      help="Decides the order of repetitions."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,

@@ -18,6 +18,7 @@ from harness.engine import (
     choosing,
     disk_full,
     preview,
+    profiles,
     provenance,
     request,
     results,
@@ -29,6 +30,7 @@ from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.progress import Progress
 from harness.errors import UserError
+from studies.study import Study
 
 #: Makes what measures, of results, events, and the asking for more.
 Begin = Callable[[results.ResultsFolder, EventLog, Callable[[], Sequence[Step]]], Any]
@@ -54,6 +56,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
     if fresh and out is not None:
         choosing.refuse_used(out)
     folder = choosing.choose(out, results.RESULTS, plan, fresh=fresh)
+    if out is None and not fresh and asked["clock"] is None and not folder.exists():
+        choosing.tell_of_another_clock(results.RESULTS, plan)
     if dry_run:
         preview.show(plan, folder, captures)
         return 0
@@ -71,12 +75,26 @@ def _plan(study: str, *, clock: str | None, seed: int, on: str, builder: str, ou
           is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
     """What is to be measured; raises UserError for anything wrong about it."""
     _check_place(clock or "real", on)
+    chosen = studies.load(study)
     made = request.plan(
-        options.of_request(studies.load(study), **asked),
-        {"seed": seed, "fault": fault, "on": on, "clock": clock,
+        options.of_request(chosen, **asked),
+        {"seed": seed, "fault": fault, "on": on,
+         "clock": clock or _clock_before(chosen, asked["profile"], on, out),
          "builder": _builder(builder, on, out, is_elsewhere=is_elsewhere)})
     _check_place(made.settings.clock, on)
     return made
+
+
+def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str | None:
+    """The clock by which the results folder was begun; None where the profile says one."""
+    before = results.read_manifest(out) if out is not None else None
+    if before is None or before.study.id != study.id or profiles.load(study, profile).clock:
+        return None
+    clock: str | None = before.settings.get("clock")
+    if clock != study.clock and on == "guest":
+        click.echo(f"qop: {out}: goes on by the {clock} clock, as it was begun; the usual one of "
+                   f"{study.id} is {study.clock}", err=True)
+    return clock
 
 
 def _check_place(clock: str, on: str) -> None:

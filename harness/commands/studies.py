@@ -74,5 +74,6 @@ def _packages(packages: Packages) -> str:
 def _profile(study: Study, name: str, processors: int) -> str:
     plan = request.plan(RunRequest(study, name), {})
     steps = plan.steps()
-    return (f"{profiles.load(study, name).title}; {len(steps)} repetitions, about "
+    title = profiles.load(study, name).of(plan.settings.clock).title
+    return (f"{title}; {len(steps)} repetitions, about "
             f"{lasting(preview.expected_s(plan, steps, processors))} here")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import click
+
 from harness.engine.plan import Plan
 from harness.engine.results import ResultsFolder, newest_first
 from harness.errors import UserError
@@ -27,6 +29,19 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
                     return folder
                 break
     return root / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{_stem(plan)}"
+
+
+def tell_of_another_clock(root: Path, plan: Plan) -> None:
+    """Say where the newest folder has the same cells by another clock, and is not complete."""
+    folder = next(iter(newest_first(root)), None)
+    before = readable_manifest(folder) if folder else None
+    if folder is None or before is None or before.study.id != plan.study.id:
+        return
+    clock = before.settings.get("clock")
+    if clock != plan.settings.clock and before.cells == plan.manifest.cells \
+            and sum(1 for _ in (folder / "records").glob("*.json")) < before.planned:
+        click.echo(f"qop: {folder}: has the same cells by the {clock} clock, unfinished; "
+                   f"'--out {folder}' goes on with it", err=True)
 
 
 def _stem(plan: Plan) -> str:

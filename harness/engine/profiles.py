@@ -44,6 +44,11 @@ class Profile(BaseModel):
     only: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = {}
     by_clock: dict[Clock, ByClock] = {}
 
+    @property
+    def settings(self) -> frozenset[str]:
+        """The settings that it says something of, if only for one clock."""
+        return frozenset(self.set).union(*(own.set for own in self.by_clock.values()))
+
     def of(self, clock: Clock) -> Profile:
         """The profile as it is by this clock."""
         own = self.by_clock.get(clock, ByClock())

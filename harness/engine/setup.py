@@ -7,6 +7,7 @@ import re
 import click
 
 from guest import image
+from guest.boot import lack_of_processor_clock
 from guest.commands import BuildError
 from guest.packages import Packages
 from guest.strongswan import PackagesAndStrongswan
@@ -43,6 +44,8 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
     """
     added = variants.named(plan)
     made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
+    if builds and isinstance(made, EmbeddedMachine):
+        check_clock(plan, made.image)
     for name, packages in added.items():
         try:
             _provide(made, plan, packages, builds=builds)
@@ -57,6 +60,13 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
                                     if testbed.spec.packages == name)
                 click.echo(f"qop: skipping {skipped}: {said}", err=True)
     return made
+
+
+def check_clock(plan: Plan, built: image.Image) -> None:
+    """Refuse a clock that an image's kernel has not got. Raises UserError."""
+    if plan.settings.clock == "processor" and not built.processor_clock:
+        raise UserError(f"--clock processor: {lack_of_processor_clock(built)}; add --clock real, "
+                        "which every kernel has")
 
 
 def _provide(made: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages, *,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import studies
 from harness.engine import profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
-from studies.study import Study
+from studies.study import Clock, Study
 from topologies.builders import MININET
 
 
@@ -33,16 +34,21 @@ class SmallPlans:
 
     def sets(self) -> dict[str, str]:
         """Settings by which a repetition is as small as those that testbeds begin with."""
-        asked = self.study.asked.model_validate(profiles.load(self.study, profiles.DEFAULT).set)
-        little = self.study.warm_up(asked)
-        return {name: str(getattr(little, name)) for name in self.study.asked.model_fields
-                if getattr(little, name) != getattr(asked, name)}
+        profile = profiles.load(self.study, profiles.DEFAULT)
+        little: dict[str, str] = {}
+        for clock in get_args(Clock):  # a profile may ask for more by one of them
+            asked = self.study.asked.model_validate(profile.of(clock).set)
+            less = self.study.warm_up(asked)
+            little |= {name: str(getattr(less, name)) for name in self.study.asked.model_fields
+                       if getattr(less, name) != getattr(asked, name)}
+        return little
 
-    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> Plan:
-        """A plan of these levels of the first factor."""
+    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True,
+             clock: Clock | None = None) -> Plan:
+        """A plan of these levels of the first factor; without a clock by the study's own."""
         return request.plan(
             RunRequest(self.study, levels=self._chosen(names), sets=self.sets() if small else {},
-                       repetitions=repetitions), {"builder": MININET})
+                       repetitions=repetitions), {"builder": MININET, "clock": clock})
 
     def arguments(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
         """What `qop run` is given for the same."""

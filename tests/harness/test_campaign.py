@@ -50,7 +50,7 @@ def test_what_waited_for_the_processor_is_flagged_and_measured_again_exclusively
     """A flagged repetition is repeated at the end, exclusively, once; its flag is not hidden."""
     monkeypatch.setenv("QOP_FLAGGED", "")
     argv = ["run", "--out", "out", "--policies", "P1", "--scenarios", "N2", "--repetitions", "1",
-            "--stream-bytes", "200k"]
+            "--stream-bytes", "200k", "--clock", "real"]
     done = subprocess.run([sys.executable, "-c", IMPATIENT, *argv], cwd=qop.folder, text=True,
                           capture_output=True, check=False, timeout=PATIENCE_S,
                           env=qop.environment())

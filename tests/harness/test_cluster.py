@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from distributed import get_worker
 
 import made_up_measuring
+import plans
 from conftest import PATIENCE_S, Qop, wait_until
 from guest import image
 from guest.cache import cache_root
@@ -261,9 +262,10 @@ class Claims:
     def __init__(self, *said: WorkerIdentity | Exception) -> None:
         self._said = {f"tls://10.0.0.{number}:1": each for number, each in enumerate(said, 1)}
 
-    async def check(self, folder: Path) -> list[ClusterWorker | str]:
+    async def check(self, folder: Path,
+                    plan: Plan | None = None) -> list[ClusterWorker | str]:
         """All of them, checked: what is known of each, or why it is refused."""
-        checker = checking.Checker(plan_of(), self, folder)
+        checker = checking.Checker(plan or plan_of(), self, folder)
         checked: list[ClusterWorker | str] = []
         for number, address in enumerate(self._said, 1):
             try:
@@ -298,6 +300,21 @@ async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatc
     assert words in refused and "\n" not in refused
     assert "worker-1" in (tmp_path / provenance.FILE).read_text()
     assert "worker-2" not in (tmp_path / provenance.FILE).read_text()
+
+
+async def test_a_worker_whose_kernel_lacks_the_clock_is_refused(tmp_path, monkeypatch) -> None:
+    """In one line, by that clock alone; a worker that says nothing of its kernel passes."""
+    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
+    monkeypatch.setattr(image, "find", lambda **_: None)
+    silent, old, new = (
+        identity(CODE, IMAGE).model_copy(update={"description": said}) for said in (
+            {}, {"image": {"kernel": {"version": "6.12.1", "processor_clock": False}}},
+            {"image": {"kernel": {"version": "7.2.12", "processor_clock": True}}}))
+    for clock in ("processor", "real"):
+        found = await Claims(silent, old, new).check(tmp_path, plans.plan_of(clock=clock))
+        refused = [each for each in found if isinstance(each, str)]
+        assert len(refused) == (clock == "processor")
+        assert all("lacks the processor clock; add --clock real" in line for line in refused)
 
 
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import plans
@@ -19,8 +21,18 @@ import studies
 from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
+from guest.image import Image
 from harness.commands import options
-from harness.engine import choosing, events, preview, profiles, recording, results, stopping
+from harness.engine import (
+    choosing,
+    events,
+    preview,
+    profiles,
+    recording,
+    results,
+    setup,
+    stopping,
+)
 from harness.engine.plan import Plan, devices
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
@@ -340,6 +352,25 @@ def test_a_profile_says_otherwise_for_one_clock(tmp_path: Path) -> None:
     assert asked("processor", 3, stream_bytes="50000") == (3, 50_000)
 
 
+def test_what_a_profile_says_by_one_clock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                  qop_here: Qop) -> None:
+    """Its title where profiles are listed, and that it decides where an option has a default."""
+    monkeypatch.setattr(profiles, "_folder", lambda _: tmp_path)
+    (tmp_path / "quick.yml").write_text(
+        "title: x\nset: {stream_bytes: 200000}\n"
+        "by_clock: {virtual: {title: y, set: {authentications: 4}}}\n")
+    defaults = {param.name: param.help.rpartition("[default: ")[2]
+                for param in options.of_run(STUDY)
+                if isinstance(param, click.Option) and param.help}
+    for name, default in (("stream_bytes", "the profile's]"), ("authentications", "the profile's]"),
+                          ("udp_payload_bytes", "1400]")):
+        assert defaults[f"setting_{name}"] == default
+    monkeypatch.undo()
+    quick = profiles.load(STUDY, "quick")
+    title = quick.of(plan(RunRequest(STUDY), {}).settings.clock).title
+    assert f"  profile quick: {title}; " in qop_here("studies").stdout
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("title: x\nby_clock: {sundial: {}}", "by_clock"),
     ("title: x\nby_clock: {real: {only: {}}}", r"by_clock\.real\.only: there is no such field"),
@@ -432,8 +463,10 @@ def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
             for arguments in (
-                ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2"],
-                ["--only", "policy=P3", "--set", "stream_bytes=200k", "--repetitions", "2"],
+                ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2",
+                 "--authentications", "1"],
+                ["--only", "policy=P3", "--set", "stream_bytes=200k", "--repetitions", "2",
+                 "--set", "authentications=1"],
                 ["--profile", "mine.yml"],
                 ["qop2007", "--profile", "mine.yml"])]
     assert said[0].startswith("1 policy x 1 scenario x 2 repetitions of qop2007; "
@@ -673,6 +706,73 @@ def test_a_study_has_a_clock_of_its_own() -> None:
     for asked, clock in ((study, "virtual"), (STUDY, "real")):
         option = next(param for param in options.of_run(asked) if param.name == "clock")
         assert str(option.show_default).startswith(clock)
+
+
+@pytest.mark.parametrize(("usual", "on", "clock"), [
+    ("processor", "guest", "processor"), ("processor", "host", "real"), ("real", "host", "real"),
+    ("virtual", "host", "virtual")])
+def test_a_machines_own_kernel_counts_no_work(usual: str, on: str, clock: str) -> None:
+    """So it is measured by in real time there; a clock that was asked for is never replaced."""
+    study = type("Usual", (type(STUDY),), {"clock": usual})()
+    assert plan(RunRequest(study), {"on": on}).settings.clock == clock
+    assert plan(RunRequest(study), {"on": on, "clock": "processor"}).settings.clock == "processor"
+
+
+def test_a_named_folder_goes_on_by_the_clock_that_it_was_begun_with(qop_here: Qop) -> None:
+    """With a line that says so; another one has to be asked for, and is refused there."""
+    arguments = ("run", "--dry-run", "--policies", "P1,P2", "--scenarios", "N2", "--builder",
+                 "mininet")
+    for clock in ("real", "processor"):
+        made = plans.plan_of(repetitions=1, clock=clock)
+        folder = qop_here.folder / clock
+        with results.ResultsFolder(folder) as begun:
+            begun.adopt(made)
+        kept(folder, make("P1", 1))
+        done = qop_here(*arguments, "--out", clock, "--repetitions", "1")
+        assert done.returncode == 0, done.stderr
+        assert f"; clock {clock}, " in done.stdout and "1 of 2 repetitions" in done.stdout
+        says = f"qop: {clock}: goes on by the {clock} clock, as it was begun; the usual one of "
+        assert done.stderr.startswith(says) == (clock != STUDY.clock)
+    done = qop_here(*arguments, "--out", "real", "--clock", "virtual")
+    assert done.returncode == 2 and '(clock "real" there, "virtual" here)' in done.stderr
+
+
+def test_a_new_folder_is_begun_with_a_word_of_one_by_another_clock(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where that has the same cells and is not complete; it would be forgotten otherwise."""
+    real, other = (plans.plan_of(repetitions=1, clock=clock) for clock in ("real", "virtual"))
+    with results.ResultsFolder(tmp_path / "run") as folder:
+        folder.adopt(real)
+    kept(tmp_path / "run", make("P1", 1))
+
+    def told(made: Plan) -> str:
+        choosing.tell_of_another_clock(tmp_path, made)
+        return capsys.readouterr().err
+
+    line = told(other)
+    assert line.count("\n") == 1 and line.startswith(
+        f"qop: {tmp_path / 'run'}: has the same cells by the real clock, unfinished; '--out ")
+    assert told(real) == told(plans.plan_of("P1", repetitions=1, clock="virtual")) == ""
+    kept(tmp_path / "run", make("P2", 1))
+    assert told(other) == ""
+
+
+@pytest.mark.parametrize(("kernel", "words"), [
+    ({}, "is from before it"),
+    ({"version": "6.12.1", "patches_left_out": ["50-processor-clock.patch"]},
+     "is 6.12.1, to which 50-processor-clock.patch cannot be applied; add --clock real"),
+    ({"version": "6.12.1", "patches_left_out": []}, "is 6.12.1, which traps system calls without"),
+    ({"version": "7.2.12", "patches_left_out": [], "processor_clock": True}, "")])
+def test_a_kernel_without_the_clock_is_refused_before_anything_starts(
+        kernel: dict[str, object], words: str) -> None:
+    """In one line that says what to do; other clocks are every kernel's."""
+    built = Image(Path("linux"), Path("root"), True, "", {"kernel": kernel} if kernel else {})
+    setup.check_clock(plans.plan_of(clock="virtual"), built)
+    refusing = pytest.raises(UserError, match=words) if words else contextlib.nullcontext()
+    with refusing as caught:
+        setup.check_clock(plans.plan_of(clock="processor"), built)
+    if caught is not None:
+        assert "\n" not in str(caught.value) and "add --clock real" in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "is_data"), [

@@ -25,7 +25,7 @@ import studies
 from conftest import PATIENCE_S, Qop, wait_until
 from fabricated import failed, make
 from harness import render, secrets
-from harness.engine import contention, disk_full, packing
+from harness.engine import contention, disk_full, packing, profiles
 from harness.engine import testbed as testbeds
 from harness.engine.campaign import Campaign
 from harness.engine.dissectors import DissectorLost, Dissectors
@@ -398,6 +398,16 @@ def test_every_study_has_small_plans(name: str) -> None:
     assert {cell.ids[few.study.factors[0].name] for cell in plan.cells} == set(few.levels()[:2])
     assert len(plan.steps()) == 3 * len(plan.cells)
     assert few.arguments(few.levels()[:2], 3)[0] == name
+
+
+def test_small_plans_are_small_by_every_clock(tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the default profile asks for by one clock alone is as small as the rest, too."""
+    monkeypatch.setattr(profiles, "_folder", lambda _: tmp_path)
+    (tmp_path / "quick.yml").write_text("title: x\nby_clock: {virtual: {set: "
+                                        "{authentications: 4}}}\n")
+    few = small.of("qop2007")
+    assert few.sets() == {"stream_bytes": "50000", "authentications": "1"}
 
 
 # With guests
