@@ -24,6 +24,8 @@ _MEMORY_MB, _NODE_MB = 98, 23
 #: What the worker takes more where Mininet-WiFi brings numpy and matplotlib.
 _MININET_WIFI_MB = 30
 _AT_ONCE = 8
+#: Folders of a study that are for those outside: recordings for tests, tables, settings.
+_OF_NO_USE_INSIDE = ("recorded", "published", "profiles")
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "protocols", "topologies")
 # A worker sends one line an event; records' raw data go by file.
@@ -277,7 +279,7 @@ def copy_code(target: Path, study: str = "") -> None:
     Of the studies only the one that is measured, if any; and that without what its package imports
     by itself, which is for those outside: a machine has no pydantic.
     """
-    skipped = shutil.ignore_patterns("__pycache__", "*.yml")
+    skipped = shutil.ignore_patterns("__pycache__", "*.yml", *_OF_NO_USE_INSIDE)
     for name in (*_CODE, *([f"studies/{study}"] if study else [])):
         if (ROOT / name).is_dir():  # protocols/ need not be there
             shutil.copytree(ROOT / name, target / name, ignore=skipped)
