@@ -41,6 +41,7 @@ class Player:
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),), start_new_session=True)
         self._played: dict[str, asyncio.Future[int]] = {}
+        self._connecting: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._is_lost = False
@@ -50,9 +51,9 @@ class Player:
 
         `name` is this playing's alone. Raises PlayerLostError.
         """
-        if self._listening is None:
-            reader, self._writer = await asyncio.open_connection(sock=self._line)
-            self._listening = asyncio.create_task(self._listen(reader))
+        if self._connecting is None:  # of several who ask at once the first
+            self._connecting = asyncio.create_task(self._connect())
+        await asyncio.shield(self._connecting)
         if self._is_lost:
             raise PlayerLostError
         assert self._writer is not None
@@ -62,6 +63,10 @@ class Player:
                    "temporary": str(temporary)}
         self._writer.write(json.dumps(request).encode() + b"\n")
         return await played
+
+    async def _connect(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._line)
+        self._listening = asyncio.create_task(self._listen(reader))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Hand on each answer; at the end of all, who still waits hears of it."""
@@ -78,6 +83,8 @@ class Player:
 
     async def close(self) -> None:
         """End it with all that is being played; safe twice."""
+        if self._connecting is not None:
+            await self._connecting
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 #: What captures run as.
 PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
-# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) as soon as a capture's
-# detail says; and then what it was handed is taken however late it comes to it. Every repetition
-# waits so long in its end; amid a stream 25 blocks a second are no work to speak of.
-_SETTLE_S, _PROMPTLY_MS = 1.2, 40
+# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) after a tenth or as
+# soon as a capture's detail says; and then what it was handed is taken however late it comes to it.
+# A block is used up whatever is in it, so the sooner, the shorter a capture may be kept from the
+# processor before it loses packets: 40 ms were too few amid a stream on a busy machine.
+_SETTLE_S, _PROMPTLY_MS = 1.2, 100
 #: The kernel's timers count in hundredths.
 _TIMERS_S = 0.05
 
@@ -139,6 +140,10 @@ class Capture:
         """Block until packets are being captured."""
         self._daemon.wait_ready()
 
+    def ask_to_stop(self) -> None:
+        """Tell the capture to end, while others do."""
+        self._daemon.ask_to_stop()
+
     def stop(self) -> dict[str, object]:
         """End the capture; its summary as JSON. The file is complete afterwards."""
         self._daemon.stop()
@@ -154,8 +159,8 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
 
     However it ends, each is complete and its summary in `summaries` then.
     """
+    running: list[Capture] = []
     with ExitStack() as stack:
-        running = []
         for point in points:
             capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
                               logs / f"{part}-{point.name}-tcpdump.log", detail=detail)
@@ -163,7 +168,11 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
             running.append(capture)
         for capture in running:
             capture.wait_ready()
-        yield
+        try:
+            yield
+        finally:
+            for capture in running:
+                capture.ask_to_stop()
 
 
 def _end(capture: Capture, summaries: list[dict[str, object]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import time
@@ -40,6 +41,7 @@ class Daemon:
         self._ready = re.compile(ready)
         self._timeout_s = timeout_s
         self._stop_signal = stop_signal
+        self._is_asked = False
         with (log.open("ab") as said,
               data.open("wb") if data else contextlib.nullcontext(said) as output):
             #: Where in the log its output begins; what is before is of others.
@@ -81,15 +83,28 @@ class Daemon:
         """The last lines of output, oldest first."""
         return self._lines(_TAIL_BYTES)[-_TAIL_LINES:]
 
+    def ask_to_stop(self) -> None:
+        """Tell the daemon to end, once, and wait for nothing; `stop` does."""
+        if not self._is_asked and self.process.poll() is None:
+            self.process.send_signal(self._stop_signal)
+        self._is_asked = True
+
     def stop(self) -> None:
         """End the daemon and wait for it."""
-        if self.process.poll() is None:
-            self.process.send_signal(self._stop_signal)
-            try:
-                self.process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        self.ask_to_stop()
+        if not self._has_ended(_STOP_S):
+            self.process.kill()
+        self.process.wait()
+
+    def _has_ended(self, within_s: float) -> bool:
+        """Whether the process ends in time; `Popen.wait` would look less and less often."""
+        if self.process.poll() is not None:
+            return True
+        descriptor = os.pidfd_open(self.process.pid)
+        try:
+            return bool(select.select([descriptor], [], [], within_s)[0])
+        finally:
+            os.close(descriptor)
 
     def _lines(self, last_bytes: int | None = None) -> list[str]:
         """The lines of its output so far, of all of it or of so many bytes at its end."""

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import struct
+from pathlib import Path
 
 import pytest
 
+from harness import secrets
+from harness.engine import setup
+from harness.engine import testbed as testbeds
+from harness.render import Renderer
 from measure import xfrm
+from plans import plan_of
+from xfrm_text import parse_xfrm_state
+
+PATIENCE_S = 60.0
+#: Both say what the same kernel has, in a node's network.
+BOTH = ("ip -s xfrm state list; echo ====; cd /host/code; /opt/qop/venv/bin/python3 -c 'import "
+        "json, os; from measure import xfrm; print(json.dumps(xfrm.states(os.getpid())))'")
 
 
 def algorithm(number: int, name: str, bits: int, *more: int) -> bytes:
@@ -71,3 +85,28 @@ def test_a_list_in_several_pieces_and_a_refusal() -> None:
         theirs.send(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1))
         with pytest.raises(PermissionError):
             list(xfrm._bodies(ours))
+
+
+@pytest.mark.guest
+@pytest.mark.shareable
+def test_ip_says_the_same(tmp_path: Path) -> None:
+    """Of a tunnel that stands, at both of its ends: every value, and no SA more or less."""
+    async def said() -> dict[str, str]:
+        plan = plan_of("P12", "N2")
+        [planned] = plan.testbeds.values()
+        machine, made = setup.embedded(), secrets.make()
+        testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
+        try:
+            await testbed.open(made, Renderer(made, tmp_path))
+            await testbed.call("connect", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)
+            return {node: (await testbed.shell(node=node, argv=["sh", "-c", BOTH]))["output"]
+                    for node in ("a2", "ha-a")}
+        finally:
+            await testbed.close()
+
+    for output in asyncio.run(said()).values():
+        text, _, states = output.partition("====")
+        found = json.loads(states)
+        assert len(found) == 2
+        assert found == parse_xfrm_state(text)
+        assert {state["enc_bits"] for state in found} == {192}
