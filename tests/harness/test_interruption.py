@@ -106,7 +106,7 @@ def test_lost_guests_are_replaced_and_reported(
     Both have most of their repetitions to come: a guest that has nothing more to do is not missed.
     """
     monkeypatch.setenv("QOP_WATCHDOG_S", "15")  # slow machines, too, come to an end
-    # Where waiting is skipped, a guest is stopped between commands anyway, and goes on with the next.
+    # Where waiting is skipped, guests are stopped between commands anyway, and go on with the next.
     running = qop.start(*ARGUMENTS, "--clock", "real")
     wait_until(lambda: len(started(qop)) == 2)
     dying, hanging = guests(qop)
