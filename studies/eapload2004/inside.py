@@ -63,7 +63,8 @@ class Workload:
         self._hostapd = AskingHostapd(site)
         self._subscribers = SubscriberServers(site)
         self._station = RepeatedStation(site, self._supplicant, self._hostapd)
-        self._processor = MeasuredProcessor(site)
+        self._processor = MeasuredProcessor(
+            site, is_device=self._processors.server.is_slow)
         self._shows_radio_side = False
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
@@ -138,9 +139,9 @@ class Workload:
             self._reference(generator, asked["saturating"], out, raw)
         elif task["calibrates"]:
             with self._calibrating(out, raw):
-                generator.calibrate(asked, is_real=self._processor.is_real)
+                self._calibrate(generator, asked)
         elif task["share"] and self._processor.is_real:
-            generator.calibrate_again(asked)
+            generator.calibrate_again(asked, cools=self._processor.is_the_servers)
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""
@@ -168,8 +169,12 @@ class Workload:
         if not task["share"]:
             return float(task["load"])
         with self._calibrating(out, raw):
-            generator.calibrate(task["asked"], is_real=self._processor.is_real)
+            self._calibrate(generator, task["asked"])
         return float(task["share"]) * capacity_per_s(out / BEFORE.saturated)
+
+    def _calibrate(self, generator: LoadProgram, asked: Mapping[str, Any]) -> None:
+        generator.calibrate(asked, is_real=self._processor.is_real,
+                            cools=self._processor.is_the_servers)
 
     @contextmanager
     def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:

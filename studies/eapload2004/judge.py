@@ -156,7 +156,8 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     behind, at_server = (_whole(those) or those
                          for those in (observed.supplicant, observed.server))
     charged = raw["charged"]
-    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False))
+    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False)
+                                     and not charged["charged_s"])
                          for journals in (capacity.BEFORE, capacity.AFTER))
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
@@ -179,7 +180,7 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
                  span_s: float) -> float:
     """How busy the emulated processor was; of a real one, what came of what it can take."""
-    if observed.raw["clock"] == "virtual":
+    if observed.raw["clock"] == "virtual" or observed.raw["charged"]["charged_s"]:
         return float(observed.raw["charged"]["busy_s"] / span_s)
     came = len(observed.rows) + len(observed.server)
     return came / span_s / saturation.capacity_per_s if saturation else 0.0

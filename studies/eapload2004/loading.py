@@ -27,27 +27,29 @@ class LoadProgram:
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool) -> None:
+    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, cools: bool) -> None:
         """Have it ask the server alone, and then keep it as busy as it can be.
 
         In real time a machine is slower at first, to half of what it takes then, and no two
-        authentications take as long: it is kept busy before, of which nothing counts.
+        authentications take as long: it is kept busy before, of which nothing counts. What `cools`
+        is asked after pauses, too: a device takes as long after any.
         """
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
             self.keep_busy(**busy)
         self._closed(BEFORE.alone, customers=1, count=_REAL_ALONE if is_real else _ALONE)
         self._closed(BEFORE.saturated, **busy)
-        if is_real:
+        if cools:
             self._closed(BEFORE.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
         """Have it ask as often, and nothing of it count."""
         self.do("closed", "unmeasured", customers=customers, count=count)
 
-    def calibrate_again(self, asked: Mapping[str, Any]) -> None:
+    def calibrate_again(self, asked: Mapping[str, Any], *, cools: bool) -> None:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
-        self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+        if cools:
+            self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
         self._closed(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
         self._closed(AFTER.alone, customers=1, count=_REAL_ALONE)
 

@@ -68,7 +68,7 @@ class EapLoad2004(Study):
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
-    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.eapload2004.inside"
@@ -126,11 +126,21 @@ class EapLoad2004(Study):
         return 120 + 10 * self.expected(cell, asked).duration_s
 
     def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
-        """Virtual time takes a device: computing is free without, and nobody would wait."""
+        """Virtual time takes a device: computing is free without, and nobody would wait.
+
+        In real time a supplicant on a device, beside a server that is none, is refused: the model
+        has it keep the machine's one processor busy.
+        """
         if clock == "virtual" and load_device(asked.server_device).is_neutral:
             raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
                              "time, so that nobody would wait for a server; give --server-device "
                              "one with times, or --clock real")
+        server, client = (load_device(name).is_neutral for name in (
+            asked.server_device, asked.client_device))
+        if clock == "real" and server and not client:
+            raise StudyError(f"client: device {asked.client_device}: in real time the supplicant "
+                             "has a device only beside a server that has one; give "
+                             "--client-device today, or a --server-device with times")
 
     def judge(self, repetition: Repetition) -> Judged:
         """Times and proof from captures."""
