@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from measure.services.program import HostProgram
 from studies.eapload2004.capacity import AFTER, BEFORE, PAUSES_S
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
-_ALONE, _REAL_ALONE = 20, 200
+_ALONE, _REAL_ALONE, _DEVICE_ALONE = 20, 200, 40
 #: And by one after each of the pauses.
 _RESTED = 30 * len(PAUSES_S)
 
@@ -19,8 +19,10 @@ _RESTED = 30 * len(PAUSES_S)
 class LoadProgram:
     """The generator in its program, by commands."""
 
-    def __init__(self, program: HostProgram, out: Path) -> None:
-        self._program, self._out = program, out
+    def __init__(self, program: HostProgram, out: Path, busy_s: Callable[[], float]) -> None:
+        self._program, self._out, self._busy_s = program, out, busy_s
+        #: What the server's device was busy while it was last asked by as many as can be.
+        self.saturated_busy_s = 0.0
 
     def do(self, what: str, name: str = "", **arguments: Any) -> None:
         """Have it do something to its end; what came of it is in `NAME.json`."""
@@ -37,8 +39,9 @@ class LoadProgram:
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
             self.keep_busy(**busy)
-        self._closed(BEFORE.alone, customers=1, count=_REAL_ALONE if is_real else _ALONE)
-        self._closed(BEFORE.saturated, **busy)
+        alone = _REAL_ALONE if cools else _DEVICE_ALONE if is_real else _ALONE
+        self._closed(BEFORE.alone, customers=1, count=alone)
+        self._saturate(BEFORE.saturated, **busy)
         if cools:
             self._closed(BEFORE.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
 
@@ -50,8 +53,13 @@ class LoadProgram:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
         if cools:
             self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
-        self._closed(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
-        self._closed(AFTER.alone, customers=1, count=_REAL_ALONE)
+        self._saturate(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
+        self._closed(AFTER.alone, customers=1, count=_REAL_ALONE if cools else _DEVICE_ALONE)
+
+    def _saturate(self, journal: str, **busy: int) -> None:
+        begun_s = self._busy_s()
+        self._closed(journal, **busy)
+        self.saturated_busy_s = self._busy_s() - begun_s
 
     def _closed(self, journal: str, **arguments: Any) -> None:
         self.do("closed", journal.removesuffix(".json"), **arguments)

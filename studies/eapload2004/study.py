@@ -47,6 +47,8 @@ _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 _REFERENCE = 6
 #: What the supplicant takes from one authentication to the next, besides its round trips.
 _TURN_S, _TRIPS = 0.13, 5
+#: How often a server is kept busy, and one customer alone besides.
+_SATURATIONS = 5
 #: About what a server takes a second whose device does not say, to plan by.
 _CAPACITY = 90
 
@@ -109,12 +111,8 @@ class EapLoad2004(Study):
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the authentications in front and in the background."""
-        turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
-        measured_s = asked.authentications * turn_s
-        if overload.is_overloaded(cell.ids, asked):
-            measured_s = asked.overload_s
         capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
-        behind = ((asked.steady_s + measured_s) * overload.rate_per_s(cell.ids, capacity)
+        behind = (_loaded_s(cell, asked) * overload.rate_per_s(cell.ids, capacity)
                   + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
         if cell.ids["driver"] == "eapol_test":
             behind += _REFERENCE * asked.saturating
@@ -122,8 +120,10 @@ class EapLoad2004(Study):
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some."""
-        return 120 + 10 * self.expected(cell, asked).duration_s
+        """Ten times what it takes, and then some; nothing is skipped in real time."""
+        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+        waited_s = _loaded_s(cell, asked) + _SATURATIONS * asked.saturating / capacity
+        return 120 + 10 * self.expected(cell, asked).duration_s + 2 * waited_s
 
     def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
         """Virtual time takes a device: computing is free without, and nobody would wait.
@@ -186,6 +186,17 @@ class EapLoad2004(Study):
         from studies.eapload2004.report import report
 
         return report(results, options, self)
+
+
+def _loaded_s(cell: Cell, asked: Asked) -> float:
+    """About how long there is load."""
+    if overload.is_overloaded(cell.ids, asked):
+        return asked.steady_s + asked.overload_s
+    turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
+    capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+    rate = overload.rate_per_s(cell.ids, capacity)
+    return max(asked.steady_s + asked.authentications * turn_s,
+               asked.arrivals / rate if rate else 0.0)
 
 
 def _calibrates(cell: Cell) -> bool:

@@ -39,7 +39,7 @@ def test_every_printed_value_has_its_cell() -> None:
 
 
 @pytest.mark.parametrize(("profile", "devices"), [
-    ("real", ("pentium-pro-200", "pentium2-400")), ("real-machine", ("today", "today"))])
+    ("real", ("r4400-200", "pentium2-400")), ("real-machine", ("today", "today"))])
 def test_real_time_has_devices_or_the_machine_itself(profile: str,
                                                      devices: tuple[str, str]) -> None:
     """At the shares of the capacity at which the model is to hold, and without load."""
