@@ -195,13 +195,17 @@ def test_in_real_time_one_processor_has_to_be_warm_and_does_the_supplicants_work
 
 
 def test_in_real_time_devices_are_as_in_virtual_time() -> None:
-    """Nobody is in the way of who computes on a device of its own; who comes at once shares it."""
+    """Nobody is in the way of who computes on a device of its own; who comes at once shares it.
+
+    Its demand is what it was busy for, not what so few came to a second while it rested, too.
+    """
     demands = {"demands_s": {"server": [0.01], "supplicant": [0.02]}, "demand_s": 0.01}
-    alone = record(ids(load="0"), 0.0, clock="real", saturation=calibrated(100, 0.0105), **demands)
+    said = calibrated(80, 0.0105).model_copy(update={"busy_s": 0.01})
+    alone = record(ids(load="0"), 0.0, clock="real", saturation=said, **demands)
     loaded = record(share_ids(50), 0.5, clock="real", background_s=0.012, rate_per_s=20.0,
                     arrivals_s=[0.0, 1.0, 2.0 - 0.06 - 0.02 + 0.001, 2.0],
                     latencies_s=[0.0105, 0.0105, 0.0105, 0.0205], meetings_s=[2.0],
-                    asked_s=[[2.0]], saturation=calibrated(100, 0.0105), demand_s=0.01)
+                    asked_s=[[2.0]], saturation=said, demand_s=0.01)
     [made] = modelled.predictions(cells(alone, loaded))
     assert made.response_s == pytest.approx((3 * 0.0105 + 0.0205) / 4)
 
