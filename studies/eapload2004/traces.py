@@ -60,9 +60,9 @@ def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
                ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
     """The supplicant's own computing before each of its longer requests, in real time only.
 
-    A guest has one processor for all, so that the server's customers wait for it, unless devices
-    of their own take both their time. Each part is as
-    long as without load, and ends when its request begins its way to the server.
+    A guest has one processor for all, so that the server's customers wait for it, unless a device
+    takes their time. Each part is as long as without load, and ends when its request begins its way
+    to the server.
     """
     charged = cells.mean_of_any("demand_s", ALONE)
     if cells.results.clock != "real" or (charged and charged.estimate.mean):
