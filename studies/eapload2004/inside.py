@@ -142,7 +142,7 @@ class Workload:
             with self._calibrating(out, raw):
                 self._calibrate(generator, asked, raw)
         elif task["share"] and self._processor.is_real:
-            generator.calibrate_again(asked, cools=self._processor.is_the_servers)
+            generator.calibrate_again(asked, is_device=self._processor.is_device)
             raw["saturated_busy_s"] += [generator.saturated_busy_s]
 
     def _charged(self) -> dict[str, float]:
@@ -177,7 +177,7 @@ class Workload:
     def _calibrate(self, generator: LoadProgram, asked: Mapping[str, Any],
                    raw: dict[str, Any]) -> None:
         generator.calibrate(asked, is_real=self._processor.is_real,
-                            cools=self._processor.is_the_servers)
+                            is_device=self._processor.is_device)
         raw["saturated_busy_s"] = [generator.saturated_busy_s]
 
     @contextmanager

@@ -12,8 +12,8 @@ from studies.eapload2004.capacity import AFTER, BEFORE, PAUSES_S
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
 _ALONE, _REAL_ALONE, _DEVICE_ALONE = 20, 200, 40
-#: And by one after each of the pauses.
-_RESTED = 30 * len(PAUSES_S)
+#: And by one after each of the pauses; on a device, which takes longer and always as long.
+_RESTED, _DEVICE_RESTED = 30 * len(PAUSES_S), 10 * len(PAUSES_S)
 
 
 class LoadProgram:
@@ -29,32 +29,34 @@ class LoadProgram:
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, cools: bool) -> None:
+    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, is_device: bool) -> None:
         """Have it ask the server alone, and then keep it as busy as it can be.
 
         In real time a machine is slower at first, to half of what it takes then, and no two
-        authentications take as long: it is kept busy before, of which nothing counts. What `cools`
-        is asked after pauses, too: a device takes as long after any.
+        authentications take as long: it is kept busy before, of which nothing counts.
         """
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
             self.keep_busy(**busy)
-        alone = _REAL_ALONE if cools else _DEVICE_ALONE if is_real else _ALONE
+        alone = (_DEVICE_ALONE if is_device else _REAL_ALONE) if is_real else _ALONE
         self._closed(BEFORE.alone, customers=1, count=alone)
         self._saturate(BEFORE.saturated, **busy)
-        if cools:
-            self._closed(BEFORE.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+        if is_real:
+            self._rest(BEFORE.rested, is_device=is_device)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
         """Have it ask as often, and nothing of it count."""
         self.do("closed", "unmeasured", customers=customers, count=count)
 
-    def calibrate_again(self, asked: Mapping[str, Any], *, cools: bool) -> None:
+    def calibrate_again(self, asked: Mapping[str, Any], *, is_device: bool) -> None:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
-        if cools:
-            self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+        self._rest(AFTER.rested, is_device=is_device)
         self._saturate(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
-        self._closed(AFTER.alone, customers=1, count=_REAL_ALONE if cools else _DEVICE_ALONE)
+        self._closed(AFTER.alone, customers=1, count=_DEVICE_ALONE if is_device else _REAL_ALONE)
+
+    def _rest(self, journal: str, *, is_device: bool) -> None:
+        self._closed(journal, customers=1, pauses_s=PAUSES_S,
+                     count=_DEVICE_RESTED if is_device else _RESTED)
 
     def _saturate(self, journal: str, **busy: int) -> None:
         begun_s = self._busy_s()

@@ -7,11 +7,11 @@ predictions. In real time a machine is not as quick in one minute as in the next
 repetition that measures all that before and after its load is predicted by its own, the mean of
 both (`calibration`), and is proven only where a fixed piece of work took as long all the while.
 Where a device takes the server's time there, too, the model is the same; only that D is the
-device's utilization in saturation over X, for it may rest while all customers are with the machine.
+device's utilization in saturation over X, for it may rest while all customers are with the machine;
+and who finds nobody takes longer, by how long nobody was there: the machine's own part of the work.
 
 Where the server's time is the machine's, a guest has one processor for all: the generator's steps
-go before the server's, which are served in order, by the shares that one customer alone showed; and
-who finds nobody takes longer, by how long nobody was there.
+go before the server's, which are served in order, by the shares that one customer alone showed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ class MeasuredProcessor:
     """The processor of a site; nothing is done about others than a guest's in real time."""
 
     def __init__(self, site: Site, *, is_device: bool) -> None:
-        self._site, self._is_device = site, is_device
+        self._site = site
+        #: Whether a device takes the server's time.
+        self.is_device = is_device
 
     @contextmanager
     def measured(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
@@ -39,11 +41,6 @@ class MeasuredProcessor:
     def is_real(self) -> bool:
         """Whether computing takes the time that it takes this machine."""
         return self._site.clock == "real"
-
-    @property
-    def is_the_servers(self) -> bool:
-        """Whether the server's work takes it its time, and no device's."""
-        return self.is_real and not self._is_device
 
     @property
     def is_ordered(self) -> bool:
