@@ -6,7 +6,9 @@
  * Processor sharing is exact: every job that is present attains service at the same rate, so that
  * they end in the order of what they are to attain. Only the first of them waits for an instant; it
  * wakes the next one when it has its own, so that a job costs as much with hundreds as with one.
- * (Round robin in quanta would need a turn for each of them.)
+ * (Round robin in quanta would need a turn for each of them.) Who has attained its work has left the
+ * processor at that instant, however late the machine wakes its thread, in real time: what the
+ * others attain does not depend on that.
  *
  * Nothing of the C library is needed but dlsym, getenv, strtod and syscall, and it is linked against
  * none, so that one file fits the library of whichever system it is loaded on.
@@ -40,7 +42,7 @@ struct account {
 /* A job that is present, on its thread's stack; the ones that end earlier stand before it. */
 struct job {
     double until_s;
-    int woken;
+    int woken, is_done;
     struct job *next;
 };
 
@@ -92,13 +94,42 @@ static double rate(void)
     return present > processors ? processors / present : 1;
 }
 
+static void serve(double until)
+{
+    if (until <= last_s)
+        return;
+    if (present) {
+        attained_s += (until - last_s) * rate();
+        account->busy_s += (until - last_s) * (present < processors ? present / processors : 1);
+    }
+    last_s = until;
+}
+
+static void wake(struct job *job)
+{
+    job->woken++;
+    syscall(SYS_futex, &job->woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* What was attained by now, and who left meanwhile, each at its own instant. */
 static void advance(double now)
 {
-    if (present) {
-        attained_s += (now - last_s) * rate();
-        account->busy_s += (now - last_s) * (present < processors ? present / processors : 1);
+    struct job *before = first;
+    while (first) {
+        struct job *leaving = first;
+        double at = last_s + (leaving->until_s - attained_s) / rate();
+        if (at > now + NEARLY)
+            break;
+        serve(at);
+        attained_s = leaving->until_s;
+        first = leaving->next;
+        present--;
+        leaving->is_done = 1;
+        wake(leaving);
     }
-    last_s = now;
+    serve(now);
+    if (first && first != before)
+        wake(first); /* from now on it waits for an instant */
 }
 
 static void insert(struct job *job)
@@ -108,14 +139,6 @@ static void insert(struct job *job)
         place = &(*place)->next;
     job->next = *place;
     *place = job;
-}
-
-static void remove_job(const struct job *job)
-{
-    struct job **place = &first;
-    while (*place != job)
-        place = &(*place)->next;
-    *place = job->next;
 }
 
 /* Until its instant, if it is the first, as things are now; the others until they are woken. Who
@@ -134,31 +157,20 @@ static void await(struct job *job, double now)
     enter();
 }
 
-static void wake_first(void)
-{
-    if (!first)
-        return;
-    first->woken++;
-    syscall(SYS_futex, &first->woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 static void take(double cost, double begun)
 {
     advance(begun);
-    struct job job = {attained_s + cost, 0, NULL};
+    struct job job = {attained_s + cost, 0, 0, NULL};
     double now = begun;
     present++;
     account->charged_s += cost;
     insert(&job);
-    while (attained_s < job.until_s - NEARLY) {
+    while (!job.is_done) {
         await(&job, now);
         now = now_s();
         advance(now);
     }
-    remove_job(&job);
-    present--;
     account->waited_s += now - begun;
-    wake_first();
 }
 
 static void charge(int kind)

@@ -51,6 +51,8 @@ class ChargedDevice:
 
     def __init__(self, folder: Path, library: str, costs: Mapping[str, float],
                  processors: int = 1) -> None:
+        #: Whether anything that it does takes time.
+        self.is_slow = any(cost > 0 for cost in costs.values())
         folder.mkdir(parents=True, exist_ok=True)
         self._account = folder / "charged"
         self._account.write_bytes(bytes(_ACCOUNT.size))

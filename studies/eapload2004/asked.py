@@ -25,6 +25,9 @@ class Asked(study.Asked):
     customers: int = Field(16, ge=2, le=64, description="How many of these are under way at once.")
     overload_s: float = Field(10.0, ge=2, le=300, description="How long a server is measured that "
                               "gets more than it can take: then there is no end.")
+    arrivals: int = Field(0, ge=0, le=100_000, description="How many are to come in the background "
+                          "at least, but for chance; 0: as many as come while the supplicant "
+                          "authenticates.")
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition's "
                             "arrivals; the next has the next.")
     server_device: str = Field("celeron-850", json_schema_extra={"option": "--server-device"},

@@ -32,7 +32,8 @@ class SaturationRecord(RecordPart):
     In real time, `paused_s` has how long nobody was there before who came alone, and `rests_s`
     what such a one took, on average; `steps_s` has the parts of one alone, in order: generator and
     server in turn. Records of before have `rested_s` instead, after as long a pause as the load had
-    on average.
+    on average. `busy_s` is what each of those who came together kept a device busy, in real time:
+    while all of them are with the machine's own processor it rests.
     """
 
     alone_s: float | None = None
@@ -43,11 +44,12 @@ class SaturationRecord(RecordPart):
     customers: int
     capacity_per_s: float
     saturated_s: float
+    busy_s: float | None = None
 
     def lists(self) -> dict[str, list[float]]:
         """What a repetition is predicted by, in seconds; single values are lists of one."""
         single = {"alone_s": self.alone_s, "rested_s": self.rested_s,
-                  "saturated_demand_s": 1 / self.capacity_per_s}
+                  "saturated_demand_s": self.busy_s or 1 / self.capacity_per_s}
         return {"steps_s": self.steps_s, "paused_s": self.paused_s, "rests_s": self.rests_s,
                 **{name: [value] for name, value in single.items() if value is not None}}
 

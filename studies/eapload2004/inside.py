@@ -63,7 +63,8 @@ class Workload:
         self._hostapd = AskingHostapd(site)
         self._subscribers = SubscriberServers(site)
         self._station = RepeatedStation(site, self._supplicant, self._hostapd)
-        self._processor = MeasuredProcessor(site)
+        self._processor = MeasuredProcessor(
+            site, is_device=self._processors.server.is_slow)
         self._shows_radio_side = False
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
@@ -108,6 +109,7 @@ class Workload:
                 raw["charged_under_load"] = _difference(self._charged(), loaded)
                 session.stamp("measured")
                 if rate:
+                    _wait_for_arrivals(rate, asked["arrivals"], raw["stamps"]["begin"])
                     generator.end()
                 session.stamp("end")
                 raw["charged"] = _difference(self._charged(), charged)
@@ -138,9 +140,10 @@ class Workload:
             self._reference(generator, asked["saturating"], out, raw)
         elif task["calibrates"]:
             with self._calibrating(out, raw):
-                generator.calibrate(asked, is_real=self._processor.is_real)
+                self._calibrate(generator, asked, raw)
         elif task["share"] and self._processor.is_real:
-            generator.calibrate_again(asked)
+            generator.calibrate_again(asked, is_device=self._processor.is_device)
+            raw["saturated_busy_s"] += [generator.saturated_busy_s]
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""
@@ -168,8 +171,14 @@ class Workload:
         if not task["share"]:
             return float(task["load"])
         with self._calibrating(out, raw):
-            generator.calibrate(task["asked"], is_real=self._processor.is_real)
+            self._calibrate(generator, task["asked"], raw)
         return float(task["share"]) * capacity_per_s(out / BEFORE.saturated)
+
+    def _calibrate(self, generator: LoadProgram, asked: Mapping[str, Any],
+                   raw: dict[str, Any]) -> None:
+        generator.calibrate(asked, is_real=self._processor.is_real,
+                            is_device=self._processor.is_device)
+        raw["saturated_busy_s"] = [generator.saturated_busy_s]
 
     @contextmanager
     def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
@@ -282,7 +291,13 @@ class Workload:
                                                    str(target)])
         with HostProgram("load generator", argv, site.log("generator", network.LOAD),
                          environment()) as program:
-            yield LoadProgram(program, out)
+            yield LoadProgram(program, out, lambda: self._charged()["busy_s"])
+
+
+def _wait_for_arrivals(rate_per_s: float, count: int, begun_s: float) -> None:
+    """Until so many have come, but for chance (three standard deviations)."""
+    ends_s = begun_s + (count + 3 * count ** 0.5) / rate_per_s
+    time.sleep(max(0.0, ends_s - time.time()))
 
 
 def _difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:

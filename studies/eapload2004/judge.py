@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,7 +45,7 @@ from studies.study import Judged, Repetition
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
 _JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER, capacity.YARDSTICK)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
-         "is_ordered", "processor_s", "clock_step_s", "failure")
+         "is_ordered", "processor_s", "clock_step_s", "failure", "saturated_busy_s")
 
 #: Of a comparison of drivers, whose interval is over them.
 _PARTS = 20
@@ -156,8 +157,11 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     behind, at_server = (_whole(those) or those
                          for those in (observed.supplicant, observed.server))
     charged = raw["charged"]
-    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False))
-                         for journals in (capacity.BEFORE, capacity.AFTER))
+    busy_s = raw.get("saturated_busy_s", ()) if raw["clock"] == "real" else ()
+    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False)
+                                     and not charged["charged_s"], busy_s=busy)
+                         for journals, busy in zip_longest((capacity.BEFORE, capacity.AFTER),
+                                                           busy_s))
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
@@ -179,7 +183,7 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
                  span_s: float) -> float:
     """How busy the emulated processor was; of a real one, what came of what it can take."""
-    if observed.raw["clock"] == "virtual":
+    if observed.raw["clock"] == "virtual" or observed.raw["charged"]["charged_s"]:
         return float(observed.raw["charged"]["busy_s"] / span_s)
     came = len(observed.rows) + len(observed.server)
     return came / span_s / saturation.capacity_per_s if saturation else 0.0
@@ -231,7 +235,8 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
 
 
 def _saturation(out: Path, asked: Mapping[str, Any],
-                journals: capacity.Journals, *, is_ordered: bool) -> SaturationRecord | None:
+                journals: capacity.Journals, *, is_ordered: bool,
+                busy_s: float | None = None) -> SaturationRecord | None:
     alone, saturated, rested = (_journal(out / name) for name in journals)
     if not saturated:
         return None
@@ -242,6 +247,7 @@ def _saturation(out: Path, asked: Mapping[str, Any],
                             steps_s=_steps(alone, out / f"auth-{capacity.CALIBRATION}.pcap")
                             if is_ordered else [],
                             capacity_per_s=capacity_per_s(out / journals.saturated),
+                            busy_s=busy_s / len(saturated["rows"]) if busy_s else None,
                             saturated_s=fmean(row["response_s"] for row in saturated["rows"]))
 
 

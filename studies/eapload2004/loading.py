@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,25 @@ from measure.services.program import HostProgram
 from studies.eapload2004.capacity import AFTER, BEFORE, PAUSES_S
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
-_ALONE, _REAL_ALONE = 20, 200
-#: And by one after each of the pauses.
-_RESTED = 30 * len(PAUSES_S)
+_ALONE, _REAL_ALONE, _DEVICE_ALONE = 20, 200, 40
+#: And by one after each of the pauses; on a device, which takes longer and always as long.
+_RESTED, _DEVICE_RESTED = 30 * len(PAUSES_S), 10 * len(PAUSES_S)
 
 
 class LoadProgram:
     """The generator in its program, by commands."""
 
-    def __init__(self, program: HostProgram, out: Path) -> None:
-        self._program, self._out = program, out
+    def __init__(self, program: HostProgram, out: Path, busy_s: Callable[[], float]) -> None:
+        self._program, self._out, self._busy_s = program, out, busy_s
+        #: What the server's device was busy while it was last asked by as many as can be.
+        self.saturated_busy_s = 0.0
 
     def do(self, what: str, name: str = "", **arguments: Any) -> None:
         """Have it do something to its end; what came of it is in `NAME.json`."""
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool) -> None:
+    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, is_device: bool) -> None:
         """Have it ask the server alone, and then keep it as busy as it can be.
 
         In real time a machine is slower at first, to half of what it takes then, and no two
@@ -36,20 +38,30 @@ class LoadProgram:
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
             self.keep_busy(**busy)
-        self._closed(BEFORE.alone, customers=1, count=_REAL_ALONE if is_real else _ALONE)
-        self._closed(BEFORE.saturated, **busy)
+        alone = (_DEVICE_ALONE if is_device else _REAL_ALONE) if is_real else _ALONE
+        self._closed(BEFORE.alone, customers=1, count=alone)
+        self._saturate(BEFORE.saturated, **busy)
         if is_real:
-            self._closed(BEFORE.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+            self._rest(BEFORE.rested, is_device=is_device)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
         """Have it ask as often, and nothing of it count."""
         self.do("closed", "unmeasured", customers=customers, count=count)
 
-    def calibrate_again(self, asked: Mapping[str, Any]) -> None:
+    def calibrate_again(self, asked: Mapping[str, Any], *, is_device: bool) -> None:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
-        self._closed(AFTER.rested, customers=1, count=_RESTED, pauses_s=PAUSES_S)
-        self._closed(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
-        self._closed(AFTER.alone, customers=1, count=_REAL_ALONE)
+        self._rest(AFTER.rested, is_device=is_device)
+        self._saturate(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
+        self._closed(AFTER.alone, customers=1, count=_DEVICE_ALONE if is_device else _REAL_ALONE)
+
+    def _rest(self, journal: str, *, is_device: bool) -> None:
+        self._closed(journal, customers=1, pauses_s=PAUSES_S,
+                     count=_DEVICE_RESTED if is_device else _RESTED)
+
+    def _saturate(self, journal: str, **busy: int) -> None:
+        begun_s = self._busy_s()
+        self._closed(journal, **busy)
+        self.saturated_busy_s = self._busy_s() - begun_s
 
     def _closed(self, journal: str, **arguments: Any) -> None:
         self.do("closed", journal.removesuffix(".json"), **arguments)

@@ -5,10 +5,13 @@ demand is what saturation says, D = 1/X; the supplicant's other time is what it 
 and its round trips; the background's is what one of it takes alone, less D. All other points are
 predictions. In real time a machine is not as quick in one minute as in the next: there, a
 repetition that measures all that before and after its load is predicted by its own, the mean of
-both (`calibration`), and is proven only where a fixed piece of work took as long all the while. A
-guest has one processor for all: the generator's steps go before the server's, which are served in
-order, by the shares that one customer alone showed; and who finds nobody takes longer, by how long
-nobody was there.
+both (`calibration`), and is proven only where a fixed piece of work took as long all the while.
+Where a device takes the server's time there, too, the model is the same; only that D is the
+device's utilization in saturation over X, for it may rest while all customers are with the machine;
+and who finds nobody takes longer, by how long nobody was there: the machine's own part of the work.
+
+Where the server's time is the machine's, a guest has one processor for all: the generator's steps
+go before the server's, which are served in order, by the shares that one customer alone showed.
 """
 
 from __future__ import annotations

@@ -26,8 +26,10 @@ _USER_MODE = "User Mode Linux"
 class MeasuredProcessor:
     """The processor of a site; nothing is done about others than a guest's in real time."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, is_device: bool) -> None:
         self._site = site
+        #: Whether a device takes the server's time.
+        self.is_device = is_device
 
     @contextmanager
     def measured(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:

@@ -47,6 +47,8 @@ _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 _REFERENCE = 6
 #: What the supplicant takes from one authentication to the next, besides its round trips.
 _TURN_S, _TRIPS = 0.13, 5
+#: How often a server is kept busy, and one customer alone besides.
+_SATURATIONS = 5
 #: About what a server takes a second whose device does not say, to plan by.
 _CAPACITY = 90
 
@@ -68,7 +70,7 @@ class EapLoad2004(Study):
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
-    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.eapload2004.inside"
@@ -109,12 +111,8 @@ class EapLoad2004(Study):
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the authentications in front and in the background."""
-        turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
-        measured_s = asked.authentications * turn_s
-        if overload.is_overloaded(cell.ids, asked):
-            measured_s = asked.overload_s
         capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
-        behind = ((asked.steady_s + measured_s) * overload.rate_per_s(cell.ids, capacity)
+        behind = (_loaded_s(cell, asked) * overload.rate_per_s(cell.ids, capacity)
                   + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
         if cell.ids["driver"] == "eapol_test":
             behind += _REFERENCE * asked.saturating
@@ -122,15 +120,27 @@ class EapLoad2004(Study):
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some."""
-        return 120 + 10 * self.expected(cell, asked).duration_s
+        """Ten times what it takes, and then some; nothing is skipped in real time."""
+        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+        waited_s = _loaded_s(cell, asked) + _SATURATIONS * asked.saturating / capacity
+        return 120 + 10 * self.expected(cell, asked).duration_s + 2 * waited_s
 
     def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
-        """Virtual time takes a device: computing is free without, and nobody would wait."""
+        """Virtual time takes a device: computing is free without, and nobody would wait.
+
+        In real time a supplicant on a device, beside a server that is none, is refused: the model
+        has it keep the machine's one processor busy.
+        """
         if clock == "virtual" and load_device(asked.server_device).is_neutral:
             raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
                              "time, so that nobody would wait for a server; give --server-device "
                              "one with times, or --clock real")
+        server, client = (load_device(name).is_neutral for name in (
+            asked.server_device, asked.client_device))
+        if clock == "real" and server and not client:
+            raise StudyError(f"client: device {asked.client_device}: in real time the supplicant "
+                             "has a device only beside a server that has one; give "
+                             "--client-device today, or a --server-device with times")
 
     def judge(self, repetition: Repetition) -> Judged:
         """Times and proof from captures."""
@@ -176,6 +186,17 @@ class EapLoad2004(Study):
         from studies.eapload2004.report import report
 
         return report(results, options, self)
+
+
+def _loaded_s(cell: Cell, asked: Asked) -> float:
+    """About how long there is load."""
+    if overload.is_overloaded(cell.ids, asked):
+        return asked.steady_s + asked.overload_s
+    turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
+    capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+    rate = overload.rate_per_s(cell.ids, capacity)
+    return max(asked.steady_s + asked.authentications * turn_s,
+               asked.arrivals / rate if rate else 0.0)
 
 
 def _calibrates(cell: Cell) -> bool:

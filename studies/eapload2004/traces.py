@@ -60,10 +60,12 @@ def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
                ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
     """The supplicant's own computing before each of its longer requests, in real time only.
 
-    A guest has one processor for all, so that the server's customers wait for it. Each part is as
-    long as without load, and ends when its request begins its way to the server.
+    A guest has one processor for all, so that the server's customers wait for it, unless a device
+    takes their time. Each part is as long as without load, and ends when its request begins its way
+    to the server.
     """
-    if cells.results.clock != "real":
+    charged = cells.mean_of_any("demand_s", ALONE)
+    if cells.results.clock != "real" or (charged and charged.estimate.mean):
         return ()
     taken_s = of_first(cells, ALONE).get(f"demand_{SUPPLICANT}_s", ())
     way_s = float(NOMINAL["rtt"]) / 2e3

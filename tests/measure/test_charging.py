@@ -72,16 +72,19 @@ def test_every_signature_and_verification_is_charged(tmp_path: Path, pki: Path) 
     took = charged(tmp_path, pki, 1, {"sign": 0.05, "verify": 0.01})
     assert (took.signatures, took.verifications) == (1, _VERIFICATIONS)
     assert took.charged_s == pytest.approx(0.05 + _VERIFICATIONS * 0.01)
-    assert took.busy_s >= took.charged_s * 0.999
-    assert took.elapsed_s == pytest.approx(took.busy_s)
+    assert took.busy_s == pytest.approx(took.charged_s, rel=1e-6)
+    assert took.elapsed_s >= took.busy_s
 
 
 def test_threads_share_one_processor(tmp_path: Path, pki: Path) -> None:
-    """Four at once: the processor is busy for all four's work, and each takes longer for it."""
+    """Four at once: the processor is busy for all four's work, and each takes longer for it.
+
+    It is busy for no longer than that, however late the machine wakes who has had its share.
+    """
     took = charged(tmp_path, pki, 4, {"sign": 0.2, "verify": 0.0})
     assert took.signatures == 4
     assert took.charged_s == pytest.approx(0.8)
-    assert took.busy_s >= 0.8 * 0.999
+    assert took.busy_s == pytest.approx(0.8, rel=1e-6)
     assert took.elapsed_s > 2 * took.charged_s
 
 

@@ -26,8 +26,9 @@ def record(row: Sequence[str], utilization: float, *, repetition: int = 1,
            clock: str = "virtual", **measured: Any) -> Record:
     """A proven repetition of a cell, at a utilization of its server."""
     body = Measured(seed=1, service_time_s=0.63, service_p95_s=0.64, services_s=[0.62, 0.64],
-                    round_trips=5, utilization_share=utilization, demand_s=0.01, cycle_s=0.8,
-                    **{"split": _SPLIT, **measured})
+                    round_trips=5, utilization_share=utilization, cycle_s=0.8,
+                    # In real time the server is the machine's, unless it is said to have a device.
+                    **{"split": _SPLIT, "demand_s": 0.0 if clock == "real" else 0.01, **measured})
     return Record(schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
                   cell=dict(zip(NAMES, row, strict=True)), repetition=repetition,
                   status="ok", reason="", digests={}, asked={}, evidence=[], captures=[],
@@ -191,6 +192,22 @@ def test_in_real_time_one_processor_has_to_be_warm_and_does_the_supplicants_work
     [made] = modelled.predictions(cells(alone, loaded))
     took_s = (0.0125, 0.0205) if clock == "real" else (0.0105, 0.0105)
     assert made.response_s == pytest.approx(sum(took_s) / 2)
+
+
+def test_in_real_time_devices_are_as_in_virtual_time() -> None:
+    """Nobody is in the way of who computes on a device of its own; who comes at once shares it.
+
+    Its demand is what it was busy for, not what so few came to a second while it rested, too.
+    """
+    demands = {"demands_s": {"server": [0.01], "supplicant": [0.02]}, "demand_s": 0.01}
+    said = calibrated(80, 0.0105).model_copy(update={"busy_s": 0.01})
+    alone = record(ids(load="0"), 0.0, clock="real", saturation=said, **demands)
+    loaded = record(share_ids(50), 0.5, clock="real", background_s=0.012, rate_per_s=20.0,
+                    arrivals_s=[0.0, 1.0, 2.0 - 0.06 - 0.02 + 0.001, 2.0],
+                    latencies_s=[0.0105, 0.0105, 0.0105, 0.0205], meetings_s=[2.0],
+                    asked_s=[[2.0]], saturation=said, demand_s=0.01)
+    [made] = modelled.predictions(cells(alone, loaded))
+    assert made.response_s == pytest.approx((3 * 0.0105 + 0.0205) / 4)
 
 
 def test_in_real_time_the_generator_goes_before_the_server() -> None:

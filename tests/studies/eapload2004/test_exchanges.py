@@ -236,6 +236,24 @@ def test_a_server_that_stood_still_is_seen(observed: ObservedLoad) -> None:
     assert "no stall" in broken(replace(observed, server=behind))
 
 
+@pytest.mark.parametrize(("clock", "demand_s", "unsigned_s", "signed_s", "ok"), [
+    ("real", 0.08, 0.4, 3.0, True), ("real", 0.08, 0.4, 4.0, False),
+    ("real", 0.08, 0.6, 3.0, False), ("real", 0.0, 0.4, 0.6, False),
+    ("virtual", 0.08, 0.4, 0.6, False)])
+def test_a_slow_devices_queue_is_no_stall(observed: ObservedLoad, clock: str, demand_s: float,
+                                          unsigned_s: float, signed_s: float, ok: bool) -> None:
+    """In real time, what it signs may wait for 45 that share it; what it does not sign may not."""
+    def asked(unsigned_s: float, signed_s: float) -> Exchange:
+        return Exchange(trips=[RoundTrip(1.0, 1.0 + took_s) for took_s in (unsigned_s, signed_s)])
+
+    made = replace(observed, server=[asked(0.001, 0.07), asked(unsigned_s, signed_s)], sample=[],
+                   raw={**observed.raw, "clock": clock,
+                        "charged": {"charged_s": 4 * demand_s, "signatures": 4,
+                                    "busy_s": 4 * demand_s}})
+    [check] = [each for each in evidence(made) if each.check == "no stall"]
+    assert check.ok == ok
+
+
 def test_an_overload_that_is_none_is_seen(observed: ObservedLoad) -> None:
     """What was to be overloaded rested, or nobody waited longer; what it refused is no fault."""
     raw = {**observed.raw, "stamps": {"steady": 0.0, "measured": 0.27},
@@ -340,6 +358,12 @@ def test_a_calibration_is_told_step_by_step(tmp_path: Path,
     assert made.steps_s == pytest.approx([0.001, 0.002, 0.001, 0.004])
     assert made.paused_s == pytest.approx(list(pauses_s))
     assert made.rests_s == pytest.approx([0.01 + pause_s / 10 for pause_s in pauses_s])
+    # Two came to 1 a second, of which the device rested a tenth.
+    on_device = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False,
+                                  busy_s=1.8)
+    assert on_device is not None
+    assert on_device.lists()["saturated_demand_s"] == pytest.approx([0.9])
+    assert made.lists()["saturated_demand_s"] == pytest.approx([1.0])
     without = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False)
     assert without == made.model_copy(update={"steps_s": []})
     assert judge._saturation(tmp_path, {"customers": 2}, capacity.AFTER, is_ordered=True) is None

@@ -114,6 +114,24 @@ def test_in_real_time_a_cell_calibrates_itself(tmp_path: Path) -> None:
         assert min(each.rests_s) > 0
 
 
+def test_in_real_time_a_device_takes_its_time(tmp_path: Path) -> None:
+    """A signature and three verifications, whatever the machine is; as many came as were asked for.
+
+    The machine's own part comes on top of it, of one alone; of the demand it is none.
+    """
+    record = measure(Qop(tmp_path), "real", "0", "--clock", "real", "--server-device", "r4400-200",
+                     "--set", "arrivals=30", "--set", "saturating=20", share="50", count=2)["0"]
+    measured = Measured.model_validate(record.measured)  # on a busy machine it may not be proven
+    before, after = measured.saturation, measured.saturation_after
+    assert before is not None and after is not None
+    for each in (before, after):
+        assert each.busy_s == pytest.approx(0.0697 + 3 * 0.0043, rel=1e-4)
+        assert each.alone_s is not None and each.alone_s > each.busy_s
+        assert not each.steps_s and min(each.rests_s) > each.busy_s
+    assert measured.demand_s == pytest.approx(0.0826, rel=1e-4)
+    assert len(measured.arrivals_s) >= 30
+
+
 def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:
     """Through its proxy it takes as long as directly, a round trip for a longer name aside."""
     record = measure(Qop(tmp_path), "proxied", "5", path="proxied", count=3)["5"]

@@ -38,6 +38,17 @@ def test_every_printed_value_has_its_cell() -> None:
     assert {row[0] for row in cells} == {str(load) for load in LOADS}
 
 
+@pytest.mark.parametrize(("profile", "devices"), [
+    ("real", ("r4400-200", "pentium2-400")), ("real-machine", ("today", "today"))])
+def test_real_time_has_devices_or_the_machine_itself(profile: str,
+                                                     devices: tuple[str, str]) -> None:
+    """At the shares of the capacity at which the model is to hold, and without load."""
+    made = plan(RunRequest(STUDY, profile=profile), {})
+    assert [cell.ids["share"] for cell in made.cells] == ["0", "25", "50", "80"]
+    assert made.settings.clock == "real"
+    assert (made.asked.server_device, made.asked.client_device) == devices
+
+
 @pytest.mark.parametrize(("profile", "clock", "cells"), [
     ("reference", "processor", {("full", "eapol_test")}),
     ("generator", "real", {("full", "generator"), ("resumed", "generator")})])
@@ -95,7 +106,8 @@ def test_more_than_the_server_takes_is_a_result_up_to_what_can_be_offered() -> N
     (["--only", "chain=9"], "chain: 9: no such level"),
     (["--resumed-share", "1.5"], "--resumed-share"),
     (["--server-device", "today"], "computing is free in virtual time"),
-    (["--clock", "real"], "device celeron-850: no effect by the real clock"),
+    (["--clock", "real", "--server-device", "today"],
+     "client: device pentium2-400: in real time the supplicant has a device only beside"),
     (["--fault", "nonesuch"], "is not one of 'no-cache'")])
 def test_bad_input_gets_one_line(qop_here: Qop, words: list[str], said: str) -> None:
     """What, where and what to do."""
