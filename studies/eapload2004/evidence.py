@@ -27,8 +27,9 @@ _SHARING = 45
 _OF_DEVICE = 0.04
 _UNCHARGED_S = 0.001
 _BUSY = 0.97
-#: How far a fixed piece of work may be from as quick all the while, and what an authentication
-#: takes after the load from what it took before; which share of either end of times is left out.
+#: How much longer an authentication may take by what a fixed piece of work takes at its slowest,
+#: and how far one after the load may be from one before; which share of times is left out at either
+#: end.
 _AS_QUICK, _AS_MUCH, _TRIMMED = 0.02, 0.03, 0.05
 
 
@@ -201,7 +202,8 @@ def _longest_s(observed: ObservedLoad, step: Sequence[float]) -> float:
 def _idle(observed: ObservedLoad) -> CheckRecord:
     """The machine was as quick before, throughout and after the load, by what no load changes.
 
-    It says nothing of how long anybody in the background took.
+    As far as an authentication is the machine's own work, that is: what a device takes does not
+    change with it. It says nothing of how long anybody in the background took.
     """
     begin, end = (observed.raw["stamps"][name] for name in ("begin", "end"))
     third_s = (end - begin) / 3
@@ -211,12 +213,13 @@ def _idle(observed: ObservedLoad) -> CheckRecord:
     means = [float(stats.trim_mean(those, _TRIMMED)) if those else math.inf for those in took]
     apart = max(means) / min(means) - 1
     grown = observed.saturated_s[-1] / observed.saturated_s[0] - 1 if observed.saturated_s else 0.0
-    ok = apart <= _AS_QUICK and abs(grown) <= _AS_MUCH
+    ok = apart * observed.own_share <= _AS_QUICK and abs(grown) <= _AS_MUCH
     return CheckRecord(check="idle machine", ok=ok, detail=("" if ok else "not an idle machine: ")
                        + "a fixed piece of work took "
                        + ", ".join(f"{mean_s * 1e6:.0f}" for mean_s in means) + " us before the "
-                       f"load, in its thirds and after it ({apart:.1%} apart); an authentication "
-                       f"took the processor {grown:+.1%} after it")
+                       f"load, in its thirds and after it ({apart:.1%} apart; "
+                       f"{observed.own_share:.0%} of an authentication is such work); an "
+                       f"authentication took the processor {grown:+.1%} after it")
 
 
 def _charged(observed: ObservedLoad) -> CheckRecord:

@@ -81,6 +81,7 @@ def judge(repetition: Repetition) -> Judged:
         saturated_s=[1 / capacity_per_s(out / journals.saturated)
                      for journals in (capacity.BEFORE, capacity.AFTER)
                      if (out / journals.saturated).exists()],
+        own_share=_own_share(out, raw.get("saturated_busy_s", ())),
         imsi=repetition.secrets.get("network", {}).get("imsi", ""),
         wrong=challenges.faults(front, given, repetition.secrets)
         if repetition.cell.ids["method"] == "aka" else ())
@@ -138,6 +139,14 @@ def _yardstick(out: Path) -> list[tuple[float, float]]:
     file = out / capacity.YARDSTICK
     return [(when_s, took_s) for when_s, took_s in json.loads(file.read_text())] \
         if file.exists() else []
+
+
+def _own_share(out: Path, busy_s: Sequence[float]) -> float:
+    """Which share of what one alone takes is the machine's: all that its device is not busy for."""
+    if not any(busy_s):
+        return 1.0
+    rows, alone = (_journal(out / name)["rows"] for name in (BEFORE.saturated, BEFORE.alone))
+    return max(0.0, 1 - busy_s[0] / len(rows) / fmean(row["response_s"] for row in alone))
 
 
 def _journal(file: Path) -> dict[str, Any]:

@@ -46,3 +46,6 @@ class ObservedLoad:
     yardstick: Sequence[tuple[float, float]] = ()
     #: What an authentication took the processor, before and after the load, where it was measured.
     saturated_s: Sequence[float] = ()
+    #: Which share of an authentication that meets nobody is the machine's own work; a device, where
+    #: there is one, takes the rest.
+    own_share: float = 1.0

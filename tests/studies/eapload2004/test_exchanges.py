@@ -221,6 +221,9 @@ def test_a_machine_that_changes_its_speed_is_told(observed: ObservedLoad, during
     assert check.ok == ok
     assert check.detail.startswith("not an idle machine: ") is not ok
     assert "idle machine" in broken(replace(made, yardstick=yardstick[:150]))  # it broke off
+    # Where a device takes nine tenths, the machine's speed counts a tenth; what one takes, all.
+    on_device = replace(made, own_share=0.1)
+    assert ("idle machine" in broken(on_device)) == (during > 1.2 or abs(grown - 1) > 0.03)
 
 
 def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
