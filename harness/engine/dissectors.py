@@ -63,7 +63,10 @@ async def _result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Re
     """
     with _uninterrupted():
         future = pool.submit(task)
-    return await asyncio.shield(asyncio.wrap_future(future))
+    result = asyncio.wrap_future(future)
+    # What nobody waits for any more may still fail, by a disk that is full: no traceback of that.
+    result.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return await asyncio.shield(result)
 
 
 @contextlib.contextmanager

@@ -44,11 +44,10 @@ _LEAST_REPETITIONS = 3
 REAL, ALONE, GUESTS, HOGS = "real", "alone", "guests", "hogs"
 #: How many times the least the pieces took before a repetition, which its times are divided by.
 COMPANY = "company"
-#: Seconds that what the harness does would take a node, by the stamps between which it does it: in
-#: real time nodes wait for it.
+#: Seconds that what the harness does would take a node, by the stamps between which it does it,
+#: of the study's first times: in real time nodes wait for it.
 HARNESS = "of the harness"
-_SPANS = {"authentication_time_s": ("start", "first_packet"),
-          "handoff_s": ("handoff", "foreign_first_packet")}
+_SPANS = (("start", "first_packet"), ("handoff", "foreign_first_packet"))
 _CONSTANTS = re.compile(r"a system call (\d+) ns, a page fault (\d+) ns")
 #: Bounds in shares: of times and goodput against real time; of the host, in the median and at most.
 TIMES, GOODPUT, MEDIAN, WORST, VARIATION = 0.05, 0.005, 0.03, 0.07, 0.05
@@ -205,9 +204,14 @@ def circumstances(record: Record) -> dict[str, float]:
     """What explains how a repetition's times differ from real time's: company and harness."""
     company = record.environment.get("processor_clock", {}).get("company")
     harness = {_harness(metric): harness_s(record, *stamps)
-               for metric, stamps in _SPANS.items()}
+               for metric, stamps in zip(_times_of_study(), _SPANS, strict=False)}
     return {**({COMPANY: float(company)} if company else {}),
             **{name: value for name, value in harness.items() if value is not None}}
+
+
+def _times_of_study() -> list[str]:
+    """The study's metrics in seconds."""
+    return [metric.name for metric in small.of().study.metrics if metric.name.endswith("_s")]
 
 
 def _harness(metric: str) -> str:
@@ -278,7 +282,8 @@ def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
 
     # Without that, it is shown a cell and not judged: the harness is in real time, and has to be.
     unexplained = [cell.beyond(metric) for cell in cells
-                   for metric in cell.means.get(ALONE, {}) if metric in _SPANS]
+                   for metric in cell.means.get(ALONE, {})
+                   if metric in _times_of_study()[:len(_SPANS)]]
     bounds = [
         _verdict("times beyond what company and the harness explain, at most", max, unexplained,
                  TIMES),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
+import gc
 import os
 import signal
 import threading
@@ -20,6 +22,13 @@ def children() -> set[int]:
     """Processes that this one's main thread has started."""
     here = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     return set(map(int, here.read_text().split()))
+
+
+def fail_when_told(begun: str, told: str) -> None:
+    """What a task does whose disk is full."""
+    Path(begun).touch()
+    wait_until(Path(told).exists)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 async def test_ctrl_c_does_not_end_a_dissector_that_is_being_born() -> None:
@@ -55,6 +64,28 @@ async def test_a_cancelled_task_makes_no_traceback_where_a_dissector_dies(
         await asyncio.gather(dying, *waiting, return_exceptions=True)
         told.touch()
         await asyncio.to_thread(manager.join)
+    finally:
+        dissectors.close()
+    assert not uncaught
+
+
+async def test_a_cancelled_task_makes_no_traceback_where_it_fails_later(tmp_path: Path) -> None:
+    """Several find a disk full: the first one ends the run, and of the others nobody hears."""
+    uncaught: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
+    begun, told = tmp_path / "begun", tmp_path / "told"
+    dissectors = Dissectors(1)
+    try:
+        failing = asyncio.create_task(dissectors.run(
+            functools.partial(fail_when_told, str(begun), str(told))))
+        await asyncio.to_thread(wait_until, begun.exists)
+        failing.cancel()
+        await asyncio.gather(failing, return_exceptions=True)
+        del failing
+        told.touch()
+        assert await dissectors.run(os.getpid) != os.getpid()  # behind it
+        await asyncio.sleep(0)
+        gc.collect()
     finally:
         dissectors.close()
     assert not uncaught

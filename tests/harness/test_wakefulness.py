@@ -45,6 +45,8 @@ def test_each_processor_has_a_program_that_gives_way() -> None:
     with wakefulness.kept_awake(PROCESSORS) as pids:
         assert [os.sched_getaffinity(pid) for pid in pids] == [{each} for each in PROCESSORS]
         assert {os.sched_getscheduler(pid) for pid in pids} == {os.SCHED_IDLE}
+        sessions = [Path(f"/proc/{pid}/autogroup") for pid in pids]
+        assert all(each.read_text().endswith(" nice 19\n") for each in sessions if each.exists())
         until(lambda: min(map(used_ticks, pids)) > 2)
     assert not any(map(is_there, pids))
 
