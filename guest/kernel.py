@@ -24,13 +24,10 @@ SOURCES: tuple[tuple[str, str, str | None], ...] = (
     ("bookworm-security", "linux-source-6.12", None),
 )
 BUILD_SUITE = "bookworm"
-BUILD_PACKAGES = (
-    *("gcc", "make", "flex", "bison", "bc", "libelf-dev", "xz-utils", "libc6-dev"),
-    *("python3-minimal", "patch"),
-)
+BUILD_PACKAGES = ("gcc", "make", "flex", "bison", "bc", "xz-utils", "libc6-dev", "patch")
 # Usual seconds on 2 cores, until this machine's own are known; objects for the share done.
-EXPECTED_S = {"download": 10, "root": 12, "unpack": 20, "configure": 8, "compile": 170}
-OBJECTS = 1481
+EXPECTED_S = {"download": 10, "root": 12, "unpack": 20, "configure": 8, "compile": 110}
+OBJECTS = 1402
 OBJECT_LINE = re.compile(r"^  (CC|AS|AR|HOSTCC)\s")
 # Options and patches are this kernel's; what an older one lacks of them is recorded, not refused.
 STRICT = "linux-source-7.2"
@@ -75,6 +72,7 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
         archive.sources(BUILD_SUITE, f"{BUILD_SUITE}-security"),
         BUILD_PACKAGES,
         [
+            "--dpkgopt=force-unsafe-io",  # it is thrown away, whole or not
             '--customize-hook=mkdir -p "$1/qop/patches" "$1/qop/sources"',
             hook("upload", source, "/qop/source.deb"),
             hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
