@@ -2,7 +2,8 @@
 
 `python3 -m studies.adp1987.realtime.program JOB.json`: the source does what standard input says,
 the sink counts what arrives and says so, and both write their log when the input ends. The sender
-has no more under way than a window: what the other end has not counted yet must fit its buffers.
+has no more under way than a window: what the other end has not counted yet must fit its buffers
+and the wire's queue.
 Where messages may be lost on the way (`may_lose`), nobody waits for them long: the sink is told
 when a phase is over, and notes how many have arrived.
 """

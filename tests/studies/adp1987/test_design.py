@@ -14,7 +14,9 @@ from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from studies.adp1987 import design, published
 from studies.adp1987.controls import ATTACKS, FAULTS, FLOWING, ON_AIR
-from topologies.loader import to_json
+from studies.adp1987.matrix import WIRES
+from studies.adp1987.realtime.program import WINDOW
+from topologies.loader import load_wire, to_json
 from topologies.model import Network, from_json
 
 STUDY = studies.load("adp1987")
@@ -29,6 +31,16 @@ def test_every_printed_value_has_its_cell() -> None:
     assert made.settings.clock == "virtual"
     assert len(cells) == len(made.cells) < 60
     assert set(published.claims()) == {f"D{number}" for number in range(1, 9)}
+
+
+def test_queue_of_the_wire_takes_a_window() -> None:
+    """A sender as quick as its wire has a window in the queue; nothing there may be dropped.
+
+    A message in several frames ends with one that is not full: one more for each.
+    """
+    messages, size = WINDOW
+    in_tunnel = 1400  # of a frame, below the headers of WireGuard's or ESP's
+    assert messages + size / in_tunnel < load_wire(WIRES["real"]).queue_packets
 
 
 def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
