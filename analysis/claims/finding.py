@@ -41,10 +41,33 @@ def unit_of(metric: Metric) -> Unit:
 
 @dataclass(frozen=True)
 class Band:
-    """Where a claim says that a number lies; open where a side is infinite."""
+    """Where a claim says that a number lies; open where a side is infinite.
+
+    A claim of a difference is not met by one that does not matter: by none surely larger, either
+    way, than `negligible` (in the number's SI unit, see `analysis.metrics`).
+    """
 
     low: float = -math.inf
     high: float = math.inf
+    negligible: float = 0.0
+
+    def holds(self, interval: Estimate) -> bool:
+        """Whether all of an interval lies in the band."""
+        low, high = interval.low, interval.high
+        return low is not None and high is not None and self.low <= low and high <= self.high
+
+    def refutes(self, interval: Estimate) -> bool:
+        """Whether all of an interval lies outside, or within what does not matter."""
+        low, high = interval.low, interval.high
+        if low is None or high is None:
+            return False
+        return high < self.low or low > self.high or self.is_negligible(interval)
+
+    def is_negligible(self, interval: Estimate) -> bool:
+        """Whether all of an interval lies within what does not matter."""
+        low, high = interval.low, interval.high
+        return bool(self.negligible) and low is not None and high is not None and (
+            -self.negligible <= low and high <= self.negligible)
 
     def words(self, unit: Unit) -> str:
         """The band in words, in a unit."""
@@ -57,6 +80,11 @@ class Band:
 
 
 MORE = Band(low=0.0)
+
+
+def more(negligible: float) -> Band:
+    """More than nothing, by what matters: `negligible` is in the number's SI unit."""
+    return Band(low=0.0, negligible=negligible)
 
 
 def about(value: float) -> Band:
@@ -130,16 +158,9 @@ class Finding:
     @property
     def word(self) -> Word:
         """What the interval decides; without one, nothing."""
-        low, high = self.estimate.low, self.estimate.high
-        if low is None or high is None:
-            return "undecided"
-        if self.band.low <= low and high <= self.band.high:
+        if self.band.holds(self.estimate):
             return "confirmed"
-        low, high = self.strict.low, self.strict.high
-        if low is not None and high is not None and (
-                high < self.band.low or low > self.band.high):
-            return "refuted"
-        return "undecided"
+        return "refuted" if self.band.refutes(self.strict) else "undecided"
 
     @property
     def agrees(self) -> bool:
@@ -180,7 +201,10 @@ class Finding:
                                 (self.estimate.mean, self.estimate.low, self.estimate.high)
                                 if side is not None)
             shown = f"{value}{name} ({low} to {high})"
-        return f"{self.label}: {shown}; the claim asks for {self.band.words(self.unit)}"
+        asked = self.band.words(self.unit)
+        if self.word == "refuted" and self.band.is_negligible(self.strict):
+            asked += f", and {self.band.negligible * scale:.3g}{name} do not matter"
+        return f"{self.label}: {shown}; the claim asks for {asked}"
 
 
 def find(observations: Observations,

@@ -12,8 +12,8 @@ from analysis.table import Column, Entry, Table
 _SHOWN = 6
 _PRINTED = "printed values have no intervals"
 _WORDS = ("Confirmed: every 95 % interval lies where the claim says. Refuted: an interval lies "
-          "elsewhere, one as wide as Bonferroni asks for the number of questions. Undecided: the "
-          "intervals do not tell.")
+          "elsewhere, or, where more is claimed, within what does not matter; one as wide as "
+          "Bonferroni asks for the number of questions. Undecided: the intervals do not tell.")
 
 
 @dataclass(frozen=True)

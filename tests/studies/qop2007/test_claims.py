@@ -10,7 +10,7 @@ import pytest
 
 from analysis import statistics
 from analysis.cells import Cells, Observation
-from analysis.claims.finding import MORE, Band, Finding, Unit, about, find
+from analysis.claims.finding import MORE, Band, Finding, Unit, about, find, more
 from analysis.claims.verdict import Verdict, settle
 from analysis.statistics import Estimate
 from fabricated import cells_of, make, manifest_of, paper_run, results_of
@@ -354,3 +354,30 @@ def test_a_name_that_steers_a_terminal_costs_its_policys_score_alone() -> None:
     assert layers_of(results, "P2") is None
     assert layers_of(results, "P3") is not None
     assert "P2" in {policy.id for policy in from_run(Cells(results)).policies}
+
+
+def equal_for_p5(metric: str, policy: str, scenario: str) -> float:
+    """The paper's world, but that P5 authenticates roaming as it does at home."""
+    home = "N1" if (metric, policy) == (TIME, "P5") else scenario
+    return paper_truth(metric, policy, home)
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.002, "refuted"), (0.05, "undecided")])
+def test_no_difference_is_not_more(noise: float, verdict: str) -> None:
+    """Where an interval lies within what does not matter, the claim is refuted, and it says so."""
+    found = judged(world(equal_for_p5, noise=noise))["Q3"]
+    assert found.verdict == verdict
+    assert found.figure.startswith("P5, roaming less non-roaming")
+    assert ("and 5 ms do not matter" in found.figure) == (verdict == "refuted")
+
+
+@pytest.mark.parametrize(("truth", "least", "most"), [(1.0, 0.0, 0.05), (0.0, 0.5, 1.0)])
+def test_a_difference_that_matters_is_seldom_taken_for_none(truth: float, least: float,
+                                                            most: float) -> None:
+    """Refuted in few of 2000 runs of six where the difference just matters, in most where none is."""
+    random = np.random.default_rng(7)
+    refuted = 0
+    for _ in range(2000):
+        seen = statistics.mean(random.normal(truth, 0.6, 6))
+        refuted += Finding("made up", seen, seen, more(1.0), Unit()).word == "refuted"
+    assert least <= refuted / 2000 <= most

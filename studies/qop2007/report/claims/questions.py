@@ -7,10 +7,11 @@ from typing import Any
 
 from analysis.blocks import Function
 from analysis.cells import Key
-from analysis.claims.finding import MORE, Band, Question, Unit, unit_of
+from analysis.claims import finding
+from analysis.claims.finding import Band, Question, Unit, unit_of
 from analysis.statistics import Sample
 from studies.qop2007 import published
-from studies.qop2007.metrics import AUTHENTICATION
+from studies.qop2007.metrics import AUTHENTICATION, STREAMS
 from studies.qop2007.report.basis import KIND_TITLES, Basis, Kind, Place, ScoredPolicy
 
 TIME = AUTHENTICATION.name
@@ -59,8 +60,22 @@ def more(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
     left = cells(basis, metric, first, places)
     right = cells(basis, metric, second, places)
     label = f"{_names(first)} less {_names(second)}"
-    return Question(f"{label}, {kind_words(kind)}" if kind else label, [*left, *right], MORE, unit,
-                    halves(len(left)))
+    return Question(f"{label}, {kind_words(kind)}" if kind else label, [*left, *right],
+                    finding.more(negligible(basis, metric, places)), unit, halves(len(left)))
+
+
+def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
+    """The difference of a metric that does not matter, in its SI unit.
+
+    Of overheads, as of the goodput that they are differences of, a share of the baseline's; none
+    that is known where it was not measured.
+    """
+    stream = next((each for each in STREAMS.values() if each.difference.name == metric), None)
+    if stream is None:
+        return AUTHENTICATION.negligible
+    means = [seen.estimate.mean for place in places
+             if (seen := basis.find(stream.name, basis.baseline or "?", place.id))]
+    return stream.negligible * sum(means) / len(means) if means else 0.0
 
 
 def times(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str], kind: Kind,

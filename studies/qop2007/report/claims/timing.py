@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from analysis.blocks import mean_of
+from analysis.claims import finding
 from analysis.claims.extremes import Extreme
-from analysis.claims.finding import MORE, TIMES, Asks, Band, Finding, Question, about
+from analysis.claims.finding import TIMES, Asks, Band, Finding, Question, about
 from analysis.statistics import Estimate
+from studies.qop2007.metrics import AUTHENTICATION
 from studies.qop2007.report.basis import KINDS, Basis, Kind
 from studies.qop2007.report.claims.questions import (
     MILLISECONDS,
@@ -51,8 +53,8 @@ def _roaming_less_home(basis: Basis, time: str) -> Iterator[Question]:
     for policy in papers(basis):
         away = cells(basis, time, [policy.id], basis.of_kind("roaming"))
         home = cells(basis, time, [policy.id], basis.of_kind("home"))
-        yield Question(f"{policy.id}, roaming less non-roaming", [*away, *home], MORE, MILLISECONDS,
-                       halves(len(away)))
+        yield Question(f"{policy.id}, roaming less non-roaming", [*away, *home],
+                       finding.more(AUTHENTICATION.negligible), MILLISECONDS, halves(len(away)))
 
 
 def q4(basis: Basis) -> list[Question]:

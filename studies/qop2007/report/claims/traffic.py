@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.claims import finding
 from analysis.claims.extremes import Extreme, Spread
 from analysis.claims.finding import ABOUT, MORE, PERCENT, TIMES, Asks, Band, Question, about
 from analysis.statistics import Sample
@@ -19,6 +20,7 @@ from studies.qop2007.report.claims.questions import (
     halves,
     having,
     more,
+    negligible,
     papers,
     times,
 )
@@ -62,7 +64,8 @@ def q11(basis: Basis) -> list[Question]:
     """The mean overhead over all policies and scenarios is lower for UDP."""
     policies = [policy.id for policy in papers(basis) if policy.id != basis.baseline]
     tcp, udp = (cells(basis, metric, policies, basis.places) for metric in (TCP, UDP))
-    return [Question("TCP less UDP, all policies and scenarios", [*tcp, *udp], MORE, KILOBITS,
+    return [Question("TCP less UDP, all policies and scenarios", [*tcp, *udp],
+                     finding.more(negligible(basis, TCP, basis.places)), KILOBITS,
                      halves(len(tcp)))]
 
 
