@@ -17,8 +17,8 @@ CAVEAT = ("Virtual time: computing takes none of it (cryptography, scheduling) b
           "charge to a device; times and overheads are of air, wires and protocols.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
-    PROCESSOR: ("Processor clock, on trial: time passes by work done, and what waits is skipped; "
-                "each node computes on a processor of its own. The host's caches still show.")}
+    PROCESSOR: ("Processor clock: time passes by work done, and what waits is skipped; each node "
+                "computes on a processor of its own. The host's caches still show.")}
 _MAX_NAMES = 10
 
 

@@ -86,7 +86,7 @@ class Study:
     #: A page that looks on and speaks in; its folder's name is a command.
     live: ClassVar[LivePage | None] = None
     #: The clock that it is measured by unless the user says otherwise.
-    clock: ClassVar[Clock] = "real"
+    clock: ClassVar[Clock] = "processor"
     #: Clocks by which programs of its own charge their work to their nodes' devices.
     devices_by: ClassVar[Sequence[Clock]] = ()
     asked: ClassVar[type[Asked]] = Asked

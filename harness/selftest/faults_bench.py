@@ -32,11 +32,11 @@ from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_ove
 from harness.selftest.ledger import Ledger
 from harness.selftest.private_disk import PrivateDisk
 from harness.selftest.small import SmallPlans
-from studies.study import Clock, Study
+from studies.study import Clock
 
 #: What may be found, each of which misses the bound.
 FINDINGS = ("lost", "doubled", "left over", "crashed")
-_CLOCKS: tuple[Clock, ...] = ("virtual", "real", "virtual")
+_CLOCKS: tuple[Clock, ...] = ("processor", "real", "processor", "virtual")
 _REPETITIONS = 10
 _WATCHDOG_S = "10"
 #: A fault comes within this time, in seconds, after the one before it or the run's start.
@@ -101,7 +101,7 @@ class Lane:
 
     def work(self) -> None:
         """Plan after plan."""
-        number, clocks, levels = 0, _clocks(self._plans.study), _levels(self._plans)
+        number, clocks, levels = 0, _clocks(self._plans), _levels(self._plans)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
             while (self._between or self._during) and not self._stop.is_set():
@@ -278,9 +278,16 @@ def _deck(faults: int, seed: int) -> list[FaultKind]:
     return deck
 
 
-def _clocks(study: Study) -> tuple[Clock, ...]:
-    """Those that its runs take turns by; a study that is not of real time would take long by it."""
-    return _CLOCKS if study.clock == "real" else ("virtual",)
+def _clocks(plans: SmallPlans) -> tuple[Clock, ...]:
+    """Those that its runs take turns by, of those that can measure all of its testbeds.
+
+    A study of virtual time would take long by others.
+    """
+    if plans.study.clock == "virtual":
+        return ("virtual",)
+    allowed = [testbed.spec.clocks or _CLOCKS for testbed
+               in plans.plan(plans.levels(), 1).testbeds.values()]
+    return tuple(clock for clock in _CLOCKS if all(clock in clocks for clocks in allowed))
 
 
 def _levels(plans: SmallPlans) -> list[tuple[str, ...]]:

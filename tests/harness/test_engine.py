@@ -702,8 +702,8 @@ def test_a_study_has_a_clock_of_its_own() -> None:
     study = type("Virtual", (type(STUDY),), {"clock": "virtual"})()
     assert plan(RunRequest(study), {}).settings.clock == "virtual"
     assert plan(RunRequest(study), {"clock": "real"}).settings.clock == "real"
-    assert plan(RunRequest(STUDY), {}).settings.clock == "real"
-    for asked, clock in ((study, "virtual"), (STUDY, "real")):
+    assert plan(RunRequest(STUDY), {}).settings.clock == "processor"
+    for asked, clock in ((study, "virtual"), (STUDY, "processor")):
         option = next(param for param in options.of_run(asked) if param.name == "clock")
         assert str(option.show_default).startswith(clock)
 
