@@ -426,9 +426,12 @@ def test_bench_faults_finds_nothing(qop: Qop) -> None:
 @pytest.mark.guest
 @pytest.mark.shareable
 def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
-    """What it served fails with a reason; the repetitions after it find a fresh testbed."""
+    """What it served fails with a reason; the repetitions after it find a fresh testbed.
+
+    In real time, in which a repetition lasts as long as two kills take.
+    """
     arguments = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P2",
-                 "--repetitions", "16", "--stream-bytes", "200k")
+                 "--repetitions", "16", "--stream-bytes", "200k", "--clock", "real")
     running = subprocess.Popen(
         [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
         env=qop.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
