@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from harness.commands import bench
-from harness.selftest import clock_bench, yardstick_program, yardsticks
-from harness.selftest.clock_bench import ALONE, GUESTS, HOGS, REAL
+from harness.selftest import clock_bench, clock_comparison, yardstick_program, yardsticks
+from harness.selftest.clock_comparison import ALONE, GUESTS, HOGS, REAL
 from harness.selftest.harness_bench import BenchLine
 from harness.selftest.quick_bench import QuickRun
 from harness.selftest.yardsticks import REFERENCE_CALL_US, Yardsticks
@@ -25,24 +25,24 @@ CELL = "P8-N2"
 
 
 def conditions(real: float = 0.1, guests: float = 0.1, hogs: float = 0.1, spread: float = 0.0,
-               goodput: float = 5e6) -> dict[str, clock_bench.Values]:
+               goodput: float = 5e6) -> dict[str, clock_comparison.Values]:
     """One cell whose authentication takes a tenth of a second by the clock alone."""
-    def cell(time: float, rate: float = 5e6) -> clock_bench.Values:
+    def cell(time: float, rate: float = 5e6) -> clock_comparison.Values:
         return {CELL: {"authentication_time_s": [time * (1 - spread), time * (1 + spread)],
                        "tcp_goodput_bps": [rate]}}
 
     return {REAL: cell(real, goodput), ALONE: cell(0.1), GUESTS: cell(guests), HOGS: cell(hogs)}
 
 
-def verdicts(measured: dict[str, clock_bench.Values]) -> list[bool]:
+def verdicts(measured: dict[str, clock_comparison.Values]) -> list[bool]:
     """Whether each bound is kept."""
-    return [holds for _, holds in clock_bench.verdicts(clock_bench.compared(measured))]
+    return [holds for _, holds in clock_comparison.verdicts(clock_comparison.compared(measured))]
 
 
 def test_equal_runs_keep_all_bounds() -> None:
     """Nothing differs: everything holds, and the table has the cell."""
     assert all(verdicts(conditions()))
-    line = clock_bench.table(clock_bench.compared(conditions()))[-1]
+    line = clock_comparison.table(clock_comparison.compared(conditions()))[-1]
     assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |  | +0.0 % |")
 
 
@@ -63,11 +63,11 @@ def test_what_the_harness_did_is_told_as_a_nodes_work() -> None:
         "link": {"work_ns": 2_000_000, "entries": 250, "faults": 11},
         "first_packet": {"work_ns": 4_000_000, "entries": 400, "faults": 20}}},
         {"processor_clock": {"counter": "processor-time", "device_a2": device}})
-    told = clock_bench.circumstances(cast("Record", record))
+    told = clock_comparison.circumstances(cast("Record", record))
     assert told == {harness: pytest.approx(3e-3 + 300 * 8e-6 + 10 * 14e-6)}
     record.environment["processor_clock"] = {"company": "1.250"}
-    assert clock_bench.circumstances(cast("Record", record)) == {clock_bench.COMPANY: 1.25}
-    assert clock_bench.circumstances(cast("Record", Counted({}, {}))) == {}
+    assert clock_comparison.circumstances(cast("Record", record)) == {clock_comparison.COMPANY: 1.25}
+    assert clock_comparison.circumstances(cast("Record", Counted({}, {}))) == {}
 
 
 @pytest.mark.parametrize(("real", "beyond"), [
@@ -75,11 +75,11 @@ def test_what_the_harness_did_is_told_as_a_nodes_work() -> None:
 def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
                                                                    beyond: float) -> None:
     """A tenth of a second, in usual company 0.12, and 20 ms of the harness': up to 0.14."""
-    alone = {"authentication_time_s": 0.1, clock_bench.COMPANY: 1.2,
+    alone = {"authentication_time_s": 0.1, clock_comparison.COMPANY: 1.2,
              "of the harness: authentication_time_s": 0.02}
-    cell = clock_bench.ClockCell(CELL, {ALONE: alone, REAL: {"authentication_time_s": real}})
+    cell = clock_comparison.ClockCell(CELL, {ALONE: alone, REAL: {"authentication_time_s": real}})
     assert cell.beyond("authentication_time_s") == pytest.approx(beyond)
-    assert clock_bench.ClockCell(CELL, {ALONE: alone}).beyond("authentication_time_s") is None
+    assert clock_comparison.ClockCell(CELL, {ALONE: alone}).beyond("authentication_time_s") is None
 
 
 @pytest.mark.parametrize(("measured", "broken"), [
@@ -91,10 +91,26 @@ def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
     (conditions(guests=0.108), [3, 4]),
     (conditions(hogs=0.104), [5]),
     (conditions(hogs=0.108), [5, 6])])
-def test_each_bound_is_seen_to_break(measured: dict[str, clock_bench.Values],
+def test_each_bound_is_seen_to_break(measured: dict[str, clock_comparison.Values],
                                      broken: list[int]) -> None:
     """What is beyond a bound breaks that, and no other."""
     assert [number for number, holds in enumerate(verdicts(measured)) if not holds] == broken
+
+
+@pytest.mark.parametrize(("guests", "spread", "named"), [
+    (0.12, 0.001, CELL), (0.12, 0.1, "no cell"), (0.105, 0.001, "no cell")])
+def test_cells_beyond_the_bound_for_sure_are_named(guests: float, spread: float,
+                                                   named: str) -> None:
+    """Where the interval of the difference is all beyond; not where luck may be all of it."""
+    cells = clock_comparison.compared(conditions(guests=guests, spread=spread))
+    lines = [line for line, _ in clock_comparison.verdicts(cells)]
+    assert lines[4].endswith(f"7% or more for sure: {named}")
+
+
+def test_cells_that_vary_are_measured_more_often() -> None:
+    """Until their mean of the time that is judged is as sure as a cell may vary."""
+    assert clock_bench._more_where_they_vary(3) == [
+        "--until-ci", "auth:5%", "--max-repetitions", "9"]
 
 
 def test_what_is_not_measured_does_not_hold() -> None:

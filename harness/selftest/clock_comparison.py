@@ -1,0 +1,218 @@
+"""What the bench of the processor clock compares: cells by condition, in a table with its bounds."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis.statistics import welch
+from harness.engine.recording import shown
+from harness.selftest import small
+from measure.record import Record
+from studies import records as stored
+
+#: The conditions: real time, the clock alone, beside other guests, beside programs.
+REAL, ALONE, GUESTS, HOGS = "real", "alone", "guests", "hogs"
+#: How many times the least the pieces took before a repetition, which its times are divided by.
+COMPANY = "company"
+#: Seconds that what the harness does would take a node, by the stamps between which it does it,
+#: of the study's first times: in real time nodes wait for it.
+HARNESS = "of the harness"
+_SPANS = (("start", "first_packet"), ("handoff", "foreign_first_packet"))
+_CONSTANTS = re.compile(r"a system call (\d+) ns, a page fault (\d+) ns")
+#: Bounds in shares: of times and goodput against real time; of the host, in the median and at most.
+TIMES, GOODPUT, MEDIAN, WORST, VARIATION = 0.05, 0.005, 0.03, 0.07, 0.05
+
+#: Values in SI units by metric, of each repetition, by cell.
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class ClockCell:
+    """What the clock's conditions say of one cell.
+
+    Means of what is compared, by condition and metric; a spread of the time that the clock is
+    judged by, as a share; and that time's values by condition, in seconds.
+    """
+
+    name: str
+    means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    variation: float | None = None
+    times: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def time(self) -> str:
+        """The metric that the clock is judged by: the first in seconds."""
+        return _time(self.means.get(ALONE, {}))
+
+    def beyond(self, metric: str) -> float | None:
+        """How far real time is from what explains it, as a share; 0 within, None without both.
+
+        The clock counts nodes' work in caches that are theirs alone, and the harness' not at all.
+        So real time lies between that and the same with this machine's usual company and with what
+        the harness does meanwhile, all of which a node waits for at most.
+        """
+        alone = self.means.get(ALONE, {})
+        real, least = self.means.get(REAL, {}).get(metric), alone.get(metric)
+        if real is None or not least:
+            return None
+        most = least * alone.get(COMPANY, 1.0) + alone.get(_harness(metric), 0.0)
+        return real / most - 1 if real > most else min(0.0, real / least - 1)
+
+    def off(self, metric: str, condition: str, reference: str) -> float | None:
+        """How far a condition's mean is from the reference's, as a share; None without both."""
+        here = self.means.get(condition, {}).get(metric)
+        there = self.means.get(reference, {}).get(metric)
+        return None if here is None or not there else here / there - 1
+
+    def surely_off(self, condition: str) -> float | None:
+        """How far the clock's time is off beside others at the least: its 95 % interval's near end.
+
+        0 where the interval holds 0, None without two values of each.
+        """
+        beside, alone = self.times.get(condition, ()), self.times.get(ALONE, ())
+        if min(len(beside), len(alone)) < 2:
+            return None
+        apart = welch(beside, alone).difference
+        low, high = apart.low or 0.0, apart.high or 0.0
+        return (max(low, 0.0) + min(high, 0.0)) / statistics.mean(alone)
+
+
+def values(folder: Path) -> dict[str, dict[str, list[float]]]:
+    """The study's metrics of every proven repetition below a folder, by cell and metric."""
+    study, by_cell = small.of().study, dict[str, dict[str, list[float]]]()
+    for path in sorted(folder.glob("**/records/*.json")):
+        record = stored.read(path)
+        if record.status == "ok":
+            cell = by_cell.setdefault(record.cell_name, {})
+            for metric, value in shown(study, record).items():
+                cell.setdefault(metric, []).append(value)
+            for name, value in circumstances(record).items():
+                cell.setdefault(name, []).append(value)
+    return by_cell
+
+
+def circumstances(record: Record) -> dict[str, float]:
+    """What explains how a repetition's times differ from real time's: company and harness."""
+    company = record.environment.get("processor_clock", {}).get("company")
+    harness = {_harness(metric): harness_s(record, *stamps)
+               for metric, stamps in zip(times_of_study(), _SPANS, strict=False)}
+    return {**({COMPANY: float(company)} if company else {}),
+            **{name: value for name, value in harness.items() if value is not None}}
+
+
+def times_of_study() -> list[str]:
+    """The study's metrics in seconds."""
+    return [metric.name for metric in small.of().study.metrics if metric.name.endswith("_s")]
+
+
+def _harness(metric: str) -> str:
+    return f"{HARNESS}: {metric}"
+
+
+def harness_s(record: Record, begin: str, end: str) -> float | None:
+    """What the harness did between two stamps, as a node's work, in seconds.
+
+    In real time it takes so long at most, less where something waits meanwhile. None where nobody
+    counted, or where no node has this machine's constants.
+    """
+    counted = [record.raw.get("harness_work", {}).get(name) for name in (begin, end)]
+    constants = [_CONSTANTS.search(str(text)) for name, text
+                 in record.environment.get("processor_clock", {}).items()
+                 if name.startswith("device_")]
+    if not all(counted) or not any(constants):
+        return None
+    entry_ns, fault_ns = map(int, next(found for found in constants if found).groups())
+    done = {name: counted[1][name] - counted[0][name] for name in counted[0]}
+    total_ns = done["work_ns"] + done["entries"] * entry_ns + done["faults"] * fault_ns
+    return float(total_ns / 1e9)
+
+
+def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
+    """Every cell that the clock alone has measured, with means by condition and metric."""
+    cells = []
+    for name, alone in sorted(conditions[ALONE].items()):
+        times = alone.get(_time(alone), [])
+        spread = statistics.stdev(times) / statistics.mean(times) if len(times) > 1 else None
+        means = {condition: {metric: statistics.mean(measured)
+                             for metric, measured in of_cells.get(name, {}).items()}
+                 for condition, of_cells in conditions.items()}
+        by_condition = {condition: of_cells.get(name, {}).get(_time(alone), [])
+                        for condition, of_cells in conditions.items()}
+        cells.append(ClockCell(name, means, spread, by_condition))
+    return cells
+
+
+def _time(metrics: Mapping[str, object]) -> str:
+    return next((name for name in metrics if name.endswith("_s")), "")
+
+
+def table(cells: Sequence[ClockCell]) -> list[str]:
+    """The comparison as Markdown, a line a cell."""
+    heading = ("cell", "real", "clock", "against real", COMPANY, HARNESS, "unexplained", "varies",
+               "beside guests", "beside hogs", "goodput against real")
+    lines = [_row(heading), "|---" * len(heading) + "|"]
+    for cell in cells:
+        alone, time = cell.means.get(ALONE, {}), cell.time
+        rates = ", ".join(_percent(cell.off(metric, ALONE, REAL), 2)
+                          for metric in alone if metric.endswith("_bps"))
+        lines.append(_row((
+            cell.name, _ms(cell.means.get(REAL, {}).get(time)), _ms(alone.get(time)),
+            _percent(cell.off(time, ALONE, REAL)), _times(alone.get(COMPANY)),
+            _ms(alone.get(_harness(time))), _percent(cell.beyond(time)), _percent(cell.variation),
+            _percent(cell.off(time, GUESTS, ALONE)), _percent(cell.off(time, HOGS, ALONE)), rates)))
+    return lines
+
+
+def _row(fields: Sequence[str]) -> str:
+    return f"| {' | '.join(fields)} |"
+
+
+def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
+    """Each bound with what was measured, and whether it is kept in every cell."""
+    def against_real(suffix: str) -> list[float | None]:
+        return [cell.off(metric, ALONE, REAL) for cell in cells
+                for metric in cell.means.get(ALONE, {}) if metric.endswith(suffix)]
+
+    # Without that, it is shown a cell and not judged: the harness is in real time, and has to be.
+    unexplained = [cell.beyond(metric) for cell in cells
+                   for metric in cell.means.get(ALONE, {})
+                   if metric in times_of_study()[:len(_SPANS)]]
+    bounds = [
+        _verdict("times beyond what company and the harness explain, at most", max, unexplained,
+                 TIMES),
+        _verdict("goodput against real time, at most", max, against_real("_bps"), GOODPUT),
+        _verdict("variation of the first time within a cell, at most", max,
+                 [cell.variation for cell in cells], VARIATION)]
+    for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
+        off = [cell.off(cell.time, condition, ALONE) for cell in cells]
+        line, holds = _verdict(f"beside {title}, at most", max, off, WORST)
+        beyond = [cell.name for cell in cells if abs(cell.surely_off(condition) or 0.0) > WORST]
+        bounds += [_verdict(f"beside {title}, median", statistics.median, off, MEDIAN),
+                   (f"{line}; {WORST:.0%} or more for sure: {', '.join(beyond) or 'no cell'}", holds)]
+    return bounds
+
+
+def _verdict(title: str, take: Callable[[Sequence[float]], float], shares: Sequence[float | None],
+             bound: float) -> tuple[str, bool]:
+    measured = [abs(share) for share in shares if share is not None]
+    if not measured:
+        return f"{title}: nothing measured", False
+    holds = take(measured) <= bound
+    return (f"{title}: {take(measured):.1%} (<= {bound:.1%}): "
+            f"{'holds' if holds else 'does not hold'}"), holds
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "" if share is None else f"{share * 100:+.{digits}f} %"
+
+
+def _times(factor: float | None) -> str:
+    return "" if factor is None else f"x{factor:.2f}"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.1f} ms"
