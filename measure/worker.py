@@ -121,7 +121,7 @@ class Worker:
         known: dict[str, float] = self.job.get("speeds") or {}
         least = {name: min(value, known.get(name, value))
                  for name, value in company.least_ns().items()}
-        is_known = set(known) > set(least)
+        is_known = known.keys() > company.of(known).keys()
         return {**(processors.speeds() if on_devices and not is_known else known), **least}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
