@@ -11,12 +11,12 @@ from measure import company
 if TYPE_CHECKING:
     from topologies.builder import Testbed
 
-LEAST = {"least_start_ns": 1000.0, "least_errand_ns": 100.0}
+LEAST = {"least_look_start_ns": 1000.0, "least_look_errand_ns": 100.0}
 
 
 def test_slowdown_is_the_geometric_mean_of_the_pieces() -> None:
     """Pieces are of different sizes, and each counts alike."""
-    now = {"least_start_ns": 4000.0, "least_errand_ns": 100.0}
+    now = {"least_look_start_ns": 4000.0, "least_look_errand_ns": 100.0}
     assert company.times(now, LEAST) == pytest.approx(2.0)
 
 
