@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from measure import fields, in_force
 from measure.observed import Check, Observed
 from policies import Policy
 
+#: An authentication's capture at the mobile node, and that of the last one.
+_AT_THE_NODE, _LAST = re.compile(r"auth\d*-mn\.pcap"), "auth-mn.pcap"
 #: TLS's alerts by their number (RFC 8446, section 6).
 _ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certificate",
            "43": "unsupported certificate", "44": "certificate revoked",
@@ -94,8 +97,11 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
 
 def _alert(seen: Observed) -> str:
     """Which alert ended a TLS handshake, and whose, in words; "" where none is to be read."""
-    file = seen.folder / "auth-mn.pcap"
-    if not file.exists():
+    # Of an authentication with others after it, the capture has a name of its own.
+    files = [seen.folder / entry["file"] for entry in seen.raw["captures"]
+             if _AT_THE_NODE.fullmatch(entry["file"])]
+    file = seen.folder / _LAST if seen.folder / _LAST in files else next(iter(files), None)
+    if file is None or not file.exists():
         return ""
     sent = [(source, description.partition(",")[0]) for source, description in fields.read(
         file, ("eth.src", "tls.alert_message.desc"), "tls.alert_message.desc")]
