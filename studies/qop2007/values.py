@@ -4,9 +4,9 @@ Columns: the metrics, `authentications` (how many), `authentication_sum` (compon
 `+`), `authentication_time_sd_s` (the standard deviation, over a repetition's authentications, of
 what of that sum is negotiated at home; absent where there is one), `handoff_sum_s`,
 `outage_up_s`, `outage_down_s` and `outage_up_lost_packets`, `outage_down_lost_packets`,
-`tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `tcp_sent_bytes`,
-`udp_sent_packets`, `udp_lost_packets` (iperf3's counts), and for every NAME that a record has
-`component_NAME_s`, `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
+`tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
+`udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
+`phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
 `handoff_` in place of `phase_`. Of components and phases that took place several times, in one
 authentication after the other, the row has means.
 """
@@ -36,7 +36,6 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
         row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
                 f"{name}_bytes": stream.bytes if stream else None,
                 f"{name}_duration_s": stream.duration_s if stream else None}
-    row |= {"tcp_sent_bytes": measured.tcp.iperf.get("sent_bytes") if measured.tcp else None}
     # Offered above what the medium carries, so the losses are the overload's.
     said = measured.udp.iperf if measured.udp else {}
     row |= {"udp_sent_packets": said.get("packets"), "udp_lost_packets": said.get("lost_packets")}
