@@ -42,8 +42,9 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
         argv += ["--udp", "--bitrate", f"{round(rate_bps)}/{_BURST}", "--length",
                  str(payload_bytes), "--pacing-timer", str(pacing_us(rate_bps, payload_bytes))]
     try:
-        done = subprocess.run(testbed.command(node, argv), capture_output=True, text=True,
-                              timeout=timeout_s, check=False)
+        done = subprocess.run(
+            testbed.command(node, argv, library=testbed.for_streams if protocol == "tcp" else ""),
+            capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise MeasureError("stream", f"{protocol.upper()} stream of {size_bytes} bytes from {node} "
                            f"did not end within {timeout_s:g} s") from None

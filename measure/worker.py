@@ -104,6 +104,8 @@ class Worker:
             self.testbed.preloaded = dict.fromkeys(slowed, library)
         if promptly := self.job.get("captures_library"):
             self.testbed.for_captures = str(processors.place(promptly, mount / "prompt.so"))
+        if drained := self.job.get("streams_library"):
+            self.testbed.for_streams = str(processors.place(drained, mount / "drained.so"))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.

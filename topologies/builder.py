@@ -67,6 +67,8 @@ class Testbed:
         self.for_tools = ""
         #: One that has captures in blocks hand over soon what has come; "" where none does.
         self.for_captures = ""
+        #: One that has iperf3 end a TCP stream when all of it has arrived; "" where it ends sooner.
+        self.for_streams = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -88,9 +90,12 @@ class Testbed:
         assert self._net is not None
         return self._net[name]
 
-    def command(self, name: str, argv: Sequence[str]) -> list[str]:
-        """`argv` as it must be started to run on a node and to die with this process."""
-        library = self.preloaded.get(name)
+    def command(self, name: str, argv: Sequence[str], *, library: str = "") -> list[str]:
+        """`argv` as it must be started to run on a node and to die with this process.
+
+        It loads `library` first, if there is one, beside what all programs of the node do.
+        """
+        library = ":".join(filter(None, (self.preloaded.get(name), library)))
         return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid),
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 

@@ -220,6 +220,8 @@ class TestbedClient:
             # What captures load first where they are waited for; a host may confine its tcpdump.
             "captures_library": (library.to_send(library.PROMPT)
                                  if plan.settings.waits and plan.settings.on == "guest" else ""),
+            # What iperf3's clients load first, so that streams end when all of them has arrived.
+            "streams_library": library.to_send(library.DRAINED),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "macsec": self._macsec,

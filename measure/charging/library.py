@@ -12,9 +12,9 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 #: What charges for signatures, in virtual time; what says which work is of which kind; what has
-#: captures hand over soon what has come.
-CHARGE, KINDS, PROMPT = (Path(__file__).with_name(f"{name}.c")
-                         for name in ("charge", "kinds", "prompt"))
+#: captures hand over soon what has come; what has a TCP stream last until all of it has arrived.
+CHARGE, KINDS, PROMPT, DRAINED = (Path(__file__).with_name(f"{name}.c")
+                                  for name in ("charge", "kinds", "prompt", "drained"))
 # Against no library: a machine's C library may be older than the one here.
 _ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
          "-Wall", "-Wextra", "-Werror")

@@ -219,7 +219,7 @@ FOREIGN = {
         by_alias=True), "is of the study other"),
     "of another version of the study": (
         make("P1", 1, study=StudyRecord(id="qop2007", version=7)).model_dump_json(by_alias=True),
-        "version 7, not of qop2007, version 1"),
+        "version 7, not of qop2007, version 2"),
     "of another plan": (make("P1", 1, environment={"plan": "x"}).model_dump_json(by_alias=True),
                         "was measured for another plan")}
 
@@ -557,8 +557,10 @@ def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> No
         "run-started", "run-ended"]
 
 
-def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_folder_of_schema_1_is_gone_on_with(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured before counts; its records may call the plan what it was called then."""
+    monkeypatch.setattr(type(STUDY), "version", 1)  # which those were of
     plan = plan_of(2)
     before = schema_1_plan(plan)
     (tmp_path / "plan.json").write_text(json.dumps(before))
@@ -572,8 +574,10 @@ def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "plan.json").read_text())["schema"] == 2
 
 
-def test_an_edited_scenario_puts_records_of_schema_1_aside(tmp_path: Path) -> None:
+def test_an_edited_scenario_puts_records_of_schema_1_aside(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They name no scenario's digest: their folder says which one they were measured in."""
+    monkeypatch.setattr(type(STUDY), "version", 1)  # which those were of
     plan = plan_of(1)
     (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
     circumstances = schema_1_circumstances(plan)

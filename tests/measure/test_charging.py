@@ -157,3 +157,48 @@ def _with_prompt(folder: Path, libpcap: str, program: str,
                             timeout=60).returncode
              for preloaded in ({}, {"LD_PRELOAD": str(prompt)})]
     return ended[0], ended[1]
+
+
+#: A client whose stream nobody reads at first; says what is not acknowledged once it wrote a word.
+_STREAM = """
+import array, fcntl, os, socket, sys, threading, time
+listening = socket.create_server(("127.0.0.1", 0))
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+stream = socket.create_connection(listening.getsockname())
+reader, _ = listening.accept()
+control, server = socket.socketpair()
+stream.setblocking(False)
+try:
+    while True:
+        stream.send(bytes(8192))
+except BlockingIOError:
+    pass
+def read():
+    time.sleep(0.2)
+    reader.settimeout(1)
+    try:
+        while reader.recv(65536):
+            pass
+    except TimeoutError:
+        pass
+threading.Thread(target=read).start()
+os.write(control.fileno(), bytes([int(sys.argv[1])]))
+due = array.array("i", [0])
+fcntl.ioctl(stream.fileno(), 0x5411, due)
+print(due[0])
+"""
+
+
+@pytest.mark.parametrize(("state", "is_over"), [(4, True), (13, False)])
+def test_a_stream_is_over_when_all_of_it_is_acknowledged(tmp_path: Path, state: int,
+                                                         is_over: bool) -> None:
+    """Iperf3's word for the end (4) waits for the stream; another, and an iperf3 alone, do not."""
+    drained = tmp_path / "drained.so"
+    drained.write_bytes(base64.b64decode(library.encoded(library.DRAINED)))
+    by_itself, preloaded = (
+        int(subprocess.run([sys.executable, "-c", _STREAM, str(state)], check=True, timeout=60,
+                           capture_output=True, text=True,
+                           env={**os.environ, **environment}).stdout)
+        for environment in ({}, {"LD_PRELOAD": str(drained)}))
+    assert by_itself > 0
+    assert (preloaded == 0) == is_over

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -234,6 +235,29 @@ def test_goodput_is_bytes_over_seconds(received: int, seconds: float) -> None:
                       "sum_received": {"bytes": received, "seconds": seconds,
                                        "bits_per_second": -1}}}
     assert iperf.summarize(report)["goodput_bps"] == pytest.approx(received * 8 / seconds)
+
+
+class Client:
+    """As much of a testbed as a stream needs: what is started there says a report's end."""
+
+    for_streams = "/drained.so"
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+
+    def command(self, _node: str, _argv: Sequence[str], *, library: str = "") -> list[str]:
+        """Notes what is loaded first."""
+        self.loaded.append(library)
+        return ["echo", '{"end": {"sum_received": {}}}']
+
+
+def test_only_tcp_waits_for_what_is_under_way() -> None:
+    """TCP's client ends with the last acknowledgement; of UDP what is lost would never come."""
+    client = Client()
+    for protocol in ("tcp", "udp"):
+        iperf.stream(cast("Any", client), "a1", "10.0.0.1", protocol=protocol, size_bytes=1000,
+                     timeout_s=10, rate_bps=1e6, payload_bytes=100)
+    assert client.loaded == ["/drained.so", ""]
 
 
 # /proc/stat ----------------------------------------------------------------------------------
