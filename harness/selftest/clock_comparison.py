@@ -1,4 +1,4 @@
-"""What the bench of the processor clock compares: cells by condition, in a table with its bounds."""
+"""What the bench of the processor clock compares: cells by condition, in a table with bounds."""
 
 from __future__ import annotations
 
@@ -191,8 +191,9 @@ def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
         off = [cell.off(cell.time, condition, ALONE) for cell in cells]
         line, holds = _verdict(f"beside {title}, at most", max, off, WORST)
         beyond = [cell.name for cell in cells if abs(cell.surely_off(condition) or 0.0) > WORST]
+        named = f"{WORST:.0%} or more for sure: {', '.join(beyond) or 'no cell'}"
         bounds += [_verdict(f"beside {title}, median", statistics.median, off, MEDIAN),
-                   (f"{line}; {WORST:.0%} or more for sure: {', '.join(beyond) or 'no cell'}", holds)]
+                   (f"{line}; {named}", holds)]
     return bounds
 
 

@@ -374,7 +374,7 @@ def test_no_difference_is_not_more(noise: float, verdict: str) -> None:
 @pytest.mark.parametrize(("truth", "least", "most"), [(1.0, 0.0, 0.05), (0.0, 0.5, 1.0)])
 def test_a_difference_that_matters_is_seldom_taken_for_none(truth: float, least: float,
                                                             most: float) -> None:
-    """Refuted in few of 2000 runs of six where the difference just matters, in most where none is."""
+    """Of 2000 runs of six, few are refuted where it just matters, most where there is none."""
     random = np.random.default_rng(7)
     refuted = 0
     for _ in range(2000):

@@ -70,7 +70,8 @@ def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
     Of overheads, as of the goodput that they are differences of, a share of the baseline's; none
     that is known where it was not measured.
     """
-    stream = next((each for each in STREAMS.values() if each.difference.name == metric), None)
+    stream = next((each for each in STREAMS.values()
+                   if each.difference is not None and each.difference.name == metric), None)
     if stream is None:
         return AUTHENTICATION.negligible
     means = [seen.estimate.mean for place in places
