@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from measure import ike, kernel
+from measure import ike, kernel, routing
 from measure.errors import MeasureError
 from measure.port import PortCheck
 from measure.services import evil_twin
@@ -153,7 +153,7 @@ class Access:
         self._wireguard.renew()
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
-        self.site.testbed.run(station.name, ["ip", "neigh", "flush", "dev", station.radio])
+        routing.forget_neighbours(self.site.testbed.node(station.name).pid, station.radio)
         station.supplicant.forget()
         return station
 

@@ -77,7 +77,7 @@ class Arrival:
         try:
             self._steps(access_point, prefix)
         finally:
-            # By a program, which takes 10 ms to start in a guest: where nobody waits any more.
+            # Where nobody waits for it any more.
             self._session.raw["kernel"][f"{prefix}station"] = self._flags(access_point)
 
     def _steps(self, access_point: str, prefix: str) -> None:

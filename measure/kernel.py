@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure import xfrm
+from measure import nl80211, routing, xfrm
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -20,28 +20,14 @@ _RADIOS = Path("/sys/kernel/debug/ieee80211")
 
 def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
     """What the access point's kernel says of each station, keyed by MAC address."""
-    return parse_station_dump(testbed.run(node, ["iw", "dev", interface, "station", "dump"]))
-
-
-def parse_station_dump(text: str) -> dict[str, dict[str, str]]:
-    """`iw station dump` as {MAC: {field: value}}."""
-    stations: dict[str, dict[str, str]] = {}
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("Station "):
-            fields = stations.setdefault(line.split()[1], {})
-        elif ":" in line:
-            key, _, value = line.strip().partition(":")
-            fields[key] = value.strip()
-    return stations
+    return nl80211.station_flags(testbed.node(node).pid, interface)
 
 
 def is_authorized(testbed: Testbed, node: str, interface: str, mac: str,
                   root: Path = _RADIOS) -> bool:
     """Whether an access point's kernel lets a station's frames pass.
 
-    Somebody waits for the answer, and to start `iw` for it takes 10 ms in a guest: it is started
-    only where debugfs does not tell.
+    Somebody waits for the answer, and a file of debugfs is the quickest, where there is one.
     """
     for device in root.glob(f"*/netdev:{interface}"):
         try:
@@ -88,7 +74,7 @@ def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
 
 def tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
     """Whether an agent's kernel sends what is for a mobile node of its own through a tunnel."""
-    return " dev mip" in testbed.run(agent, ["ip", "route", "get", address])
+    return routing.device_to(testbed.node(agent).pid, address).startswith("mip")
 
 
 def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:

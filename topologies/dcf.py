@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topologies import rtnetlink
+from topologies.netlink import attribute
 from topologies.timing import Medium
 
 KIND = "dcf"
@@ -80,11 +81,11 @@ def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
 def message(index: int, handle: int, channel: DcfChannel,
             flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
     """The netlink request that makes an interface's root qdisc a channel, or changes it."""
-    options = rtnetlink.attribute(_TCA_DCF_CHANNEL, _told(channel))
+    options = attribute(_TCA_DCF_CHANNEL, _told(channel))
     if flags:
-        options += rtnetlink.attribute(_TCA_DCF_TIMING, _timing(channel)) + _places(channel)
-    attributes = (rtnetlink.attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
-                  + rtnetlink.attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
+        options += attribute(_TCA_DCF_TIMING, _timing(channel)) + _places(channel)
+    attributes = (attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
+                  + attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
     return rtnetlink.qdisc_request(index, handle, attributes, flags)
 
 
@@ -128,14 +129,14 @@ def _places(channel: DcfChannel) -> bytes:
     """Who hears whom how strong, what links make of frames, and who is who, where that is said."""
     attributes, numbers = b"", range(1, channel.stations + 1)
     if channel.received_dbm:
-        attributes += rtnetlink.attribute(_TCA_DCF_POWER, struct.pack(
+        attributes += attribute(_TCA_DCF_POWER, struct.pack(
             f"={channel.stations ** 2}Q", *(
                 power(dbm) if (dbm := channel.received_dbm.get((sender, listener))) is not None
                 else 0 for sender in numbers for listener in numbers)))
-        attributes += rtnetlink.attribute(_TCA_DCF_LINKS, b"".join(
+        attributes += attribute(_TCA_DCF_LINKS, b"".join(
             _link(channel, station, access_point) for station, access_point in channel.links))
     if channel.addresses:
-        attributes += rtnetlink.attribute(_TCA_DCF_ADDRESSES, b"".join(
+        attributes += attribute(_TCA_DCF_ADDRESSES, b"".join(
             bytes.fromhex(channel.addresses.get(number, "00" * 6).replace(":", "")) + bytes(2)
             for number in numbers))
     return attributes

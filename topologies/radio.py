@@ -1,21 +1,22 @@
 """Make mac80211_hwsim radios through the kernel's netlink interface, and remove them.
 
 Those of `Radios` belong to the socket that made them (`DESTROY_RADIO_ON_CLOSE`), so none is left
-over however the process ends. Numbers are from the kernel's `mac80211_hwsim.h`.
+over however the process ends. Numbers are from the kernel's `mac80211_hwsim.h` and `nl80211.h`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import struct
-import subprocess
 from pathlib import Path
 
 from topologies.generic_netlink import GenericNetlink
-from topologies.rtnetlink import attribute
+from topologies.netlink import attribute
 
 _NEW_RADIO, _DEL_RADIO, _GET_RADIO = 4, 5, 6
 _FAMILY = "MAC80211_HWSIM"
+#: Of nl80211, which has every radio.
+_SET_NAMESPACE, _RADIO, _PROCESS = 49, 1, 82
 #: HWSIM_ATTR_...
 _RADIO_ID, _DESTROY_ON_CLOSE, _RADIO_NAME, _NO_INTERFACE, _ADDRESS = 10, 16, 17, 18, 22
 #: The radios of a network namespace, each a folder with the radio's name.
@@ -85,7 +86,10 @@ class Radios(Hwsim):
 
 def move(name: str, pid: int) -> None:
     """Move radio `name` into the network namespace of process `pid`."""
-    done = subprocess.run(["iw", "phy", name, "set", "netns", str(pid)],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RadioError(f"radio {name} cannot be moved: {done.stderr.strip()}")
+    try:
+        number = int((HERE / name / "index").read_text())
+        with GenericNetlink("nl80211") as netlink:
+            netlink.do(_SET_NAMESPACE, attribute(_RADIO, struct.pack("=I", number))
+                       + attribute(_PROCESS, struct.pack("=I", pid)))
+    except OSError as error:
+        raise RadioError(f"radio {name} cannot be moved: {error.strerror}") from None

@@ -29,11 +29,6 @@ def qdisc_request(index: int, handle: int, attributes: bytes, flags: int = 0) ->
                        0) + body
 
 
-def attribute(number: int, value: bytes) -> bytes:
-    """A netlink attribute, padded as the next one wants it."""
-    return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)
-
-
 @contextmanager
 def route_socket(pid: int, device: str) -> Iterator[tuple[socket.socket, int]]:
     """A netlink socket in a process's network namespace, and a device's index there."""

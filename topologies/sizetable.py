@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 
 from topologies import rtnetlink
+from topologies.netlink import attribute
 
 _TCA_STAB_BASE, _TCA_STAB_DATA = 1, 2
 _LINKLAYER_ETHERNET = 1
@@ -31,8 +32,8 @@ def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
     entries = [size >> shift for size in sizes]
     # cell_log, size_log, cell_align, overhead, linklayer, mpu, mtu, tsize
     base = struct.pack("=BBhiIIII", 0, shift, 0, 0, _LINKLAYER_ETHERNET, 0, 0, len(entries))
-    table = (rtnetlink.attribute(_TCA_STAB_BASE, base)
-             + rtnetlink.attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
+    table = (attribute(_TCA_STAB_BASE, base)
+             + attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
     return rtnetlink.qdisc_request(
-        index, handle, rtnetlink.attribute(rtnetlink.TCA_KIND, kind.encode() + b"\0")
-        + rtnetlink.attribute(rtnetlink.TCA_STAB, table))
+        index, handle, attribute(rtnetlink.TCA_KIND, kind.encode() + b"\0")
+        + attribute(rtnetlink.TCA_STAB, table))

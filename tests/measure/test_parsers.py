@@ -1,4 +1,4 @@
-"""Tests of the parsers, on recorded output of iw, ip, tcpdump, iperf3 and the kernel."""
+"""Tests of the parsers, on recorded output of ip, tcpdump, iperf3 and the kernel."""
 
 from __future__ import annotations
 
@@ -18,20 +18,7 @@ from measure.errors import MeasureError
 from recorded import AWAY, IDS, MAC, raw, text
 from xfrm_text import parse_xfrm_state
 
-# iw station dump -----------------------------------------------------------------------------
-
-
-def test_station_dump_gives_every_field() -> None:
-    """Every line of iw's text is a field, under the mobile node's address."""
-    dump = text("iw-station-dump.txt")
-    found = kernel.parse_station_dump(dump)
-    assert list(found) == [MAC]
-    assert len(found[MAC]) == len(dump.strip().splitlines()) - 1
-    assert found[MAC].items() >= {
-        "authorized": "yes", "authenticated": "yes", "associated": "yes", "MFP": "no",
-        "tx bitrate": "54.0 MBit/s", "beacon interval": "100", "rx packets": "203"}.items()
-
-
+# stations -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("flags", "is_authorized"), [
     ("AUTH\nASSOC\nAUTHORIZED\nSHORT_PREAMBLE\n", True), ("AUTH\nASSOC\n", False), (None, False)])
@@ -53,21 +40,6 @@ def test_station_dump_has_the_recordings_fields() -> None:
         for stay in ("station", "foreign_station"):
             flags = raw(recording)["kernel"][stay]
             assert (flags["associated"], flags["authorized"], flags["MFP"]) == ("yes", "yes", "no")
-
-
-def test_several_stations_are_kept_apart() -> None:
-    """Each station has its own flags; one authorised station does not lend them to another."""
-    one = text("iw-station-dump.txt")
-    other = one.replace(MAC, "02:00:00:00:a3:00").replace("authorized:\tyes", "authorized:\tno")
-    found = kernel.parse_station_dump(one + other)
-    assert {mac: flags["authorized"] for mac, flags in found.items()} \
-        == {MAC: "yes", "02:00:00:00:a3:00": "no"}
-
-
-@pytest.mark.parametrize("said", ["", "\n", "command failed: No such device (-19)\n"])
-def test_no_station_is_no_station(said: str) -> None:
-    """An empty dump, or an error where one was expected, holds no station."""
-    assert kernel.parse_station_dump(said) == {}
 
 
 # ss --------------------------------------------------------------------------------------------

@@ -1,28 +1,11 @@
-"""SAs by netlink, in messages as Linux lays them out; that `ip` says the same, guests show."""
+"""SAs by netlink, in messages as Linux lays them out; that `ip` says the same, test_netlink shows."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import socket
 import struct
-from pathlib import Path
 
-import pytest
-
-from harness import secrets
-from harness.engine import setup
-from harness.engine import testbed as testbeds
-from harness.render import Renderer
 from measure import xfrm
-from plans import plan_of
-from xfrm_text import parse_xfrm_state
-
-PATIENCE_S = 60.0
-#: Both say what the same kernel has, in a node's network.
-BOTH = ("ip -s xfrm state list; echo ====; cd /host/code; /opt/qop/venv/bin/python3 -c 'import "
-        "json, os; from measure import xfrm; print(json.dumps(xfrm.states(os.getpid())))'")
-
 
 def algorithm(number: int, name: str, bits: int, *more: int) -> bytes:
     """An attribute as struct xfrm_algo, xfrm_algo_auth or xfrm_algo_aead, with a key of zeros."""
@@ -67,46 +50,3 @@ def test_one_that_is_being_negotiated_has_no_algorithm() -> None:
     assert xfrm.parse(association("10.0.0.1", "10.0.0.2", 1, (0, 0))) == {
         "src": "10.0.0.1", "dst": "10.0.0.2", "proto": "esp", "mode": "tunnel", "bytes": 0,
         "packets": 0}
-
-
-def test_a_list_in_several_pieces_and_a_refusal() -> None:
-    """Other messages are passed over; the kernel's refusal is an error with its number."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    body = association("10.0.0.1", "10.0.0.2", 1, (3, 4), algorithm(2, "ecb(cipher_null)", 0))
-    message = struct.pack("=IHHII", 16 + len(body), 16, 2, 1, 0) + body
-    other = struct.pack("=IHHII", 16, 99, 2, 1, 0)
-    done = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
-    with ours, theirs:
-        for said in (message + other, message, done):
-            theirs.send(said)
-        found = [xfrm.parse(each) for each in xfrm._bodies(ours)]
-        assert len(found) == 2
-        assert found[0]["enc"] == "ecb(cipher_null)"
-        theirs.send(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1))
-        with pytest.raises(PermissionError):
-            list(xfrm._bodies(ours))
-
-
-@pytest.mark.guest
-@pytest.mark.shareable
-def test_ip_says_the_same(tmp_path: Path) -> None:
-    """Of a tunnel that stands, at both of its ends: every value, and no SA more or less."""
-    async def said() -> dict[str, str]:
-        plan = plan_of("P12", "N2")
-        [planned] = plan.testbeds.values()
-        machine, made = setup.embedded(), secrets.make()
-        testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
-        try:
-            await testbed.open(made, Renderer(made, tmp_path))
-            await testbed.call("connect", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)
-            return {node: (await testbed.shell(node=node, argv=["sh", "-c", BOTH]))["output"]
-                    for node in ("a2", "ha-a")}
-        finally:
-            await testbed.close()
-
-    for output in asyncio.run(said()).values():
-        text, _, states = output.partition("====")
-        found = json.loads(states)
-        assert len(found) == 2
-        assert found == parse_xfrm_state(text)
-        assert {state["enc_bits"] for state in found} == {192}

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from topologies.generic_netlink import GenericNetlink
-from topologies.rtnetlink import attribute
+from topologies.netlink import attribute
 
 _CONTROLLER = "nlctrl"
 _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
@@ -37,7 +37,7 @@ def test_no_other_socket_has_its_port() -> None:
     with GenericNetlink(_CONTROLLER) as one, GenericNetlink(_CONTROLLER) as other, \
             socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as unbound:
         unbound.bind((0, 0))
-        ports = [each.getsockname()[0] for each in (one._socket, other._socket, unbound)]
+        ports = [each.getsockname()[0] for each in (one._netlink._socket, other._netlink._socket, unbound)]
     assert len(set(ports)) == 3 and os.getpid() not in ports[:2]
 
 
