@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,9 +123,16 @@ class Capture:
                 "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
         argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
+        is_prompt = bool(testbed.for_captures) and detail.in_blocks
         # On the machine itself all that is computed is nobody's.
         env = testbed.tool_environment if point.node else None
-        if testbed.for_captures and detail.in_blocks:
+        start = None
+        # That one is prompt with whatever it captures.
+        if testbed.copies is not None and is_prompt == bool(testbed.for_captures):
+            start = partial(testbed.copies.start,
+                            of_process=testbed.node(point.node).pid if point.node else None,
+                            promptly_ms=detail.promptly_ms if is_prompt else None)
+        elif is_prompt:
             # In real time nobody has precedence, and a guest ends with its worker, and all with it.
             argv = testbed.on(point.node, argv) if point.node else argv
             env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
@@ -134,7 +142,7 @@ class Capture:
             argv = testbed.tool(point.node, argv) if point.node else \
                 ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
-                              stop_signal=signal.SIGINT, data=file, env=env)
+                              stop_signal=signal.SIGINT, data=file, env=env, start=start)
 
     def wait_ready(self) -> None:
         """Block until packets are being captured."""

@@ -44,26 +44,27 @@ _FACTORS = Path("/proc/sys/net/core/processor_permille")
 class Company:
     """What the pieces take on this machine at the least, and which factors nodes have then."""
 
-    def __init__(self, testbed: Testbed, least_ns: Mapping[str, float],
+    def __init__(self, testbed: Testbed, pieces: Pieces, least_ns: Mapping[str, float],
                  permille: Mapping[str, Sequence[int]]) -> None:
         self._testbed = testbed
+        self._pieces = pieces
         self._least_ns = least_ns
         self._factors: list[float] = []
         self._permille = {name: permille.get(name, [_OWN] * 4) for name in testbed.network.nodes}
 
     def divide_out(self) -> None:
         """Time the pieces, and set every node's factors by how many times the least they take."""
-        now_ns = _look_ns()
+        now_ns = self._pieces.look_ns()
         factor = times(now_ns, self._least_ns)
         for name, permille in self._permille.items():
             with network_of(self._testbed.node(name).pid):
                 _FACTORS.write_text(" ".join(map(str, divided(permille, factor))))
         self._factors.append(factor)
 
-    def since(self) -> float:
-        """How many times the least they took since this was last asked, in the mean."""
+    def since(self) -> float | None:
+        """How many times the least they took since this was last asked, in the mean of all looks."""
         factors, self._factors = self._factors, []
-        return _mean(factors)
+        return _mean(factors) if factors else None
 
 
 def times(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:
@@ -86,43 +87,37 @@ def of(speeds: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in speeds.items() if name.startswith(LEAST)}
 
 
-def least_ns() -> dict[str, float]:
-    """What a look at the pieces takes here at the least, by names that begin with `LEAST`.
-
-    A look is held to a look: the quickest of all rounds is quicker than any mean.
-    """
-    looks = [_look_ns() for _ in range(_LOOKS)]
-    return {name: min(look[name] for look in looks) for name in looks[0]}
-
-
-def _look_ns() -> dict[str, float]:
-    with _Pieces() as pieces:
-        return pieces.taken_ns()
-
-
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-class _Pieces:
-    """The pieces of work, which are the same always."""
+class Pieces:
+    """The pieces of work, which are the same always. A context manager."""
 
-    def __enter__(self) -> _Pieces:
+    def __enter__(self) -> Pieces:
         self._here, there = socket.socketpair()
         self._other = os.fork()
         if not self._other:
             self._here.close()
             _serve(there)
         there.close()
-        self._errand()  # the first takes longer: memory is its parent's until it is written to
         return self
 
     def __exit__(self, *_: object) -> None:
         self._here.close()
         os.waitpid(self._other, 0)
 
-    def taken_ns(self) -> dict[str, float]:
-        """What each takes, in the mean."""
+    def least_ns(self, *, is_known: bool) -> dict[str, float]:
+        """What a look takes here at the least, of one where a least is known, else of a few.
+
+        A look is held to a look: the quickest of all rounds is quicker than any mean.
+        """
+        looks = [self.look_ns() for _ in range(1 if is_known else _LOOKS)]
+        return {name: min(look[name] for look in looks) for name in looks[0]}
+
+    def look_ns(self) -> dict[str, float]:
+        """What each takes now, in the mean of a few rounds, by names that begin with `LEAST`."""
+        self._errand()  # who waits longer than between two of them has to be woken up first
         pieces: dict[str, Callable[[], None]] = {"start": self._start, "errand": self._errand}
         taken: dict[str, list[float]] = {name: [] for name in pieces}
         for _ in range(_ROUNDS):

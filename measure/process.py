@@ -13,8 +13,9 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 from measure.errors import MeasureError
 
@@ -26,16 +27,36 @@ _LOOK_S = 0.005
 _TAIL_LINES, _TAIL_BYTES = 12, 1 << 16
 
 
+class Process(Protocol):
+    """As much of Popen as a daemon needs of whatever runs it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+
+    def send_signal(self, number: signal.Signals, /) -> None:
+        """Send a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def wait(self) -> int | None:
+        """Its exit status, when it has ended."""
+
+
 class Daemon:
     """A running daemon whose output goes to `log`, where a line says "ready".
 
     With `data`, standard output is what it makes and goes to that file, and only standard error to
-    the log. No two may have a log at the same time. A context manager; leaving it ends the daemon.
+    the log. `start` is given the command and both, and starts it otherwise than as a program. No two may have a log at the same time. A context manager; leaving it ends the daemon.
     """
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, ready: str, *,
                  timeout_s: float = _READY_S, env: Mapping[str, str] | None = None,
-                 stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None) -> None:
+                 stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None,
+                 start: Callable[[Sequence[str], IO[bytes], IO[bytes]], Process] | None = None,
+                 ) -> None:
         self.name = name
         self.log = log
         self._ready = re.compile(ready)
@@ -46,8 +67,9 @@ class Daemon:
               data.open("wb") if data else contextlib.nullcontext(said) as output):
             #: Where in the log its output begins; what is before is of others.
             self._begins_at = said.tell()
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output,
-                                            stderr=said, env=dict(env) if env else None)
+            self.process: Process = start(argv, output, said) if start else subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=said,
+                env=dict(env) if env else None)
 
     def __enter__(self) -> Daemon:
         return self

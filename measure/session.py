@@ -120,15 +120,22 @@ class RepetitionSession:
         self.raw: dict[str, Any] = {"stamps": {}}
         self._inbox = inbox
         self._divide_out = divide_out
+        self._has_looked = False
 
     def stamp(self, name: str) -> None:
-        """Note the machine's wall clock under a name, and what was computed for nothing so far."""
+        """Note the machine's wall clock under a name, and what was computed for nothing so far.
+
+        The first is where something begins: company is divided out before it, unless it was.
+        """
+        if not self._has_looked:
+            self.before_timing()
         self.raw["stamps"][name] = time.time()
         if work := kernel.work_of_nobody():
             self.raw.setdefault("harness_work", {})[name] = work
 
     def before_timing(self) -> None:
         """Divide out of nodes' times what company there is on the host now; see `company`."""
+        self._has_looked = True
         if self._divide_out is not None:
             self._divide_out()
 

@@ -27,6 +27,7 @@ from measure.versions import versions
 from measure.workload import Site, Workload
 from topologies import builders, model
 from topologies.builder import Testbed
+from topologies.copies import Copies
 from topologies.radio import RadioError
 
 
@@ -104,25 +105,32 @@ class Worker:
             self.testbed.preloaded = dict.fromkeys(slowed, library)
         if promptly := self.job.get("captures_library"):
             self.testbed.for_captures = str(processors.place(promptly, mount / "prompt.so"))
+        if copies := self.job.get("copies_library"):
+            self.testbed.copies = self._stack.enter_context(Copies(*(Path(library) for library in (
+                processors.place(copies, mount / "copies.so"), self.testbed.for_captures)
+                if library)))
         if drained := self.job.get("streams_library"):
             self.testbed.for_streams = str(processors.place(drained, mount / "drained.so"))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.
-        speeds = self._speeds(on_devices=bool(slowed)) if self.clock == "processor" else {}
+        speeds: dict[str, float] = {}
+        if self.clock == "processor":
+            pieces = self._stack.enter_context(company.Pieces())
+            speeds = self._speeds(pieces, on_devices=bool(slowed))
         self._slowed = processors.give(self.testbed, slowed, speeds)
         if self.clock == "processor":
-            self._company = company.Company(self.testbed, company.of(speeds), {
+            self._company = company.Company(self.testbed, pieces, company.of(speeds), {
                 node: processors.permille(device["work"], speeds)
                 for node, device in slowed.items()})
         self._workload = made
         return {"event": "configured", "speeds": speeds}
 
-    def _speeds(self, *, on_devices: bool) -> dict[str, float]:
+    def _speeds(self, pieces: company.Pieces, *, on_devices: bool) -> dict[str, float]:
         """This machine's, as far as they are known or it takes them: the least of both."""
         known: dict[str, float] = self.job.get("speeds") or {}
-        least = {name: min(value, known.get(name, value))
-                 for name, value in company.least_ns().items()}
+        least = {name: min(value, known.get(name, value)) for name, value in
+                 pieces.least_ns(is_known=bool(company.of(known))).items()}
         is_known = known.keys() > company.of(known).keys()
         return {**(processors.speeds() if on_devices and not is_known else known), **least}
 
@@ -135,7 +143,6 @@ class Worker:
                                     self._company.divide_out if self._company else None)
         self.testbed.draw_anew("all", command.get("repetition", 0))
         failure: MeasureError | None = None
-        session.before_timing()
         started, set_to, used = time.monotonic(), clock.offset_s(), kernel.processor_seconds()
         try:
             self._configured().measure(command["task"], out, session)
@@ -144,12 +151,16 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
-               "processor_clock": {**kernel.processor_clock(), **self._slowed, **(
-                   {"company": f"{self._company.since():.3f}"} if self._company else {})},
+               "processor_clock": {**kernel.processor_clock(), **self._slowed, **self._beside()},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
+
+    def _beside(self) -> dict[str, str]:
+        """What company was divided out of a repetition, in the mean."""
+        factor = self._company.since() if self._company else None
+        return {} if factor is None else {"company": f"{factor:.3f}"}
 
     def _call(self, command: dict[str, Any]) -> dict[str, Any]:
         """A further command of the workload's own."""

@@ -21,6 +21,7 @@ from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
 from topologies import builders, model, wires
+from topologies.copies import Copies
 from topologies.medium import Air, Transmitters
 from topologies.nodes import Together
 
@@ -67,6 +68,8 @@ class Testbed:
         self.for_tools = ""
         #: One that has captures in blocks hand over soon what has come; "" where none does.
         self.for_captures = ""
+        #: What makes captures as copies of a tcpdump that has started; None where each is started.
+        self.copies: Copies | None = None
         #: One that has iperf3 end a TCP stream when all of it has arrived; "" where it ends sooner.
         self.for_streams = ""
         self._airs: dict[int, Air] = {}

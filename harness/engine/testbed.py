@@ -217,9 +217,12 @@ class TestbedClient:
             # What tools and programs on devices load first, to say whose and which their work is.
             "kinds_library": (library.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
-            # What captures load first where they are waited for; a host may confine its tcpdump.
+            # What captures load first where they are waited for, and the tcpdump that they are
+            # copies of; a host may confine its own.
             "captures_library": (library.to_send(library.PROMPT)
                                  if plan.settings.waits and plan.settings.on == "guest" else ""),
+            "copies_library": (library.to_send(library.COPIES)
+                               if plan.settings.on == "guest" else ""),
             # What iperf3's clients load first, so that streams end when all of them has arrived.
             "streams_library": library.to_send(library.DRAINED),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},

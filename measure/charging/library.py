@@ -12,9 +12,11 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 #: What charges for signatures, in virtual time; what says which work is of which kind; what has
-#: captures hand over soon what has come; what has a TCP stream last until all of it has arrived.
-CHARGE, KINDS, PROMPT, DRAINED = (Path(__file__).with_name(f"{name}.c")
-                                  for name in ("charge", "kinds", "prompt", "drained"))
+#: captures hand over soon what has come; what has a TCP stream last until all of it has arrived;
+#: what has captures made by copies of a tcpdump that has started.
+CHARGE, KINDS, PROMPT, DRAINED, COPIES = (
+    Path(__file__).with_name(f"{name}.c")
+    for name in ("charge", "kinds", "prompt", "drained", "copies"))
 # Against no library: a machine's C library may be older than the one here.
 _ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
          "-Wall", "-Wextra", "-Werror")

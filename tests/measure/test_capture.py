@@ -20,11 +20,27 @@ NOBODYS = {"QOP_WORK": "nobody"}
 
 
 @dataclass
+class Copied:
+    """A tcpdump that has started: what copies of it were asked for."""
+
+    asked: list[tuple[list[str], dict[str, Any]]]
+
+    def start(self, argv: list[str], *_: object, **how: Any) -> None:
+        """A copy."""
+        self.asked.append((argv, how))
+
+
+@dataclass
 class FewNodes:
     """As much of a testbed as a capture needs."""
 
     tool_environment: dict[str, str] | None = None
     for_captures: str = ""
+    copies: Copied | None = None
+
+    def node(self, name: str) -> Any:
+        """A process in the node's network."""
+        return type("Node", (), {"pid": int(name.removeprefix("a"))})
 
     def tool(self, name: str, argv: Sequence[str]) -> list[str]:
         """A command on a node, which dies with the worker."""
@@ -40,8 +56,11 @@ def started(monkeypatch: pytest.MonkeyPatch, testbed: FewNodes, node: str | None
     """The command that a capture gives, and its environment, if it is given one."""
     given: list[tuple[list[str], dict[str, str] | None]] = []
 
-    def daemon(_name: str, argv: list[str], *_: object, env: Any, **__: object) -> None:
+    def daemon(_name: str, argv: list[str], *_: object, env: Any, start: Any,
+               **__: object) -> None:
         given.append((argv, env))
+        if start:
+            start(argv, None, None)
 
     monkeypatch.setattr(capture, "Daemon", daemon)
     Capture(cast("Testbed", testbed), Point("wire", node, "eth0"), Path("x.pcap"), Path("log"),
@@ -81,6 +100,22 @@ def test_prompt_captures_are_started_by_as_few_programs_as_can_be(
     assert started(monkeypatch, testbed, None, HEADERS)[0][0] == "tcpdump"
     assert started(monkeypatch, testbed, "a1", WHOLE)[0][0] == "with"
     assert started(monkeypatch, FewNodes(), None, HEADERS)[0][0] == "setpriv"
+
+
+@pytest.mark.parametrize(("for_captures", "detail", "how"), [
+    ("", HEADERS, {"of_process": 1, "promptly_ms": None}),
+    ("", WHOLE, {"of_process": 1, "promptly_ms": None}),
+    ("/prompt.so", HEADERS, {"of_process": 1, "promptly_ms": 100}), ("/prompt.so", WHOLE, None)])
+def test_copies_capture_where_one_is_ready(
+    monkeypatch: pytest.MonkeyPatch, for_captures: str, detail: Detail,
+    how: dict[str, Any] | None,
+) -> None:
+    """With no other program on the way; but one that is prompt makes no captures that are not."""
+    copied = Copied([])
+    argv, _ = started(monkeypatch, FewNodes(for_captures=for_captures, copies=copied), "a1",
+                      detail)
+    assert copied.asked == ([(argv, how)] if how else [])
+    assert (argv[0] == "tcpdump") == bool(how)
 
 
 def test_a_second_is_waited_for_where_captures_are_not_prompt(

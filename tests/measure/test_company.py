@@ -25,6 +25,20 @@ def test_less_than_the_least_is_no_company() -> None:
     assert company.times(dict.fromkeys(LEAST, 1.0), LEAST) == 1.0
 
 
+def test_one_look_is_enough_where_a_least_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts later had more company than the least, or less, which becomes the least."""
+    looks: list[float] = []
+
+    def look_ns(*_: object) -> dict[str, float]:
+        looks.append(3.0 - len(looks))
+        return dict.fromkeys(LEAST, looks[-1])
+
+    monkeypatch.setattr(company.Pieces, "look_ns", look_ns)
+    assert company.Pieces().least_ns(is_known=True) == dict.fromkeys(LEAST, 3.0)
+    assert company.Pieces().least_ns(is_known=False) == dict.fromkeys(LEAST, 0.0)
+    assert len(looks) == 1 + 3
+
+
 @pytest.mark.parametrize(("permille", "factor", "expected"), [
     ([1000, 1000, 1000, 1000], 1.25, [800, 800, 800, 800]),
     ([1000, 0, 1, 2], 4.0, [250, 0, 1, 1]),
@@ -40,21 +54,26 @@ def test_of_a_machine_s_speeds_the_least_ones_are_told() -> None:
     assert company.of({"entry_ns": 8000.0, **LEAST}) == LEAST
 
 
-def test_what_was_divided_by_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_divided_by_is_told_once() -> None:
     """The mean of all looks since it was last asked: of a repetition's."""
     took = iter([1.0, 2.0, 3.0])
 
-    def taken_ns(*_: object) -> dict[str, float]:
-        factor = next(took)
-        return {name: factor * value for name, value in LEAST.items()}
+    class Taken:
+        """Pieces of work that take longer from look to look."""
+
+        def look_ns(self) -> dict[str, float]:
+            """So many times the least."""
+            factor = next(took)
+            return {name: factor * value for name, value in LEAST.items()}
 
     class Networkless:
         """A testbed without nodes: there is nothing to set."""
 
         network = type("Network", (), {"nodes": {}})
 
-    monkeypatch.setattr(company._Pieces, "taken_ns", taken_ns)
-    beside = company.Company(cast("Testbed", Networkless()), LEAST, {})
+    beside = company.Company(cast("Testbed", Networkless()), cast("company.Pieces", Taken()),
+                             LEAST, {})
+    assert beside.since() is None
     beside.divide_out()
     beside.divide_out()
     assert beside.since() == pytest.approx(1.5)

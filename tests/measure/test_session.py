@@ -174,6 +174,21 @@ def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder, 
     assert divided == ["once"] * 2
 
 
+def test_whoever_does_not_ask_has_company_divided_out_before_its_first_stamp(
+    line: tuple[Pipe | Folder, Source],
+) -> None:
+    """Once, and not again where it was asked for before."""
+    divided: list[str] = []
+    session = RepetitionSession(Inbox(line[1]), lambda: divided.append("once"))
+    session.stamp("start")
+    session.stamp("end")
+    assert divided == ["once"]
+    part = session.part("first")
+    part.before_timing()
+    part.stamp("start")
+    assert divided == ["once"] * 2
+
+
 def test_stamps_have_what_was_computed_for_nothing(
     line: tuple[Pipe | Folder, Source], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
