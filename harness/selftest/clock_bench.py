@@ -2,7 +2,8 @@
 
 Runs of the same plan, each in a results folder of its own that goes on where it was interrupted:
 real time on an undisturbed core, one policy after the other; the processor clock alone, beside
-seven other guests on two cores, and beside three programs that only want the processor. The eight
+seven other guests on two cores, and beside three programs that only want the processor; and virtual
+time, which has the air's luck and no computing. The eight
 guests share the cells among them, so that each cell is measured once beside seven others; the
 programs are there for some policies.
 """
@@ -27,6 +28,7 @@ from harness.engine.request import RunRequest
 from harness.engine.results import RESULTS
 from harness.selftest import small
 from harness.selftest.clock_comparison import (
+    AIR,
     ALONE,
     GUESTS,
     HOGS,
@@ -70,6 +72,8 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     repetitions = max(runs, _LEAST_REPETITIONS)
     levels = _levels()
     _run([ClockRun(folder / ALONE)], one, repetitions)
+    # What the air's luck makes of the same repetitions, which no clock can help.
+    _run([ClockRun(folder / AIR, "virtual")], all_of_them, repetitions)
     # On all processors; each run has one guest on each of them, and a second.
     _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
     with _hogs():
@@ -78,7 +82,7 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     for level in levels:
         _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     cells = compared({condition: values(folder / condition)
-                      for condition in (REAL, ALONE, GUESTS, HOGS)})
+                      for condition in (REAL, ALONE, GUESTS, HOGS, AIR)})
     bounds = verdicts(cells)
     lines = [*table(cells), "", *(line for line, _ in bounds)]
     (folder / TABLE).write_text("\n".join([scales.line(), "", *lines]) + "\n")

@@ -13,7 +13,7 @@ import pytest
 
 from harness.commands import bench
 from harness.selftest import clock_bench, clock_comparison, yardstick_program, yardsticks
-from harness.selftest.clock_comparison import ALONE, GUESTS, HOGS, REAL
+from harness.selftest.clock_comparison import AIR, ALONE, GUESTS, HOGS, REAL
 from harness.selftest.harness_bench import BenchLine
 from harness.selftest.quick_bench import QuickRun
 from harness.selftest.yardsticks import REFERENCE_CALL_US, Yardsticks
@@ -25,13 +25,15 @@ CELL = "P8-N2"
 
 
 def conditions(real: float = 0.1, guests: float = 0.1, hogs: float = 0.1, spread: float = 0.0,
-               goodput: float = 5e6) -> dict[str, clock_comparison.Values]:
+               goodput: float = 5e6, air: float = 0.0) -> dict[str, clock_comparison.Values]:
     """One cell whose authentication takes a tenth of a second by the clock alone."""
     def cell(time: float, rate: float = 5e6) -> clock_comparison.Values:
         return {CELL: {"authentication_time_s": [time * (1 - spread), time * (1 + spread)],
                        "tcp_goodput_bps": [rate]}}
 
-    return {REAL: cell(real, goodput), ALONE: cell(0.1), GUESTS: cell(guests), HOGS: cell(hogs)}
+    by_luck = {CELL: {"authentication_time_s": [0.02 - 0.1 * air, 0.02 + 0.1 * air]}}
+    return {REAL: cell(real, goodput), ALONE: cell(0.1), GUESTS: cell(guests), HOGS: cell(hogs),
+            AIR: by_luck}
 
 
 def verdicts(measured: dict[str, clock_comparison.Values]) -> list[bool]:
@@ -88,6 +90,10 @@ def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
     (conditions(real=0.094), [0]),
     (conditions(goodput=5.03e6), [1]),
     (conditions(spread=0.05), [2]),
+    (conditions(spread=0.05, air=0.03), [2]),
+    (conditions(spread=0.05, air=0.04), []),
+    (conditions(spread=0.05, air=0.2), []),
+    ({**conditions(spread=0.001), AIR: {}}, [2]),
     (conditions(guests=0.104), [3]),
     (conditions(guests=0.108), [3, 4]),
     (conditions(hogs=0.104), [5]),
