@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measure.precedence import LOOKING_ON
-from measure.process import Daemon
+from measure.process import Daemon, Start
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -126,23 +126,23 @@ class Capture:
         is_prompt = bool(testbed.for_captures) and detail.in_blocks
         # On the machine itself all that is computed is nobody's.
         env = testbed.tool_environment if point.node else None
-        start = None
+        command: Sequence[str] | Start = argv
         # That one is prompt with whatever it captures.
         if testbed.copies is not None and is_prompt == bool(testbed.for_captures):
-            start = partial(testbed.copies.start,
-                            of_process=testbed.node(point.node).pid if point.node else None,
-                            promptly_ms=detail.promptly_ms if is_prompt else None)
+            command = partial(testbed.copies.start, argv,
+                              of_process=testbed.node(point.node).pid if point.node else None,
+                              promptly_ms=detail.promptly_ms if is_prompt else None)
         elif is_prompt:
             # In real time nobody has precedence, and a guest ends with its worker, and all with it.
-            argv = testbed.on(point.node, argv) if point.node else argv
+            command = testbed.on(point.node, argv) if point.node else argv
             env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
                    "QOP_PROMPTLY_MS": str(detail.promptly_ms)}
         else:
             argv = [*LOOKING_ON, *argv]
-            argv = testbed.tool(point.node, argv) if point.node else \
+            command = testbed.tool(point.node, argv) if point.node else \
                 ["setpriv", "--pdeathsig", "KILL", *argv]
-        self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
-                              stop_signal=signal.SIGINT, data=file, env=env, start=start)
+        self._daemon = Daemon(f"tcpdump ({point.name})", command, log, r"listening on",
+                              stop_signal=signal.SIGINT, data=file, env=env)
 
     def wait_ready(self) -> None:
         """Block until packets are being captured."""

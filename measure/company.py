@@ -62,7 +62,7 @@ class Company:
         self._factors.append(factor)
 
     def since(self) -> float | None:
-        """How many times the least they took since this was last asked, in the mean of all looks."""
+        """How many times the least they took since this was last asked, in the mean of looks."""
         factors, self._factors = self._factors, []
         return _mean(factors) if factors else None
 

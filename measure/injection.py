@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from topologies.model import Node
+from topologies.namespaces import network_of
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -28,8 +29,6 @@ _NOT_ASSOCIATED = bytes((7, 0))
 _REQUEST = bytes.fromhex("0001080006040001")
 #: A radiotap header that says nothing.
 _RADIOTAP = bytes.fromhex("0000080000000000")
-_SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
-         "to.bind((sys.argv[1], 0)); to.send(bytes.fromhex(sys.argv[2]))")
 # Packet numbers stand in bytes 16 to 19; samples take those whose last four bits are 0.
 _REPEAT = """
 import socket, subprocess, sys
@@ -51,7 +50,7 @@ asking.wait()
 def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
     """Send a frame, 802.11 header and all, on a node's radio.
 
-    Raises MeasureError where the radio has no monitor interface to send it from.
+    Raises OSError, and CalledProcessError where the radio can have no monitor interface.
     """
     testbed.run(name, ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
                        "monitor"])
@@ -63,8 +62,11 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
 
 
 def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
-    """Send a frame, link header and all, by a node's interface."""
-    testbed.run(name, [sys.executable, "-c", _SEND, port, frame.hex()])
+    """Send a frame, link header and all, by a node's interface. Raises OSError."""
+    with network_of(testbed.node(name).pid), \
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as line:
+        line.bind((port, 0))
+        line.send(frame)
 
 
 def repeat(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:

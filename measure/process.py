@@ -45,18 +45,20 @@ class Process(Protocol):
         """Its exit status, when it has ended."""
 
 
+Start = Callable[[IO[bytes], IO[bytes]], Process]
+
+
 class Daemon:
     """A running daemon whose output goes to `log`, where a line says "ready".
 
+    It is started by a command, or by what starts it otherwise, given its standard output and error.
     With `data`, standard output is what it makes and goes to that file, and only standard error to
-    the log. `start` is given the command and both, and starts it otherwise than as a program. No two may have a log at the same time. A context manager; leaving it ends the daemon.
+    the log. No two may have a log at the same time. A context manager; leaving it ends the daemon.
     """
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, ready: str, *,
+    def __init__(self, name: str, command: Sequence[str] | Start, log: Path, ready: str, *,
                  timeout_s: float = _READY_S, env: Mapping[str, str] | None = None,
-                 stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None,
-                 start: Callable[[Sequence[str], IO[bytes], IO[bytes]], Process] | None = None,
-                 ) -> None:
+                 stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None) -> None:
         self.name = name
         self.log = log
         self._ready = re.compile(ready)
@@ -67,9 +69,9 @@ class Daemon:
               data.open("wb") if data else contextlib.nullcontext(said) as output):
             #: Where in the log its output begins; what is before is of others.
             self._begins_at = said.tell()
-            self.process: Process = start(argv, output, said) if start else subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=said,
-                env=dict(env) if env else None)
+            self.process: Process = command(output, said) if callable(command) else \
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=said,
+                                 env=dict(env) if env else None)
 
     def __enter__(self) -> Daemon:
         return self

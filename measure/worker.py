@@ -118,11 +118,10 @@ class Worker:
         if self.clock == "processor":
             pieces = self._stack.enter_context(company.Pieces())
             speeds = self._speeds(pieces, on_devices=bool(slowed))
-        self._slowed = processors.give(self.testbed, slowed, speeds)
-        if self.clock == "processor":
             self._company = company.Company(self.testbed, pieces, company.of(speeds), {
                 node: processors.permille(device["work"], speeds)
                 for node, device in slowed.items()})
+        self._slowed = processors.give(self.testbed, slowed, speeds)
         self._workload = made
         return {"event": "configured", "speeds": speeds}
 

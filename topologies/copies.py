@@ -1,8 +1,8 @@
 """A tcpdump that has started stays ready: each capture is made by a copy of it, a fork.
 
 Starting is most of what a short capture takes in a guest, where a repetition makes a dozen. The
-copy is tcpdump as it was before it read its arguments (`measure/charging/copies.c` is preloaded), so
-nothing of one capture is known to the next.
+copy is tcpdump as it was before it read its arguments (`measure/charging/copies.c` is preloaded),
+so nothing of one capture is known to the next.
 """
 
 from __future__ import annotations

@@ -184,7 +184,8 @@ def table(cells: Sequence[ClockCell]) -> list[str]:
             cell.name, _ms(cell.means.get(REAL, {}).get(time)), _ms(alone.get(time)),
             _percent(cell.off(time, ALONE, REAL)), _times(alone.get(COMPANY)),
             _ms(alone.get(_harness(time))), _percent(cell.beyond(time)), _percent(cell.variation),
-            _percent(cell.own_variation), _percent(cell.off(time, GUESTS, ALONE)), _percent(cell.off(time, HOGS, ALONE)), rates)))
+            _percent(cell.own_variation), _percent(cell.off(time, GUESTS, ALONE)),
+            _percent(cell.off(time, HOGS, ALONE)), rates)))
     return lines
 
 

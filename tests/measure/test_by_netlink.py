@@ -64,7 +64,8 @@ def test_programs_say_the_same(tmp_path: Path) -> None:
         finally:
             await testbed.close()
 
-    outputs = {asked: output.partition("====")[::2] for asked, output in asyncio.run(said()).items()}
+    outputs = {asked: output.partition("====")[::2]
+               for asked, output in asyncio.run(said()).items()}
     for node in ("a2", "ha-a"):
         text, told = outputs[f"{node}: {SAS}"]
         assert len(json.loads(told)) == 2

@@ -25,9 +25,10 @@ class Copied:
 
     asked: list[tuple[list[str], dict[str, Any]]]
 
-    def start(self, argv: list[str], *_: object, **how: Any) -> None:
+    def start(self, argv: list[str], *_: object, **how: Any) -> list[str]:
         """A copy."""
         self.asked.append((argv, how))
+        return argv
 
 
 @dataclass
@@ -56,11 +57,8 @@ def started(monkeypatch: pytest.MonkeyPatch, testbed: FewNodes, node: str | None
     """The command that a capture gives, and its environment, if it is given one."""
     given: list[tuple[list[str], dict[str, str] | None]] = []
 
-    def daemon(_name: str, argv: list[str], *_: object, env: Any, start: Any,
-               **__: object) -> None:
-        given.append((argv, env))
-        if start:
-            start(argv, None, None)
+    def daemon(_name: str, command: Any, *_: object, env: Any, **__: object) -> None:
+        given.append((command(None, None) if callable(command) else command, env))
 
     monkeypatch.setattr(capture, "Daemon", daemon)
     Capture(cast("Testbed", testbed), Point("wire", node, "eth0"), Path("x.pcap"), Path("log"),

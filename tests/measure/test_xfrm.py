@@ -1,4 +1,4 @@
-"""SAs by netlink, in messages as Linux lays them out; that `ip` says the same, test_netlink shows."""
+"""SAs by netlink, as Linux lays them out; that `ip` says the same, test_by_netlink shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import struct
 
 from measure import xfrm
+
 
 def algorithm(number: int, name: str, bits: int, *more: int) -> bytes:
     """An attribute as struct xfrm_algo, xfrm_algo_auth or xfrm_algo_aead, with a key of zeros."""

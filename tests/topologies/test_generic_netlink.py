@@ -37,7 +37,8 @@ def test_no_other_socket_has_its_port() -> None:
     with GenericNetlink(_CONTROLLER) as one, GenericNetlink(_CONTROLLER) as other, \
             socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as unbound:
         unbound.bind((0, 0))
-        ports = [each.getsockname()[0] for each in (one._netlink._socket, other._netlink._socket, unbound)]
+        sockets = (one._netlink._socket, other._netlink._socket, unbound)
+        ports = [each.getsockname()[0] for each in sockets]
     assert len(set(ports)) == 3 and os.getpid() not in ports[:2]
 
 
