@@ -6,7 +6,10 @@ Both give the same thing: a process with the worker's JSON lines on its standard
 from __future__ import annotations
 
 import asyncio
+import compileall
+import functools
 import os
+import py_compile
 import shutil
 import signal
 import tempfile
@@ -277,12 +280,24 @@ def copy_code(target: Path, study: str = "") -> None:
     """Put what the worker runs into a job folder: it is then the same to its end.
 
     Of the studies only the one that is measured, if any; and that without what its package imports
-    by itself, which is for those outside: a machine has no pydantic.
+    by itself, which is for those outside: a machine has no pydantic. It comes compiled by this
+    Python; another one compiles for itself, and so does this one what is newer than that.
     """
-    skipped = shutil.ignore_patterns("__pycache__", "*.yml", *_OF_NO_USE_INSIDE)
+    skipped = shutil.ignore_patterns("*.yml", *_OF_NO_USE_INSIDE)
     for name in (*_CODE, *([f"studies/{study}"] if study else [])):
         if (ROOT / name).is_dir():  # protocols/ need not be there
+            _compile(ROOT / name)
             shutil.copytree(ROOT / name, target / name, ignore=skipped)
     if study:
         for package in ("studies", f"studies/{study}"):
             (target / package / "__init__.py").write_text("")
+
+
+@functools.cache
+def _compile(folder: Path) -> None:
+    """Compile a folder of the project's, once a run; what cannot be written is compiled inside.
+
+    To compile all anew takes every worker a second, and so does every program of ours on a node.
+    """
+    compileall.compile_dir(folder, quiet=2,
+                           invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
