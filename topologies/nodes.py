@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import struct
+import subprocess
 from typing import Any
 
 from mininet.node import Node
 
 from topologies import radio
+from topologies.generic_netlink import GenericNetlink
+from topologies.interfaces import set_sysctls
+from topologies.namespaces import network_of
+from topologies.netlink import attribute
 
 # Access points beside each other: none answers or routes for another.
 _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
           "net.ipv4.conf.all.arp_announce=2", "net.ipv4.conf.default.arp_announce=2",
           "net.ipv4.ip_forward=0")
+#: Programs that Mininet's nodes are made with.
+_PROGRAMS = ("mnexec", "ifconfig")
+#: Of nl80211: NL80211_CMD_NEW_INTERFACE, its attributes, and the type "managed".
+_NEW_INTERFACE, _RADIO, _NAME, _TYPE, _ADDRESS, _MANAGED = 7, 1, 4, 5, 6, 2
 
 
 class Together(Node):  # type: ignore[misc]
@@ -21,6 +33,8 @@ class Together(Node):  # type: ignore[misc]
     and each access point keeps to its own addresses and wire.
     """
 
+    inNamespace: bool  # noqa: N815 - Mininet's name
+
     def __init__(self, name: str, beside: Together | None = None, **params: Any) -> None:
         self._beside = beside
         super().__init__(name, **{**params, "inNamespace": True})
@@ -29,30 +43,88 @@ class Together(Node):  # type: ignore[misc]
         """Start the node's shell: the first in a namespace of its own, the others in that one."""
         if self._beside is None:
             super().startShell(mnopts)
-            self.cmd("sysctl -qw " + " ".join(_APART))
+            with network_of(self.pid):
+                set_sysctls(_APART)
             return
         # To Mininet, being in a namespace means to make one.
         self.inNamespace = False
         super().startShell(f"-cda{self._beside.pid}")
         self.inNamespace = True
 
-    def add_bridge(self, name: str, wired: list[str]) -> None:
-        """Make bridge `name` with the wired interfaces; hostapd adds the radio's."""
-        steps = [f"ip link add {name} type bridge forward_delay 0 mcast_snooping 0"]
-        steps += [f"ip link set {port} master {name} up" for port in wired]
-        self.cmd("; ".join([*steps, f"ip link set {name} up"]))
+
+class Place(Node):  # type: ignore[misc]
+    """A Mininet node that is its namespaces; its shell starts with the first command for it.
+
+    A shell takes 50 ms to start in a guest, and where commands go by netlink, nobody wants one.
+    """
+
+    inNamespace: bool  # noqa: N815 - Mininet's name
+
+    @classmethod
+    def setup(cls) -> None:
+        """See to what Mininet needs, which says itself what is missing."""
+        if not all(map(shutil.which, _PROGRAMS)):
+            super().setup()
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
+        """Make the node's namespaces. What holds them ends with this process."""
+        options = f"{mnopts or '-cd'}{'n' if self.inNamespace else ''}"
+        self._holder = subprocess.Popen(["mnexec", options, "cat"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, bufsize=0)
+        assert self._holder.stdin is not None and self._holder.stdout is not None
+        # It answers from inside.
+        with contextlib.suppress(BrokenPipeError):
+            self._holder.stdin.write(b".")
+        if not self._holder.stdout.read(1):
+            raise RuntimeError(f"{self.name}: no namespace: mnexec ended with status "
+                               f"{self._holder.wait()}")
+        self.pid = self._holder.pid
+
+    def cmd(self, *args: Any, **kwargs: Any) -> Any:
+        """Say a command to the node's shell; its output."""
+        self._need_shell()
+        return super().cmd(*args, **kwargs)
+
+    def sendCmd(self, *args: Any, **kwargs: Any) -> None:  # noqa: N802 - Mininet's name
+        """Say a command to the node's shell, and wait for nothing."""
+        self._need_shell()
+        super().sendCmd(*args, **kwargs)
+
+    def terminate(self) -> None:
+        """End the shell, if there is one, and let go of the namespaces."""
+        super().terminate()
+        if self._holder.poll() is None:
+            self._holder.kill()
+            self._holder.wait()
+        for end in (self._holder.stdin, self._holder.stdout):
+            assert end is not None
+            end.close()
+
+    def _need_shell(self) -> None:
+        if self.shell or self._holder.poll() is not None:
+            return
+        own, self.inNamespace = self.inNamespace, False
+        try:
+            super().startShell(f"-cda{self.pid}")
+        finally:
+            self.inNamespace, self.pid = own, self._holder.pid
 
 
-class RadioNode(Node):  # type: ignore[misc]
+class RadioNode(Place):
     """A Mininet node that owns hwsim radios, each with one interface."""
 
     def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:
         """Make radio `phy` with a MAC address, move it here and give it one interface."""
         radios.add(phy, address)
-        radio.move(phy, self.pid)
-        said = self.cmd(f"iw phy {phy} interface add {interface} type managed addr {address}")
-        if said.strip():
-            raise radio.RadioError(f"{self.name}: {interface}: {said.strip()}")
+        number = radio.move(phy, self.pid)
+        try:
+            with network_of(self.pid), GenericNetlink("nl80211") as netlink:
+                netlink.do(_NEW_INTERFACE, attribute(_RADIO, struct.pack("=I", number))
+                           + attribute(_NAME, interface.encode() + b"\0")
+                           + attribute(_TYPE, struct.pack("=I", _MANAGED))
+                           + attribute(_ADDRESS, bytes.fromhex(address.replace(":", ""))))
+        except OSError as error:
+            raise radio.RadioError(f"{self.name}: {interface}: {error.strerror}") from None
 
 
 class Station(RadioNode):

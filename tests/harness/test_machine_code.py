@@ -1,4 +1,4 @@
-"""Tests of the worker's code in a job folder: compiled already, and what is changed there counts."""
+"""The worker's code in a job folder is compiled already, and what is changed there counts."""
 
 from __future__ import annotations
 
