@@ -25,7 +25,7 @@ from guest.boot import boot
 from harness import secrets
 from harness.commands import doctor, run
 from harness.engine import builders, machine, setup, testbed
-from harness.engine.machine import copy_code
+from harness.engine.code import copy_code
 from harness.errors import UserError
 from harness.render import Renderer
 from measure.record import Record
