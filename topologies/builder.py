@@ -163,14 +163,16 @@ class Testbed:
     def _fill_air(self, medium: model.Medium) -> None:
         """One medium a channel, shared by the access points on it."""
         transmitters = Transmitters.of(self.network)
-        airs = self._airs
+        radios: dict[int, list[str]] = {}
         for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
             channel = node.channel or 0
-            if channel not in airs:
-                airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
-                                    transmitters, self._seed)
-            airs[channel].attach(node.radio_interface)
+            if channel not in radios:
+                self._airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
+                                          transmitters, self._seed)
+            radios.setdefault(channel, []).append(node.radio_interface)
+        for channel, air in self._airs.items():
+            air.attach(radios[channel])
 
     def _wire(self, link: model.Link, interfaces: Interfaces) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)

@@ -89,6 +89,11 @@ class Interfaces:
         """Make an interface that leads nowhere."""
         self._add(name, _info("dummy"))
 
+    def add_detour(self, name: str) -> None:
+        """Make an interface for frames that are sent round by it, and have it be up."""
+        self._add(name, _info("ifb"))
+        self._up(name)
+
     def add_bridge(self, name: str, ports: Sequence[str]) -> None:
         """Make a bridge that is up, forwards at once, and has these ports."""
         data = attribute(_FORWARD_DELAY, struct.pack("=I", 0)) + attribute(_SNOOPING, b"\0")

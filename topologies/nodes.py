@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import struct
-import subprocess
 from typing import Any
 
 from mininet.node import Node
@@ -13,7 +11,7 @@ from mininet.node import Node
 from topologies import radio
 from topologies.generic_netlink import GenericNetlink
 from topologies.interfaces import set_sysctls
-from topologies.namespaces import network_of
+from topologies.namespaces import Namespaces, network_of
 from topologies.netlink import attribute
 
 # Access points beside each other: none answers or routes for another.
@@ -46,9 +44,13 @@ class Together(Node):  # type: ignore[misc]
             with network_of(self.pid):
                 set_sysctls(_APART)
             return
+        self._share(self._beside.pid)
+
+    def _share(self, pid: int) -> None:
+        """Start the shell in the namespaces of a process."""
         # To Mininet, being in a namespace means to make one.
         self.inNamespace = False
-        super().startShell(f"-cda{self._beside.pid}")
+        super().startShell(f"-cda{pid}")
         self.inNamespace = True
 
 
@@ -59,6 +61,8 @@ class Place(Node):  # type: ignore[misc]
     """
 
     inNamespace: bool  # noqa: N815 - Mininet's name
+    #: None where they are another node's.
+    _own: Namespaces | None = None
 
     @classmethod
     def setup(cls) -> None:
@@ -67,18 +71,9 @@ class Place(Node):  # type: ignore[misc]
             super().setup()
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
-        """Make the node's namespaces. What holds them ends with this process."""
-        options = f"{mnopts or '-cd'}{'n' if self.inNamespace else ''}"
-        self._holder = subprocess.Popen(["mnexec", options, "cat"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, bufsize=0)
-        assert self._holder.stdin is not None and self._holder.stdout is not None
-        # It answers from inside.
-        with contextlib.suppress(BrokenPipeError):
-            self._holder.stdin.write(b".")
-        if not self._holder.stdout.read(1):
-            raise RuntimeError(f"{self.name}: no namespace: mnexec ended with status "
-                               f"{self._holder.wait()}")
-        self.pid = self._holder.pid
+        """Make the node's namespaces."""
+        self._own = Namespaces()
+        self.pid = self._own.pid
 
     def cmd(self, *args: Any, **kwargs: Any) -> Any:
         """Say a command to the node's shell; its output."""
@@ -93,21 +88,17 @@ class Place(Node):  # type: ignore[misc]
     def terminate(self) -> None:
         """End the shell, if there is one, and let go of the namespaces."""
         super().terminate()
-        if self._holder.poll() is None:
-            self._holder.kill()
-            self._holder.wait()
-        for end in (self._holder.stdin, self._holder.stdout):
-            assert end is not None
-            end.close()
+        if self._own is not None:
+            self._own.let_go()
 
     def _need_shell(self) -> None:
-        if self.shell or self._holder.poll() is not None:
+        if self.shell:
             return
-        own, self.inNamespace = self.inNamespace, False
+        own, pid, self.inNamespace = self.inNamespace, self.pid, False
         try:
-            super().startShell(f"-cda{self.pid}")
+            super().startShell(f"-cda{pid}")
         finally:
-            self.inNamespace, self.pid = own, self._holder.pid
+            self.inNamespace, self.pid = own, pid
 
 
 class RadioNode(Place):
@@ -133,3 +124,6 @@ class Station(RadioNode):
 
 class AccessPoint(Together, RadioNode):
     """An access point: a bridge between its wire and, once hostapd runs, its radio."""
+
+    def _share(self, pid: int) -> None:
+        self.pid = pid
