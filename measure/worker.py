@@ -28,6 +28,7 @@ from measure.workload import Site, Workload
 from topologies import builders, model
 from topologies.builder import Testbed
 from topologies.copies import Copies
+from topologies.interfaces import Interfaces
 from topologies.radio import RadioError
 
 
@@ -190,11 +191,12 @@ def install(source: Path | None, mount: Path) -> None:
 
 def _monitor_up() -> None:
     """The radios' common monitor interface shows every frame once it is up."""
-    done = subprocess.run(["ip", "link", "set", "hwsim0", "up"], capture_output=True, text=True,
-                          check=False)
-    if done.returncode:
+    try:
+        with Interfaces() as interfaces:
+            interfaces.up("hwsim0")
+    except OSError:
         raise RadioError("no interface hwsim0: load mac80211_hwsim ('modprobe mac80211_hwsim "
-                         "radios=0')")
+                         "radios=0')") from None
 
 
 def _one_line(error: BaseException) -> str:

@@ -10,20 +10,18 @@ import hashlib
 import ipaddress
 import os
 import resource
-import shlex
 import subprocess
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
-from mininet.link import Link
 from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
 from topologies import builders, model, wires
 from topologies.copies import Copies
+from topologies.interfaces import Interfaces, Route, WireEnd, inside, set_sysctls
 from topologies.medium import Air, Transmitters
-from topologies.nodes import Together
 
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
@@ -157,8 +155,9 @@ class Testbed:
         self._stack.callback(self._stop_nodes)
         maker.add_nodes()
         maker.add_radios()
-        for link in self.network.links:
-            self._wire(link)
+        with Interfaces() as interfaces:
+            for link in self.network.links:
+                self._wire(link, interfaces)
         for name, node in self.network.nodes.items():
             self._configure(name, node)
         if self.medium is not None and self.network.has_radios:
@@ -167,26 +166,25 @@ class Testbed:
     def _fill_air(self, medium: model.Medium) -> None:
         """One medium a channel, shared by the access points on it."""
         transmitters = Transmitters.of(self.network)
-        airs = self._airs
+        radios: dict[int, list[str]] = {}
         for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
             channel = node.channel or 0
-            if channel not in airs:
-                airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
-                                    transmitters, self._seed)
-            airs[channel].attach(node.radio_interface)
+            if channel not in radios:
+                self._airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
+                                          transmitters, self._seed)
+            radios.setdefault(channel, []).append(node.radio_interface)
+        for channel, air in self._airs.items():
+            air.attach(radios[channel])
 
-    def _wire(self, link: model.Link) -> None:
+    def _wire(self, link: model.Link, interfaces: Interfaces) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
-        assert self._net is not None
         is_protected = bool(self.macsec) and link in self.network.protectable
         own = [wires.below(port) if is_protected else port for port in (left_port, right_port)]
-        self._net.addLink(self.node(left), self.node(right), cls=Link,
-                          intfName1=own[0], intfName2=own[1])
+        interfaces.add_wire(WireEnd(own[0], self.node(left).pid),
+                            WireEnd(own[1], self.node(right).pid), link.mtu_bytes)
         for name, port in ((left, own[0]), (right, own[1])):
-            # The medium charges for every frame: no packet may be many in disguise.
-            self._do(name, [f"ip link set dev {port} gso_max_segs 1 mtu {link.mtu_bytes}",
-                            *wires.commands(link, port)])
+            self._do(name, wires.commands(link, port))
         if is_protected:
             for name, port in ((left, left_port), (right, right_port)):
                 self._protect(name, port, link)
@@ -202,31 +200,36 @@ class Testbed:
     def _do(self, name: str, steps: Sequence[str]) -> None:
         """Commands on a node that say nothing unless they fail. Raises RuntimeError."""
         for step in steps:
-            if said := self.node(name).cmd(step).strip():
-                raise RuntimeError(f"{name}: {step}: {said}")
+            done = self.attempt(name, ["sh", "-c", step])
+            if done.returncode or done.stdout or done.stderr:
+                raise RuntimeError(f"{name}: {step}: {done.stdout}{done.stderr}".strip())
 
     def _configure(self, name: str, node: model.Node) -> None:
-        machine = self.node(name)
         bridges = {i.bridge for i in node.interfaces.values() if i.bridge}
-        for bridge in sorted(bridges):
-            assert isinstance(machine, Together)
-            machine.add_bridge(bridge, [port for port, i in node.interfaces.items()
-                                        if i.bridge == bridge and not i.radio])
         linked = {end for link in self.network.links for end in link.ends}
-        steps = ["ip link set lo up"]
-        # The wire of an interface may lead to a node that does not take part.
-        steps += [f"ip link add {port} type dummy" for port, i in node.interfaces.items()
-                  if f"{name}/{port}" not in linked and not i.radio and port not in bridges]
-        for port, interface in node.interfaces.items():
-            if interface.address:
-                steps.append(f"ip addr add {interface.address} brd + dev {port}")
-            if not interface.radio:
-                steps.append(f"ip link set {port} up")
-        steps += _routes(node)
-        sysctls = [*_SYSCTLS, *(["net.ipv4.ip_forward=1"] if node.forwarding else [])]
-        said = machine.cmd(f"{_at_once(steps)}; sysctl -qw {' '.join(sysctls)}").strip()
-        if said:
-            raise RuntimeError(f"{name}: {said}")
+        try:
+            with inside(self.node(name).pid) as interfaces:
+                for bridge in sorted(bridges):
+                    interfaces.add_bridge(bridge, [port for port, i in node.interfaces.items()
+                                                   if i.bridge == bridge and not i.radio])
+                interfaces.up("lo")
+                for port, interface in node.interfaces.items():
+                    # The wire of an interface may lead to a node that does not take part.
+                    if not interface.radio and port not in bridges \
+                            and f"{name}/{port}" not in linked:
+                        interfaces.add_dummy(port)
+                    if interface.address:
+                        interfaces.add_address(interface.address, port)
+                    # Only the supplicant brings a radio's link up; a station's routes need it up.
+                    if not interface.radio or node.has("station"):
+                        interfaces.up(port)
+                if node.has("access_point"):
+                    _add_own_routes(interfaces, node)
+                for route in _routes(node):
+                    interfaces.add_route(route)
+                set_sysctls([*_SYSCTLS, *(["net.ipv4.ip_forward=1"] if node.forwarding else [])])
+        except OSError as error:
+            raise RuntimeError(f"{name}: {error.strerror}") from None
 
     def _stop_nodes(self) -> None:
         assert self._net is not None
@@ -248,12 +251,6 @@ def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker
     return OnMininet(network)
 
 
-def _at_once(steps: Sequence[str]) -> str:
-    """Commands of `ip` as one: to start it takes far longer than what it does."""
-    lines = (shlex.quote(step.removeprefix("ip ")) for step in steps)
-    return f"printf '%s\\n' {' '.join(lines)} | ip -batch -"
-
-
 def _refuse_same_names(network: model.Network) -> None:
     """Raise RuntimeError for interfaces of one name on two access points."""
     taken: dict[str, str] = {}
@@ -265,31 +262,28 @@ def _refuse_same_names(network: model.Network) -> None:
             taken[port] = name
 
 
-def _routes(node: model.Node) -> list[str]:
-    """Commands for a node's routes beyond its own subnets."""
-    steps = []
+def _routes(node: model.Node) -> list[Route]:
+    """A node's routes beyond its own subnets, in the main table."""
+    routes = [Route(prefix, via=hop) for prefix, hop in node.routes.items()]
     if node.has("station"):
         # Only the supplicant brings the link up, and all traffic goes by the agent.
-        port = node.radio_interface
-        steps += [f"ip link set {port} up", f"ip route add {node.gateway} dev {port}",
-                  f"ip route add default via {node.gateway} dev {port} onlink"]
-    elif node.has("access_point"):
-        steps += _own_routes(node)
-    elif node.gateway:
-        steps.append(f"ip route add default via {node.gateway}")
-    return steps + [f"ip route add {prefix} via {hop}" for prefix, hop in node.routes.items()]
+        port, gateway = node.radio_interface, node.gateway or ""
+        return [Route(f"{gateway}/32", device=port),
+                Route(via=gateway, device=port, on_link=True), *routes]
+    if node.gateway and not node.has("access_point"):
+        return [Route(via=node.gateway), *routes]
+    return routes
 
 
-def _own_routes(access_point: model.Node) -> list[str]:
+def _add_own_routes(interfaces: Interfaces, access_point: model.Node) -> None:
     """Access points share a namespace: each one's own packets leave by its own wire."""
-    steps = []
     for port, interface in access_point.interfaces.items():
         if interface.address:
-            there = ipaddress.IPv4Interface(interface.address)
+            own = ipaddress.IPv4Interface(interface.address)
             # A table of its own, by the number that the address is: nobody else's.
-            table = f"table {int(there.ip)}"
-            steps += [f"ip rule add from {there.ip} {table}",
-                      f"ip route add {there.network} dev {port} src {there.ip} {table}"]
+            table = int(own.ip)
+            interfaces.add_rule(str(own.ip), table)
+            interfaces.add_route(Route(str(own.network), device=port, source=str(own.ip),
+                                       table=table))
             if access_point.gateway:
-                steps.append(f"ip route add default via {access_point.gateway} dev {port} {table}")
-    return steps
+                interfaces.add_route(Route(via=access_point.gateway, device=port, table=table))

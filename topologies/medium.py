@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topologies import dcf, model
+from topologies.interfaces import inside
 from topologies.signal import distance_m
 from topologies.sizetable import set_size_table
 from topologies.timing import QUEUE_FRAMES
@@ -122,8 +123,11 @@ class Air:
         self._number = channel
         self._dcf: dcf.DcfChannel | None = None
         self._transmitters = transmitters
-        self._run(["ip", "-batch", "-"], [f"link add {self.device} type ifb",
-                                          f"link set {self.device} up"])
+        try:
+            with inside(host.pid) as interfaces:
+                interfaces.add_detour(self.device)
+        except OSError as error:
+            raise RuntimeError(f"medium: {error.strerror}") from None
         #: Whether frames say who receives them: rates, capture and aggregates ask.
         self._names_receivers = medium.signal is not None or medium.aggregate > 1
         if medium.air == model.DCF:
@@ -149,13 +153,17 @@ class Air:
         """Channels of one run have random numbers of their own."""
         return (seed << 8) + self._number
 
-    def attach(self, interface: str) -> None:
-        """Send everything that passes an access point's radio, both ways, by the channel."""
+    def attach(self, radios: Sequence[str]) -> None:
+        """Send everything that passes access points' radios, both ways, by the channel."""
+        self._run(["tc", "-batch", "-"], [line for interface in radios
+                                          for line in self._filters(interface)])
+
+    def _filters(self, interface: str) -> list[str]:
         up = f"filter add dev {interface} ingress protocol all"
         own = self._transmitters.access_points[interface]
         down = f"filter add dev {interface} egress protocol all"
         to_stations = self._transmitters.stations.items() if self._names_receivers else ()
-        self._run(["tc", "-batch", "-"], [
+        return [
             f"qdisc add dev {interface} clsact",
             *(f"{down} prio 1 flower dst_mac {mac} {self._detour(own, number)}"
               for mac, number in to_stations),
@@ -164,7 +172,7 @@ class Air:
             f"filter add dev {interface} ingress protocol 802_2 prio 1 matchall classid :1",
             *(f"{up} prio 2 flower src_mac {mac} {self._detour(number, own)}"
               for mac, number in self._transmitters.stations.items()),
-            f"{up} prio 3 matchall {self._detour(_OTHERS)}"])
+            f"{up} prio 3 matchall {self._detour(_OTHERS)}"]
 
     def _queues(self, longest: int, loss: float) -> list[str]:
         """A shaper with one class a transmitter; who has frames waiting gets an equal share of it.

@@ -1,13 +1,53 @@
-"""Enter a node's network namespace for a moment, so that sockets made meanwhile belong to it."""
+"""Enter a node's namespaces for a moment: what is made meanwhile belongs to them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_CLONE_NEWNET = 0x40000000
+_CLONE_FS, _CLONE_NEWNS, _CLONE_NEWNET = 0x200, 0x20000, 0x40000000
+_MS_REC_PRIVATE = 0x4000 | 1 << 18
+
+
+class Namespaces:
+    """A network and mounts of their own, until they are let go or this process ends.
+
+    As `mnexec -n` makes them, but a thread holds them, which waits: to start two programs for it
+    takes 15 ms in a guest. `pid` is the thread's, by which the kernel knows them as by a process'.
+    Raises OSError.
+    """
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self._failure: OSError | None = None
+        self._are_made, self._may_go = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._hold, daemon=True)
+        self._thread.start()
+        self._are_made.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def let_go(self) -> None:
+        """End the thread; what still runs in them keeps them."""
+        self._may_go.set()
+        self._thread.join()
+
+    def _hold(self) -> None:
+        try:
+            _call("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
+            # What is mounted here shows nowhere else, and /sys shows this network.
+            _call("mount", b"none", b"/", None, _MS_REC_PRIVATE, None)
+            _call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
+            self.pid = threading.get_native_id()
+        except OSError as error:
+            self._failure = error
+            return
+        finally:
+            self._are_made.set()
+        self._may_go.wait()
 
 
 @contextmanager
@@ -29,7 +69,39 @@ def network_of(pid: int) -> Iterator[None]:
         os.close(there)
 
 
+def mount_in_memory(pid: int, folder: str) -> None:
+    """Mount an empty file system in memory on a folder, as a process sees it. Raises OSError.
+
+    A thread does so, which ends there: to start `mnexec` and `mount` takes 10 ms in a guest.
+    """
+    failures: list[OSError] = []
+
+    def mount() -> None:
+        try:
+            there = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # Who has a root and a folder of its own may go where others have another root.
+                _call("unshare", _CLONE_FS)
+                _call("setns", there, _CLONE_NEWNS)
+            finally:
+                os.close(there)
+            _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 0, None)
+        except OSError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=mount)
+    thread.start()
+    thread.join()
+    if failures:
+        raise OSError(failures[0].errno, f"cannot mount {folder}: {failures[0].strerror}")
+
+
 def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
+    _call("setns", namespace, _CLONE_NEWNET)
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Have the C library call the kernel. Raises OSError."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")

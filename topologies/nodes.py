@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from typing import Any
 
 from mininet.node import Node
 
 from topologies import radio
+from topologies.generic_netlink import GenericNetlink
+from topologies.interfaces import set_sysctls
+from topologies.namespaces import Namespaces, network_of
+from topologies.netlink import attribute
 
 # Access points beside each other: none answers or routes for another.
 _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
           "net.ipv4.conf.all.arp_announce=2", "net.ipv4.conf.default.arp_announce=2",
           "net.ipv4.ip_forward=0")
+#: Programs that Mininet's nodes are made with.
+_PROGRAMS = ("mnexec", "ifconfig")
+#: Of nl80211: NL80211_CMD_NEW_INTERFACE, its attributes, and the type "managed".
+_NEW_INTERFACE, _RADIO, _NAME, _TYPE, _ADDRESS, _MANAGED = 7, 1, 4, 5, 6, 2
 
 
 class Together(Node):  # type: ignore[misc]
@@ -21,6 +31,8 @@ class Together(Node):  # type: ignore[misc]
     and each access point keeps to its own addresses and wire.
     """
 
+    inNamespace: bool  # noqa: N815 - Mininet's name
+
     def __init__(self, name: str, beside: Together | None = None, **params: Any) -> None:
         self._beside = beside
         super().__init__(name, **{**params, "inNamespace": True})
@@ -29,30 +41,81 @@ class Together(Node):  # type: ignore[misc]
         """Start the node's shell: the first in a namespace of its own, the others in that one."""
         if self._beside is None:
             super().startShell(mnopts)
-            self.cmd("sysctl -qw " + " ".join(_APART))
+            with network_of(self.pid):
+                set_sysctls(_APART)
             return
+        self._share(self._beside.pid)
+
+    def _share(self, pid: int) -> None:
+        """Start the shell in the namespaces of a process."""
         # To Mininet, being in a namespace means to make one.
         self.inNamespace = False
-        super().startShell(f"-cda{self._beside.pid}")
+        super().startShell(f"-cda{pid}")
         self.inNamespace = True
 
-    def add_bridge(self, name: str, wired: list[str]) -> None:
-        """Make bridge `name` with the wired interfaces; hostapd adds the radio's."""
-        steps = [f"ip link add {name} type bridge forward_delay 0 mcast_snooping 0"]
-        steps += [f"ip link set {port} master {name} up" for port in wired]
-        self.cmd("; ".join([*steps, f"ip link set {name} up"]))
+
+class Place(Node):  # type: ignore[misc]
+    """A Mininet node that is its namespaces; its shell starts with the first command for it.
+
+    A shell takes 50 ms to start in a guest, and where commands go by netlink, nobody wants one.
+    """
+
+    inNamespace: bool  # noqa: N815 - Mininet's name
+    #: None where they are another node's.
+    _own: Namespaces | None = None
+
+    @classmethod
+    def setup(cls) -> None:
+        """See to what Mininet needs, which says itself what is missing."""
+        if not all(map(shutil.which, _PROGRAMS)):
+            super().setup()
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
+        """Make the node's namespaces."""
+        self._own = Namespaces()
+        self.pid = self._own.pid
+
+    def cmd(self, *args: Any, **kwargs: Any) -> Any:
+        """Say a command to the node's shell; its output."""
+        self._need_shell()
+        return super().cmd(*args, **kwargs)
+
+    def sendCmd(self, *args: Any, **kwargs: Any) -> None:  # noqa: N802 - Mininet's name
+        """Say a command to the node's shell, and wait for nothing."""
+        self._need_shell()
+        super().sendCmd(*args, **kwargs)
+
+    def terminate(self) -> None:
+        """End the shell, if there is one, and let go of the namespaces."""
+        super().terminate()
+        if self._own is not None:
+            self._own.let_go()
+
+    def _need_shell(self) -> None:
+        if self.shell:
+            return
+        own, pid, self.inNamespace = self.inNamespace, self.pid, False
+        try:
+            super().startShell(f"-cda{pid}")
+        finally:
+            self.inNamespace, self.pid = own, pid
 
 
-class RadioNode(Node):  # type: ignore[misc]
+class RadioNode(Place):
     """A Mininet node that owns hwsim radios, each with one interface."""
 
     def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:
         """Make radio `phy` with a MAC address, move it here and give it one interface."""
         radios.add(phy, address)
-        radio.move(phy, self.pid)
-        said = self.cmd(f"iw phy {phy} interface add {interface} type managed addr {address}")
-        if said.strip():
-            raise radio.RadioError(f"{self.name}: {interface}: {said.strip()}")
+        number = radio.move(phy, self.pid)
+        try:
+            with network_of(self.pid), GenericNetlink("nl80211") as netlink:
+                netlink.do(_NEW_INTERFACE, attribute(_RADIO, struct.pack("=I", number))
+                           + attribute(_NAME, interface.encode() + b"\0")
+                           + attribute(_TYPE, struct.pack("=I", _MANAGED))
+                           + attribute(_ADDRESS, bytes.fromhex(address.replace(":", ""))))
+        except OSError as error:
+            raise radio.RadioError(f"{self.name}: {interface}: {error.strerror}") from None
 
 
 class Station(RadioNode):
@@ -61,3 +124,6 @@ class Station(RadioNode):
 
 class AccessPoint(Together, RadioNode):
     """An access point: a bridge between its wire and, once hostapd runs, its radio."""
+
+    def _share(self, pid: int) -> None:
+        self.pid = pid

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from mininet.net import Mininet
-from mininet.node import Node
 
 from topologies import model
-from topologies.nodes import AccessPoint, Station
+from topologies.nodes import AccessPoint, Place, Station
 from topologies.radio import Radios
 
 
@@ -36,7 +35,7 @@ class OnMininet:
                 made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
                 first = first or made
             else:
-                self.net.addHost(name, cls=Station if node.has("station") else Node, ip=None)
+                self.net.addHost(name, cls=Station if node.has("station") else Place, ip=None)
 
     def add_radios(self) -> None:
         """Every radio with its interface in its node's namespace; the interfaces are down."""

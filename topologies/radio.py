@@ -84,8 +84,8 @@ class Radios(Hwsim):
         self.create(name, address, belongs_here=True)
 
 
-def move(name: str, pid: int) -> None:
-    """Move radio `name` into the network namespace of process `pid`."""
+def move(name: str, pid: int) -> int:
+    """Move radio `name` into the network namespace of process `pid`; the kernel's number of it."""
     try:
         number = int((HERE / name / "index").read_text())
         with GenericNetlink("nl80211") as netlink:
@@ -93,3 +93,4 @@ def move(name: str, pid: int) -> None:
                        + attribute(_PROCESS, struct.pack("=I", pid)))
     except OSError as error:
         raise RadioError(f"radio {name} cannot be moved: {error.strerror}") from None
+    return number

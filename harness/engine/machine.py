@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from guest import boot, image, processes
+from harness.engine.code import copy_code
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -24,10 +25,6 @@ _MEMORY_MB, _NODE_MB = 98, 23
 #: What the worker takes more where Mininet-WiFi brings numpy and matplotlib.
 _MININET_WIFI_MB = 30
 _AT_ONCE = 8
-#: Folders of a study that are for those outside: recordings for tests, tables, settings.
-_OF_NO_USE_INSIDE = ("recorded", "published", "profiles")
-#: What a worker needs of the project, inside the machine.
-_CODE = ("measure", "protocols", "topologies")
 # A worker sends one line an event; records' raw data go by file.
 LINE_LIMIT = 1 << 20
 
@@ -271,18 +268,3 @@ class _Process:
 def _refuse_lacking(machine: Machine, packages: str) -> None:
     if packages in machine.lacking:
         raise Lacking(machine.lacking[packages])
-
-
-def copy_code(target: Path, study: str = "") -> None:
-    """Put what the worker runs into a job folder: it is then the same to its end.
-
-    Of the studies only the one that is measured, if any; and that without what its package imports
-    by itself, which is for those outside: a machine has no pydantic.
-    """
-    skipped = shutil.ignore_patterns("__pycache__", "*.yml", *_OF_NO_USE_INSIDE)
-    for name in (*_CODE, *([f"studies/{study}"] if study else [])):
-        if (ROOT / name).is_dir():  # protocols/ need not be there
-            shutil.copytree(ROOT / name, target / name, ignore=skipped)
-    if study:
-        for package in ("studies", f"studies/{study}"):
-            (target / package / "__init__.py").write_text("")

@@ -12,6 +12,7 @@ from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
+from topologies.namespaces import mount_in_memory
 
 #: Daemon and the program that tells it what to do: Debian's, and those of the strongSwan with
 #: ML-KEM, which a study brings.
@@ -39,7 +40,7 @@ class Charon(Daemons):
     def launch(self, node: str) -> Daemon:
         """Start the daemon of one node."""
         # Charon keeps its pid file in /run: every node needs a /run of its own.
-        self.site.testbed.run(node, ["mount", "-t", "tmpfs", "tmpfs", "/run"])
+        mount_in_memory(self.site.testbed.node(node).pid, "/run")
         return self.daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
                            {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 

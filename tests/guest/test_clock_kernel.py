@@ -21,7 +21,8 @@ import pytest
 
 from guest.image import Image, ensure
 from guest_bench import Bench
-from harness.engine.machine import TESTBED_PYTHON, copy_code
+from harness.engine.code import copy_code
+from harness.engine.machine import TESTBED_PYTHON
 from harness.selftest.medium_bench import MediumTrial, one_cell
 
 pytestmark = pytest.mark.guest

@@ -25,7 +25,7 @@ from guest.boot import boot
 from harness import secrets
 from harness.commands import doctor, run
 from harness.engine import builders, machine, setup, testbed
-from harness.engine.machine import copy_code
+from harness.engine.code import copy_code
 from harness.errors import UserError
 from harness.render import Renderer
 from measure.record import Record
@@ -540,6 +540,45 @@ async def test_radios_of_mininet_wifi_go_with_their_testbed(tmp_path: Path) -> N
                      for i in node.interfaces.values()))
     said = await in_guest(there(MININET_WIFI), LIFETIME, tmp_path)
     assert said == [radios, "0", radios, "0", radios, radios, "0"]
+
+
+PLACES = """
+import json, os, subprocess
+from pathlib import Path
+from topologies import model
+from topologies.builder import Testbed
+from topologies.interfaces import inside
+network = model.from_json(model.Network, json.loads(Path("/host/network.json").read_text()))
+with Testbed(network, None) as testbed:
+    node = testbed.node("a2")
+    holder = node.pid
+    print(node.shell, node.cmd("echo $PWD; kept=3").strip(), node.cmd("echo $kept").strip(),
+          node.pid == holder, node.shell is not None)
+    print(os.readlink(f"/proc/{node.shell.pid}/ns/net") == os.readlink(f"/proc/{holder}/ns/net"))
+    try:
+        with inside(holder) as interfaces:
+            interfaces.add_address("10.9.0.1/24", "none0")
+    except OSError as error:
+        print(error.strerror)
+    try:
+        with inside(holder) as interfaces:
+            interfaces.add_dummy("wlan0")
+    except OSError as error:
+        print(error.strerror)
+print(Path(f"/proc/{holder}").exists())
+"""
+
+
+@pytest.mark.guest
+@pytest.mark.shareable
+async def test_a_shell_starts_when_it_is_wanted(tmp_path: Path) -> None:
+    """It is in its node's namespaces, keeps what it was told, and ends with the testbed.
+
+    What the kernel refuses of interfaces is said with what was asked for.
+    """
+    assert await in_guest(MININET, PLACES, tmp_path) == [
+        "None /host 3 True True", "True",
+        "10.9.0.1/24: there is no interface none0", "interface wlan0: File exists", "False"]
 
 
 def test_a_worker_without_its_builder_says_so(monkeypatch) -> None:

@@ -9,6 +9,7 @@ import itertools
 import struct
 import subprocess
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -190,18 +191,21 @@ def test_every_transmitter_has_a_queue(
     told = Told()
     monkeypatch.setattr(subprocess, "run", told)
     monkeypatch.setattr(medium, "set_size_table", lambda *_: None)
+    made = Mock()
+    monkeypatch.setattr(medium, "inside", lambda _: contextlib.nullcontext(made))
     air = changed("802.11g", air="queue") if retries is None else changed(
         "802.11g", air="queue", loss_percent=10, retries=retries)
     everyone = medium.Transmitters.of(two_cells(6))
     assert list(everyone.stations) == ["02:00:00:00:a1:00", "02:00:00:00:b1:00"]
     assert list(everyone.access_points) == ["wlan-a", "wlan-b"]
     channel = medium.Air(Host(), 6, air, 0, everyone)
+    made.add_detour.assert_called_once_with("air6")
     queues = [line for line in told.lines if "netem" in line]
     assert len(queues) == 1 + 2 + 2
     assert all(line.startswith("qdisc add dev air6 ") and line.endswith(f"rate 32000000bit{loss}")
                for line in queues)
     del told.lines[:]
-    channel.attach("wlan-b")
+    channel.attach(["wlan-b"])
     own = f"priority 1:{everyone.access_points['wlan-b']:x} "
     assert [line for line in told.lines if own in line] == [
         line for line in told.lines if " egress protocol all matchall" in line]

@@ -1,0 +1,196 @@
+"""Interfaces, addresses, routes and rules of a network namespace, by rtnetlink.
+
+What `ip` is asked for elsewhere, but in 0.1 ms each where starting it takes 10 ms in a guest.
+Structures and numbers: linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h, veth.h.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from topologies.namespaces import network_of
+from topologies.netlink import ACK, Netlink, attribute
+
+_CREATE = 0x600  # and it must not be there already
+_NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_RULE = 16, 20, 24, 32
+_UP = 1
+# IFLA_...
+_NAME, _MTU, _MASTER, _INFO, _PROCESS, _GSO_SEGMENTS = 3, 4, 10, 18, 19, 40
+_INFO_KIND, _INFO_DATA = 1, 2
+_VETH_PEER = 1
+_FORWARD_DELAY, _SNOOPING = 1, 23
+# IFA_..., RTA_..., FRA_...
+_LOCAL, _BROADCAST, _ADDRESS = 2, 4, 1
+_DESTINATION, _DEVICE, _GATEWAY, _PREFERRED, _TABLE = 1, 4, 5, 7, 15
+_RULE_SOURCE, _RULE_TABLE = 2, 15
+_MAIN, _BOOT, _UNICAST, _TO_TABLE = 254, 3, 1, 1
+_UNIVERSE, _LINK = 0, 253
+_ONLINK = 4
+#: Longer prefixes leave no address for a broadcast.
+_LAST_WITH_BROADCAST = 30
+_INET = socket.AF_INET
+_SYSCTL = Path("/proc/sys")
+
+
+@dataclass(frozen=True)
+class WireEnd:
+    """One end of a wire to be: its interface's name, and a process in its namespace."""
+
+    name: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route to a prefix, by a router, a device, or both.
+
+    With `on_link` the router need not be in a subnet of the device's. A `table` of 0 is the main
+    one.
+    """
+
+    prefix: str = "0.0.0.0/0"
+    via: str = ""
+    device: str = ""
+    source: str = ""
+    table: int = 0
+    on_link: bool = False
+
+
+class Interfaces:
+    """What a namespace has of interfaces, seen from inside it. A context manager.
+
+    What the kernel refuses is an OSError that says what was asked for.
+    """
+
+    def __init__(self) -> None:
+        self._netlink = Netlink(socket.NETLINK_ROUTE)
+
+    def __enter__(self) -> Interfaces:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._netlink.close()
+
+    def add_wire(self, left: WireEnd, right: WireEnd, mtu_bytes: int) -> None:
+        """Make a wire between two namespaces; no packet may be many in disguise."""
+        peer = attribute(_VETH_PEER, _link() + _end(right, mtu_bytes))
+        self._ask(f"wire {left.name} - {right.name}", _NEW_LINK, _CREATE,
+                  _link() + _end(left, mtu_bytes) + _info("veth", peer))
+
+    def add_dummy(self, name: str) -> None:
+        """Make an interface that leads nowhere."""
+        self._add(name, _info("dummy"))
+
+    def add_detour(self, name: str) -> None:
+        """Make an interface for frames that are sent round by it, and have it be up."""
+        self._add(name, _info("ifb"))
+        self._up(name)
+
+    def add_bridge(self, name: str, ports: Sequence[str]) -> None:
+        """Make a bridge that is up, forwards at once, and has these ports."""
+        data = attribute(_FORWARD_DELAY, struct.pack("=I", 0)) + attribute(_SNOOPING, b"\0")
+        self._add(name, _info("bridge", data))
+        master = attribute(_MASTER, struct.pack("=i", socket.if_nametoindex(name)))
+        for port in ports:
+            self._up(port, master)
+        self._up(name)
+
+    def up(self, name: str) -> None:
+        """Have an interface be up."""
+        self._up(name)
+
+    def add_address(self, address: str, name: str) -> None:
+        """Give an interface an address with its prefix, and the broadcast that goes with it."""
+        own = ipaddress.IPv4Interface(address)
+        length = own.network.prefixlen
+        body = struct.pack("=BBBBi", _INET, length, 0, _UNIVERSE, self._index(name, address))
+        body += attribute(_LOCAL, own.ip.packed) + attribute(_ADDRESS, own.ip.packed)
+        if length <= _LAST_WITH_BROADCAST:
+            body += attribute(_BROADCAST, own.network.broadcast_address.packed)
+        self._ask(f"address {address} on {name}", _NEW_ADDRESS, _CREATE, body)
+
+    def add_route(self, route: Route) -> None:
+        """Make a route that is not there yet."""
+        there = ipaddress.IPv4Network(route.prefix)
+        # Numbers above a byte's have a place of their own.
+        table = route.table or _MAIN
+        body = struct.pack("=BBBBBBBBI", _INET, there.prefixlen, 0, 0, table if table < 256 else 0,
+                           _BOOT, _UNIVERSE if route.via else _LINK, _UNICAST,
+                           _ONLINK if route.on_link else 0)
+        if there.prefixlen:
+            body += attribute(_DESTINATION, there.network_address.packed)
+        body += attribute(_TABLE, struct.pack("=I", table))
+        for kind, address in ((_GATEWAY, route.via), (_PREFERRED, route.source)):
+            if address:
+                body += attribute(kind, socket.inet_aton(address))
+        if route.device:
+            body += attribute(_DEVICE, struct.pack("=i", self._index(route.device, route.prefix)))
+        self._ask(f"{route}", _NEW_ROUTE, _CREATE, body)
+
+    def add_rule(self, source: str, table: int) -> None:
+        """Have what comes from an address look its way up in a table."""
+        body = struct.pack("=BBBBBBBBI", _INET, 0, 32, 0, 0, 0, 0, _TO_TABLE, 0)
+        body += attribute(_RULE_SOURCE, socket.inet_aton(source))
+        body += attribute(_RULE_TABLE, struct.pack("=I", table))
+        self._ask(f"rule from {source}", _NEW_RULE, _CREATE, body)
+
+    def _add(self, name: str, info: bytes) -> None:
+        self._ask(f"interface {name}", _NEW_LINK, _CREATE,
+                  _link() + attribute(_NAME, _text(name)) + info)
+
+    def _up(self, name: str, further: bytes = b"") -> None:
+        self._ask(f"interface {name}", _NEW_LINK, 0,
+                  _link(self._index(name, "up"), _UP) + further)
+
+    def _index(self, name: str, what: str) -> int:
+        try:
+            return socket.if_nametoindex(name)
+        except OSError as error:
+            raise OSError(error.errno, f"{what}: there is no interface {name}") from None
+
+    def _ask(self, what: str, kind: int, flags: int, body: bytes) -> None:
+        try:
+            self._netlink.ask(kind, flags | ACK, body)
+        except OSError as error:
+            raise OSError(error.errno, f"{what}: {error.strerror}") from None
+
+
+@contextmanager
+def inside(pid: int) -> Iterator[Interfaces]:
+    """Be in the network namespace of a process for a moment, with its interfaces at hand."""
+    with network_of(pid), Interfaces() as interfaces:
+        yield interfaces
+
+
+def set_sysctls(settings: Sequence[str]) -> None:
+    """Set what `sysctl` calls NAME=VALUE; those below `net` of the namespace one is in."""
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        (_SYSCTL / name.replace(".", "/")).write_text(value)
+
+
+def _link(index: int = 0, flags: int = 0) -> bytes:
+    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
+
+
+def _end(end: WireEnd, mtu_bytes: int) -> bytes:
+    return (attribute(_NAME, _text(end.name)) + attribute(_PROCESS, struct.pack("=I", end.pid))
+            + attribute(_MTU, struct.pack("=I", mtu_bytes))
+            + attribute(_GSO_SEGMENTS, struct.pack("=I", 1)))
+
+
+def _info(kind: str, data: bytes = b"") -> bytes:
+    return attribute(_INFO, attribute(_INFO_KIND, _text(kind))
+                     + (attribute(_INFO_DATA, data) if data else b""))
+
+
+def _text(text: str) -> bytes:
+    return text.encode() + b"\0"
