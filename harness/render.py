@@ -157,8 +157,12 @@ class Renderer:
         self._tasks: dict[str, asyncio.Task[Path]] = {}
         self._player: Player | None = None
 
-    async def files(self, policy: Policy, network: Network, mount: str) -> Path:
-        """The folder with the policy's files for every node. Raises UserError."""
+    def begin(self, policy: Policy, network: Network, mount: str) -> asyncio.Task[Path]:
+        """Begin to render a policy, unless that was begun before.
+
+        The folder with its files for every node comes of it, or UserError. Others may wait for it,
+        too: who gives up must not cancel it.
+        """
         if network not in self._networks:
             self._networks.append(network)
         if self._player is None and self._new_player is not None:
@@ -168,8 +172,7 @@ class Renderer:
             self._tasks[name] = asyncio.create_task(render(
                 policy, network, self._secrets, work=self._work, name=name, mount=mount,
                 player=self._player))
-        # Others may wait for it, too: who gives up must not take it from them.
-        return await asyncio.shield(self._tasks[name])
+        return self._tasks[name]
 
     async def close(self) -> None:
         """End what is still being rendered."""

@@ -106,8 +106,11 @@ class EmptyRenderer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def files(self, *_: object) -> Path:
+    def begin(self, *_: object) -> asyncio.Task[Path]:
         """An empty folder."""
+        return asyncio.create_task(self._made())
+
+    async def _made(self) -> Path:
         self._folder.mkdir(exist_ok=True)
         return self._folder
 

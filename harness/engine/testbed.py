@@ -75,7 +75,7 @@ class TestbedClient:
         job = self.job_dir / "job.json"
         job.touch(0o600)  # the run's keys are in it
         job.write_text(json.dumps(self._job(mount, made)))
-        rendering = asyncio.create_task(self._render(renderer, mount))
+        rendering = asyncio.create_task(self._rendered(renderer))
         try:
             self._running = await self._started()
             await self._expect("hello", READY_S)
@@ -101,10 +101,16 @@ class TestbedClient:
         except Lacking as error:
             raise TestbedFailed(str(error)) from None
 
-    async def _render(self, renderer: render.Renderer, mount: str) -> Path | None:
+    def begin_rendering(self, renderer: render.Renderer) -> asyncio.Task[Path] | None:
+        """Begin to have the policy rendered, if it is not yet; None where the testbed has none."""
+        policy, mount = self._in_force, self.machine.mount(self.job_dir)
+        return renderer.begin(policy, self.spec.network, mount) if policy else None
+
+    async def _rendered(self, renderer: render.Renderer) -> Path | None:
         """The folder with the policy's files; None where the testbed has no policy."""
-        policy = self._in_force
-        return await renderer.files(policy, self.spec.network, mount) if policy else None
+        rendering = self.begin_rendering(renderer)
+        # Others may wait for it, too: who gives up must not take it from them.
+        return await asyncio.shield(rendering) if rendering else None
 
     @property
     def _in_force(self) -> Policy | None:

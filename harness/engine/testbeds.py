@@ -32,6 +32,8 @@ class Testbeds:
         # Under a negative control every repetition is to fail: a fresh testbed would, too.
         self._restarts = Restarts(is_allowed=plan.settings.fault is None)
         self._opened = 0
+        #: How many are being started.
+        self._starting = 0
         self._there: dict[TestbedKey, TestbedClient] = {}
 
     def __len__(self) -> int:
@@ -78,10 +80,28 @@ class Testbeds:
                                 serial=self._opened)
         self._there[key] = testbed
         self._events.say("testbed-starting", testbed=key, processor=processor)
-        await testbed.open(self._secrets, self._renderer)
+        self._starting += 1
+        try:
+            await testbed.open(self._secrets, self._renderer)
+        finally:
+            self._starting -= 1
+        self._render_ahead()
         await self._warm_up(testbed, key)
         self._events.say("testbed-ready", testbed=key)
         return testbed
+
+    def _render_ahead(self) -> None:
+        """Have the policies of the next testbeds rendered, which would wait for it once booted.
+
+        So many as are measured at once; not beside one that is being started, which would wait for
+        the processor, nor in real time, where nothing may compute beside what is measured.
+        """
+        if self._starting or self._plan.settings.waits:
+            return
+        coming = [key for key in self._scheduler.testbeds() if key not in self._there]
+        for key in coming[:len(self._machine.processors)]:
+            TestbedClient(self._machine, 0, self._plan.testbeds[key], self._plan,
+                          self._results.work).begin_rendering(self._renderer)
 
     async def _warm_up(self, testbed: TestbedClient, key: TestbedKey) -> None:
         """Unrecorded repetitions load what later ones find in memory."""
