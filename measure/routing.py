@@ -11,7 +11,7 @@ import socket
 import struct
 
 from topologies.namespaces import network_of
-from topologies.netlink import ACK, DUMP, Netlink, attribute, attributes
+from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute, attributes
 
 _DEL_NEIGHBOUR, _GET_NEIGHBOUR, _GET_ROUTE = 29, 30, 26
 _ROUTE, _NEIGHBOUR = struct.Struct("=BBBBBBBBI"), struct.Struct("=BxxxiHBB")
@@ -25,7 +25,7 @@ def device_to(pid: int, address: str) -> str:
 
     Raises OSError, also where there is no route.
     """
-    with network_of(pid), Netlink(socket.NETLINK_ROUTE) as netlink:
+    with network_of(pid), NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
         [answer] = netlink.ask(_GET_ROUTE, ACK, _ROUTE.pack(
             socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(
                 _ROUTE_TO, socket.inet_aton(address)))
@@ -37,7 +37,7 @@ def forget_neighbours(pid: int, device: str) -> None:
     """Have a process' network forget whom it has learned of on a device. Raises OSError."""
     with network_of(pid):
         index = socket.if_nametoindex(device)
-        netlink = Netlink(socket.NETLINK_ROUTE)
+        netlink = NetlinkSocket(socket.NETLINK_ROUTE)
     with netlink:
         for known in netlink.ask(_GET_NEIGHBOUR, DUMP, _NEIGHBOUR.pack(0, 0, 0, 0, 0)):
             family, at, state, _, _ = _NEIGHBOUR.unpack_from(known)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topologies.namespaces import network_of
-from topologies.netlink import DUMP, Netlink, attributes
+from topologies.netlink import DUMP, NetlinkSocket, attributes
 
 _NETLINK_XFRM = 6
 _GET_SA = 18
@@ -33,7 +33,7 @@ def states(pid: int) -> list[dict[str, Any]]:
     `enc_bits` and so on are the sizes of the keys. Raises OSError.
     """
     with network_of(pid):  # a socket stays in the namespace that it was made in
-        netlink = Netlink(_NETLINK_XFRM)
+        netlink = NetlinkSocket(_NETLINK_XFRM)
     with netlink:
         return [parse(body) for body in netlink.ask(_GET_SA, DUMP, b"")]
 

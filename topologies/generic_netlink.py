@@ -11,7 +11,7 @@ import struct
 from types import TracebackType
 
 from topologies import netlink
-from topologies.netlink import ACK, DUMP, Netlink, attribute
+from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute
 
 _NETLINK_GENERIC = 16
 _HEAD = struct.Struct("=BBxx")
@@ -30,7 +30,7 @@ class GenericNetlink:
     """
 
     def __init__(self, family: str) -> None:
-        self._netlink = Netlink(_NETLINK_GENERIC, _port())
+        self._netlink = NetlinkSocket(_NETLINK_GENERIC, _port())
         try:
             [answer] = self._ask(_CONTROL, _GET_FAMILY, ACK,
                                  attribute(_FAMILY_NAME, family.encode() + b"\0"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from topologies.namespaces import network_of
-from topologies.netlink import ACK, Netlink, attribute
+from topologies.netlink import ACK, NetlinkSocket, attribute
 
 _CREATE = 0x600  # and it must not be there already
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_RULE = 16, 20, 24, 32
@@ -70,7 +70,7 @@ class Interfaces:
     """
 
     def __init__(self) -> None:
-        self._netlink = Netlink(socket.NETLINK_ROUTE)
+        self._netlink = NetlinkSocket(socket.NETLINK_ROUTE)
 
     def __enter__(self) -> Interfaces:
         return self

@@ -24,7 +24,7 @@ _ERROR, _DONE = 2, 3
 _BYTES = 1 << 16
 
 
-class Netlink:
+class NetlinkSocket:
     """A connection to one of netlink's protocols, in the network namespace that it is made in.
 
     A context manager. A `port` of 0 is the kernel's to choose.
@@ -39,7 +39,7 @@ class Netlink:
             self.close()
             raise
 
-    def __enter__(self) -> Netlink:
+    def __enter__(self) -> NetlinkSocket:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

@@ -54,7 +54,7 @@ class Together(Node):  # type: ignore[misc]
         self.inNamespace = True
 
 
-class Place(Node):  # type: ignore[misc]
+class BareNode(Node):  # type: ignore[misc]
     """A Mininet node that is its namespaces; its shell starts with the first command for it.
 
     A shell takes 50 ms to start in a guest, and where commands go by netlink, nobody wants one.
@@ -101,7 +101,7 @@ class Place(Node):  # type: ignore[misc]
             self.inNamespace, self.pid = own, pid
 
 
-class RadioNode(Place):
+class RadioNode(BareNode):
     """A Mininet node that owns hwsim radios, each with one interface."""
 
     def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:

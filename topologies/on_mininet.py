@@ -7,7 +7,7 @@ import os
 from mininet.net import Mininet
 
 from topologies import model
-from topologies.nodes import AccessPoint, Place, Station
+from topologies.nodes import AccessPoint, BareNode, Station
 from topologies.radio import Radios
 
 
@@ -35,7 +35,7 @@ class OnMininet:
                 made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
                 first = first or made
             else:
-                self.net.addHost(name, cls=Station if node.has("station") else Place, ip=None)
+                self.net.addHost(name, cls=Station if node.has("station") else BareNode, ip=None)
 
     def add_radios(self) -> None:
         """Every radio with its interface in its node's namespace; the interfaces are down."""

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from topologies import netlink
-from topologies.netlink import DUMP, Netlink, attribute, attributes
+from topologies.netlink import DUMP, NetlinkSocket, attribute, attributes
 
 
 @pytest.fixture(name="kernel")
@@ -40,7 +40,7 @@ def test_a_list_comes_in_several_pieces(kernel: socket.socket) -> None:
     for said in (message(16, b"late", sequence=0) + message(16, b"one."),
                  message(16, b"two.") + message(16, b"3..."), done):
         kernel.send(said)
-    with kernel, Netlink(socket.NETLINK_ROUTE) as line:
+    with kernel, NetlinkSocket(socket.NETLINK_ROUTE) as line:
         assert line.ask(18, DUMP, b"body") == [b"one.", b"two.", b"3..."]
         assert kernel.recv(100) == struct.pack("=IHHII", 20, 18, 1 | DUMP, 1, 0) + b"body"
 
@@ -49,7 +49,7 @@ def test_a_refusal_is_an_error_with_its_number(kernel: socket.socket) -> None:
     """And the next request is answered again; some acknowledge with what they made."""
     kernel.send(message(2, struct.pack("=i", -1)))
     kernel.send(message(2, struct.pack("=i", 7), sequence=2))
-    with kernel, Netlink(socket.NETLINK_ROUTE) as line:
+    with kernel, NetlinkSocket(socket.NETLINK_ROUTE) as line:
         with pytest.raises(PermissionError):
             line.ask(18, DUMP, b"")
         assert line.ask(18, DUMP, b"") == []
