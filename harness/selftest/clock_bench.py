@@ -3,9 +3,8 @@
 Runs of the same plan, each in a results folder of its own that goes on where it was interrupted:
 real time on an undisturbed core, one policy after the other; the processor clock alone, beside
 seven other guests on two cores, and beside three programs that only want the processor; and virtual
-time, which has the air's luck and no computing. The eight
-guests share the cells among them, so that each cell is measured once beside seven others; the
-programs are there for some policies.
+time, which has the air's luck and no computing. The eight guests share the cells among them, so
+that each cell is measured once beside seven others; the programs are there for some policies.
 """
 
 from __future__ import annotations

@@ -207,8 +207,8 @@ def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
         _verdict("times beyond what company and the harness explain, at most", max, unexplained,
                  TIMES),
         _verdict("goodput against real time, at most", max, against_real("_bps"), GOODPUT),
-        _verdict("variation of the first time within a cell without the air's luck, at most", max,
-                 [cell.own_variation for cell in cells], VARIATION)]
+        _verdict("variation of the first time within a cell, at most", max,
+                 [cell.variation for cell in cells], VARIATION)]
     for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
         off = [cell.off(cell.time, condition, ALONE) for cell in cells]
         line, holds = _verdict(f"beside {title}, at most", max, off, WORST)

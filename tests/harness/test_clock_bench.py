@@ -48,6 +48,18 @@ def test_equal_runs_keep_all_bounds() -> None:
     assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |  | +0.0 % |")
 
 
+@pytest.mark.parametrize(("measured", "own"), [
+    (conditions(spread=0.05), 0.05 * 2 ** 0.5),
+    (conditions(spread=0.05, air=0.03), 0.04 * 2 ** 0.5),
+    (conditions(spread=0.05, air=0.2), 0.0), ({**conditions(spread=0.05), AIR: {}}, None)])
+def test_variation_is_told_without_the_airs_luck(measured: dict[str, clock_comparison.Values],
+                                                 own: float | None) -> None:
+    """Variances add up; where luck alone varies by more, nothing is left, and the bound stays."""
+    [cell] = clock_comparison.compared(measured)
+    assert cell.own_variation == (own if own is None else pytest.approx(own))
+    assert cell.variation == pytest.approx(0.05 * 2 ** 0.5)
+
+
 @dataclass
 class Counted:
     """As much of a record as tells what the harness did."""
@@ -90,10 +102,7 @@ def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
     (conditions(real=0.094), [0]),
     (conditions(goodput=5.03e6), [1]),
     (conditions(spread=0.05), [2]),
-    (conditions(spread=0.05, air=0.03), [2]),
-    (conditions(spread=0.05, air=0.04), []),
-    (conditions(spread=0.05, air=0.2), []),
-    ({**conditions(spread=0.001), AIR: {}}, [2]),
+    (conditions(spread=0.05, air=0.2), [2]),
     (conditions(guests=0.104), [3]),
     (conditions(guests=0.108), [3, 4]),
     (conditions(hogs=0.104), [5]),
