@@ -23,6 +23,9 @@ from guest.processes import members, memory_of_group, tied
 SHARED_MEMORY = Path("/dev/shm")
 MOUNTS = Path("/proc/self/mountinfo")
 INIT = Path(__file__).parent / "init"
+#: What a job folder's link to code is called; a guest finds it in /opt/qop/code, and imports of it
+#: what the job's own folder `code` has not got.
+CODE = "shared-code"
 LINE_LIMIT = 64 * 1024 * 1024
 CONSOLE_LINES = 8
 #: Real time passes, too, while the guest waits; the others skip that. Virtual time takes computing

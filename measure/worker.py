@@ -49,7 +49,11 @@ class Worker:
         self._workload_class = workload.load(self.job["inside"])
         self._workload: Workload | None = None
         self._stack = ExitStack()
+        #: Devices by node, where the clock is one that they make a difference to.
+        self._devices: dict[str, Any] = (
+            self.job.get("devices", {}) if self.clock == "processor" else {})
         self._slowed: dict[str, str] = {}
+        self._machine_speeds: dict[str, float] = {}
         self._company: company.Company | None = None
 
     def serve(self) -> None:
@@ -63,6 +67,7 @@ class Worker:
                 self.network, model.from_json(model.Medium, medium) if medium else None,
                 self.job.get("cipher_bytes", 0), self.builder, seed=self.job.get("seed", 0),
                 macsec=self.job.get("macsec", "")))
+            self._prepare()
             say("ready", environment={**versions(self.job.get("packages", {})),
                                       **builders.version(self.builder)})
             for command in self._inbox:
@@ -89,21 +94,16 @@ class Worker:
             raise MeasureError("testbed", f"unknown command {command['do']!r}")
         return does[command["do"]](command)
 
-    def _configure(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Put a policy's files in their place, if there are any, and start the services."""
-        if self._workload is not None:
-            raise MeasureError("testbed", "configured already; a policy needs a fresh testbed")
-        conf, mount = command.get("conf"), Path(self.job["mount"])
-        install(self.job_dir / "conf" / conf if conf else None, mount)
-        site = Site(self.testbed, self.job["tasks"], self.job.get("options", {}),
-                    self.job.get("secrets", {}), frozenset(self.job.get("withhold", ())), mount,
-                    self.logs, clock=self.clock, devices=self.job.get("devices", {}),
-                    fault=self.job.get("fault", ""))
-        slowed = site.devices if self.clock == "processor" else {}
-        if slowed or self.job.get("kinds_library"):
+    def _prepare(self) -> None:
+        """What needs no policy, which may still be rendered meanwhile."""
+        mount = Path(self.job["mount"])
+        shutil.rmtree(mount, ignore_errors=True)
+        mount.mkdir(parents=True)
+        mount.chmod(0o755)
+        if self._devices or self.job.get("kinds_library"):
             library = str(processors.preload(self.job["kinds_library"], mount))
             self.testbed.for_tools = library
-            self.testbed.preloaded = dict.fromkeys(slowed, library)
+            self.testbed.preloaded = dict.fromkeys(self._devices, library)
         if promptly := self.job.get("captures_library"):
             self.testbed.for_captures = str(processors.place(promptly, mount / "prompt.so"))
         if copies := self.job.get("copies_library"):
@@ -112,27 +112,40 @@ class Worker:
                 if library)))
         if drained := self.job.get("streams_library"):
             self.testbed.for_streams = str(processors.place(drained, mount / "drained.so"))
+        if self.clock == "processor":
+            pieces = self._stack.enter_context(company.Pieces())
+            self._machine_speeds = self._speeds(pieces)
+            self._company = company.Company(
+                self.testbed, pieces, company.of(self._machine_speeds), {
+                    node: processors.permille(device["work"], self._machine_speeds)
+                    for node, device in self._devices.items()})
+
+    def _configure(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Put a policy's files in their place, if there are any, and start the services."""
+        if self._workload is not None:
+            raise MeasureError("testbed", "configured already; a policy needs a fresh testbed")
+        conf, mount = command.get("conf"), Path(self.job["mount"])
+        if conf:
+            shutil.copytree(self.job_dir / "conf" / conf, mount, dirs_exist_ok=True)
+            mount.chmod(0o755)
+        site = Site(self.testbed, self.job["tasks"], self.job.get("options", {}),
+                    self.job.get("secrets", {}), frozenset(self.job.get("withhold", ())), mount,
+                    self.logs, clock=self.clock, devices=self.job.get("devices", {}),
+                    fault=self.job.get("fault", ""))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.
-        speeds: dict[str, float] = {}
-        if self.clock == "processor":
-            pieces = self._stack.enter_context(company.Pieces())
-            speeds = self._speeds(pieces, on_devices=bool(slowed))
-            self._company = company.Company(self.testbed, pieces, company.of(speeds), {
-                node: processors.permille(device["work"], speeds)
-                for node, device in slowed.items()})
-        self._slowed = processors.give(self.testbed, slowed, speeds)
+        self._slowed = processors.give(self.testbed, self._devices, self._machine_speeds)
         self._workload = made
-        return {"event": "configured", "speeds": speeds}
+        return {"event": "configured", "speeds": self._machine_speeds}
 
-    def _speeds(self, pieces: company.Pieces, *, on_devices: bool) -> dict[str, float]:
+    def _speeds(self, pieces: company.Pieces) -> dict[str, float]:
         """This machine's, as far as they are known or it takes them: the least of both."""
         known: dict[str, float] = self.job.get("speeds") or {}
         least = {name: min(value, known.get(name, value)) for name, value in
                  pieces.least_ns(is_known=bool(company.of(known))).items()}
         is_known = known.keys() > company.of(known).keys()
-        return {**(processors.speeds() if on_devices and not is_known else known), **least}
+        return {**(processors.speeds() if self._devices and not is_known else known), **least}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
         """One repetition; its raw values are there however it ends."""
@@ -177,16 +190,6 @@ class Worker:
         if self._workload is None:
             raise MeasureError("testbed", "nothing is configured")
         return self._workload
-
-
-def install(source: Path | None, mount: Path) -> None:
-    """Put rendered files where daemons look for them, in place of the last ones."""
-    shutil.rmtree(mount, ignore_errors=True)
-    if source is None:
-        mount.mkdir(parents=True)
-    else:
-        shutil.copytree(source, mount)
-    mount.chmod(0o755)
 
 
 def _monitor_up() -> None:

@@ -66,13 +66,13 @@ def command(what: str, **options: Any) -> int:
     With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
     time and memory that the report of a large study takes, whose records are made up. With
     `quick`, how long the default study's default profile takes, all of it. With
-    `paper`, a tenth of the default study's profile of that name in virtual time, and what that
-    says of all of it. With `clock`, the processor clock beside real time, and alone, beside guests
-    and beside other programs (goes on where it was interrupted). With
-    `cluster`, one plan with one worker and with two. With `faults`, kill, hang, fill and damage
-    whatever a run depends on, and count what it loses. With `model`, what the queueing toolkit's
-    answers take. With `proof`, every negative control against every check of the evidence; what is
-    there already is not measured again. (All but `model` and `report` take minutes each.)
+    `paper`, a tenth of the default study's profile of that name, and what that says of all of it.
+    With `clock`, the processor clock beside real time, and alone, beside guests and beside other
+    programs (goes on where it was interrupted). With `cluster`, one plan with one worker and with
+    two. With `faults`, kill, hang, fill and damage whatever a run depends on, and count what it
+    loses. With `model`, what the queueing toolkit's answers take. With `proof`, every negative
+    control against every check of the evidence; what is there already is not measured again. (All
+    but `model` and `report` take minutes each.)
 
     Medians with ranges. They hold for this machine at this moment, whose yardsticks come first;
     compare within one call.

@@ -1,20 +1,28 @@
-"""The worker's code in a job folder: a copy of its own, the same to its end, and compiled.
+"""The worker's code as it is now: a copy for all testbeds of a run, the same to its end, compiled.
 
-Each worker would take a second to compile it, and each program of ours on a node much of that. What
-is changed in a job's folder counts: Python compares times and lengths, and compiles anew.
+A worker would take a second to compile it, each program of ours on a node much of that, and a disk
+half a second to take it for every testbed. So it is kept in the cache by what it consists of, and
+jobs have a link to it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
 import os
 import py_compile
+import shutil
 import struct
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from guest.boot import CODE
+from guest.cache import UNFINISHED, cache_root
 
 _PROJECT = Path(__file__).parent.parent.parent
 #: What a worker needs of the project, inside the machine.
@@ -26,14 +34,13 @@ _CACHE = "__pycache__"
 # told to be of its source, and that source's time and length, or its hash.
 _HEAD_BYTES = 16
 _BY_TIME, _UNCHECKED = 0, 1
-
-
-#: Where the first job has a source's compiled file.
-_first: dict[Path, Path] = {}
+_SECOND_NS = 10 ** 9
+#: A copy that no job has been given for so long goes when another is made.
+_KEPT_S = 30 * 24 * 3600.0
 
 
 class _File(NamedTuple):
-    """A file of the project, as it was when the first job needed it."""
+    """A file of the project, as it is when it is copied."""
 
     path: Path
     content: bytes
@@ -42,61 +49,118 @@ class _File(NamedTuple):
     compiled: bytes
 
 
-def copy_code(target: Path, study: str = "") -> None:
-    """Put what the worker runs into a job folder.
+def give_code(job_dir: Path, study: str = "") -> Path:
+    """Have a job find what its worker runs; the folder it is in, which all jobs share.
+
+    Where nothing can be kept, as in a container that is not root's, each has its own.
+    """
+    own = job_dir / CODE
+    try:
+        kept = _kept(study, cache_root())
+        os.utime(kept)  # somebody needs it still
+    except OSError:
+        _fill(own, dict(_files(study)))
+        return own
+    own.symlink_to(kept)
+    return kept
+
+
+@functools.cache
+def _kept(study: str, cache: Path) -> Path:
+    """The copy of the code as it is when this process first needs it, made unless it is there."""
+    files = dict(_files(study))
+    place = cache / "code" / _key(files)
+    if not _is_whole(place, files):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _forget_old(place.parent)
+        made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.parent))
+        _fill(made, files)
+        made.chmod(0o755)
+        _to_its_place(made, place)
+    return place
+
+
+def _files(study: str) -> Iterator[tuple[str, _File]]:
+    """All that a worker runs, by its place in the copy.
 
     Of the studies only the one that is measured, if any; and that without what its package imports
     by itself, which is for those outside: a machine has no pydantic.
     """
-    for name in (*_NEEDED, *([f"studies/{study}"] if study else [])):
-        if (_PROJECT / name).is_dir():  # protocols/ need not be there
-            for folder, files in _folders(_PROJECT / name):
-                _put(target / folder.relative_to(_PROJECT), files)
-    if study:
-        for package in ("studies", f"studies/{study}"):
-            (target / package / "__init__.py").write_text("")
+    own = f"studies/{study}"
+    emptied = [f"{package}/__init__.py" for package in ("studies", own)] if study else []
+    for folder in (*_NEEDED, *([own] if study else [])):
+        for path in _below(_PROJECT / folder):  # protocols/ need not be there
+            name = str(path.relative_to(_PROJECT))
+            if name not in emptied:
+                yield name, _file(path)
+    for name in emptied:
+        yield name, _File(Path(name), b"", 0, b"")
 
 
-@functools.cache
-def _folders(folder: Path) -> list[tuple[Path, list[_File]]]:
-    """A folder with what is in it, and so those below: read once, so all jobs get the same."""
-    folders = []
+def _below(folder: Path) -> Iterator[Path]:
     for place, below, names in os.walk(folder):
         # Those that are left out are not walked through.
         below[:] = [name for name in below if name not in _OF_NO_USE_INSIDE]
-        folders.append((Path(place), [*_files(Path(place), names)]))
-    return folders
+        yield from (Path(place, name) for name in names if not name.endswith(".yml"))
 
 
-def _files(folder: Path, names: list[str]) -> Iterator[_File]:
-    for name in names:
-        if not name.endswith(".yml"):
-            path = folder / name
-            content, changed_ns = path.read_bytes(), path.stat().st_mtime_ns
-            yield _File(path, content, changed_ns,
-                        _compiled(path, changed_ns, len(content)) if path.suffix == ".py" else b"")
+def _file(path: Path) -> _File:
+    content, changed_ns = path.read_bytes(), path.stat().st_mtime_ns
+    return _File(path, content, changed_ns,
+                 _compiled(path, changed_ns, len(content)) if path.suffix == ".py" else b"")
 
 
-def _put(folder: Path, files: list[_File]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    compiled = folder / _CACHE
-    if any(file.compiled for file in files):
-        compiled.mkdir(exist_ok=True)
-    for file in files:
-        place = folder / file.path.name
-        place.write_bytes(file.content)
-        os.utime(place, ns=(file.changed_ns, file.changed_ns))
-        if file.compiled:
-            _put_compiled(file, compiled / _cached(file.path).name)
+def _key(files: dict[str, _File]) -> str:
+    """What tells one copy from another: every file's place and content, and by whom compiled."""
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name, file in sorted(files.items()):
+        digest.update(f"{name}\0{len(file.content)}\0{bool(file.compiled)}\0".encode())
+        digest.update(file.content)
+    return digest.hexdigest()[:20]
 
 
-def _put_compiled(file: _File, place: Path) -> None:
-    """Have a job share the first one's compiled file, which nobody changes in its place."""
+def _is_whole(place: Path, files: dict[str, _File]) -> bool:
+    """Whether a copy is there with all its files: a power cut may have left them empty."""
     try:
-        os.link(_first[file.path], place)
-    except (KeyError, OSError):
-        place.write_bytes(file.compiled)
-        _first[file.path] = place
+        return all(
+            (place / name).stat().st_size == len(file.content)
+            and (not file.compiled or _cached(place / name).stat().st_size == len(file.compiled))
+            for name, file in files.items())
+    except OSError:
+        return False
+
+
+def _fill(folder: Path, files: dict[str, _File]) -> None:
+    for name, file in files.items():
+        _put(folder / name, file)
+
+
+def _put(place: Path, file: _File) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(file.content)
+    os.utime(place, ns=(file.changed_ns, file.changed_ns))
+    if file.compiled:
+        compiled = _cached(place)
+        compiled.parent.mkdir(exist_ok=True)
+        compiled.write_bytes(file.compiled)
+
+
+def _to_its_place(made: Path, place: Path) -> None:
+    """Another process may have been quicker, which made the same."""
+    with contextlib.suppress(OSError):
+        made.rename(place)
+        return
+    shutil.rmtree(place, ignore_errors=True)  # or what is there is damaged
+    with contextlib.suppress(OSError):
+        made.rename(place)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def _forget_old(folder: Path) -> None:
+    for place in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - place.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
@@ -104,10 +168,12 @@ def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
 
     It lies where Python itself looks for it, which makes it for what this process imports.
     """
+    changed_s = changed_ns // _SECOND_NS
     head = importlib.util.MAGIC_NUMBER + struct.pack(
-        "<III", _BY_TIME, changed_ns // 10 ** 9 & 0xFFFFFFFF, length & 0xFFFFFFFF)
+        "<III", _BY_TIME, changed_s & 0xFFFFFFFF, length & 0xFFFFFFFF)
     with contextlib.suppress(OSError, py_compile.PyCompileError):
-        if code := _code(_cached(source), head):
+        # One that was made in the second of the change may be of what was there before it.
+        if code := _code(_cached(source), head, since_ns=(changed_s + 1) * _SECOND_NS):
             return head + code
         py_compile.compile(str(source), doraise=True,
                            invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
@@ -115,12 +181,13 @@ def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
     return b""
 
 
-def _code(compiled: Path, head: bytes) -> bytes:
+def _code(compiled: Path, head: bytes, since_ns: int = 0) -> bytes:
     """What follows the head of a compiled file, if that is this one, or one that nobody checks."""
     with contextlib.suppress(FileNotFoundError):
         there = compiled.read_bytes()
         unchecked = importlib.util.MAGIC_NUMBER + struct.pack("<I", _UNCHECKED)
-        if there.startswith((head, unchecked)):
+        is_this = there.startswith(head) and compiled.stat().st_mtime_ns >= since_ns
+        if is_this or there.startswith(unchecked):
             return there[_HEAD_BYTES:]
     return b""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from guest import boot, image, processes
-from harness.engine.code import copy_code
+from harness.engine.code import give_code
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -127,9 +127,9 @@ class EmbeddedMachine:
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real") -> Running:
-        """Boot a guest on the job folder, with a copy of the worker's code in it."""
+        """Boot a guest on the job folder, where it finds the worker's code."""
         _refuse_lacking(self, packages)
-        copy_code(job_dir / "code", study)
+        give_code(job_dir, study)
         try:
             return _Guest(await boot.boot(
                 self._image(packages), job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
@@ -217,8 +217,7 @@ class HostMachine:
         """Start the worker as a process of this machine, which has but the real time."""
         assert clock == "real"
         _refuse_lacking(self, packages)
-        code = job_dir / "code"
-        copy_code(code, study)
+        code = give_code(job_dir, study)
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(

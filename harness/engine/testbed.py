@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import render
-from harness.engine import speeds, variants
+from harness.engine import libraries, speeds, variants
 from harness.engine.machine import Lacking, Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
@@ -69,14 +69,9 @@ class TestbedClient:
 
     async def open(self, made: Secrets, renderer: render.Renderer) -> None:
         """Boot, build and configure; the policy is rendered meanwhile."""
-        (self.job_dir / "out" / "logs").mkdir(parents=True)
-        (self.job_dir / "commands").mkdir()
-        mount = self.machine.mount(self.job_dir)
-        job = self.job_dir / "job.json"
-        job.touch(0o600)  # the run's keys are in it
-        job.write_text(json.dumps(self._job(mount, made)))
-        rendering = asyncio.create_task(self._rendered(renderer))
+        rendering = asyncio.create_task(self._rendered(renderer))  # which takes longest
         try:
+            self._write_job(made)
             self._running = await self._started()
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)
@@ -91,6 +86,13 @@ class TestbedClient:
         self._send(do="configure", conf=self.name if self.spec.policy else None)
         configured = await self._expect("configured", CONFIGURE_S)
         speeds.keep(self.machine.image_key(), configured.get("speeds") or {})
+
+    def _write_job(self, made: Secrets) -> None:
+        (self.job_dir / "out" / "logs").mkdir(parents=True)
+        (self.job_dir / "commands").mkdir()
+        job = self.job_dir / "job.json"
+        job.touch(0o600)  # the run's keys are in it
+        job.write_text(json.dumps(self._job(self.machine.mount(self.job_dir), made)))
 
     async def _started(self) -> Running:
         try:
@@ -221,16 +223,16 @@ class TestbedClient:
             "speeds": (speeds.known(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),
             # What tools and programs on devices load first, to say whose and which their work is.
-            "kinds_library": (library.to_send(library.KINDS)
+            "kinds_library": (libraries.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
             # What captures load first where they are waited for, and the tcpdump that they are
             # copies of; a host may confine its own.
-            "captures_library": (library.to_send(library.PROMPT)
+            "captures_library": (libraries.to_send(library.PROMPT)
                                  if plan.settings.waits and plan.settings.on == "guest" else ""),
-            "copies_library": (library.to_send(library.COPIES)
+            "copies_library": (libraries.to_send(library.COPIES)
                                if plan.settings.on == "guest" else ""),
             # What iperf3's clients load first, so that streams end when all of them has arrived.
-            "streams_library": library.to_send(library.DRAINED),
+            "streams_library": libraries.to_send(library.DRAINED),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "macsec": self._macsec,

@@ -11,7 +11,7 @@ from typing import Any
 
 from guest import boot, image, processes
 from harness.engine import machine
-from harness.engine.code import copy_code
+from harness.engine.code import give_code
 from harness.errors import UserError
 from topologies.model import Interface, Link, Medium, Network, Node
 
@@ -135,7 +135,8 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
     """Do a trial in a guest. Raises UserError if it comes to nothing."""
     with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
         job = Path(work, "job")
-        copy_code(job / "code")
+        job.mkdir()
+        give_code(job)
         (job / "trial.json").write_text(json.dumps(asdict(trial)))
         console = Path(work, "console.log")
         console.touch()

@@ -1,4 +1,4 @@
-"""`qop bench paper`: how long the paper's profile takes in virtual time, from a part of it."""
+"""`qop bench paper`: how long the paper's profile takes by the default clock, from a part of it."""
 
 from __future__ import annotations
 
@@ -65,15 +65,14 @@ class Projection:
 
 
 def bench(scales: Yardsticks) -> None:
-    """Measure every cell in virtual time as often as makes a tenth, and print the projection."""
+    """Measure every cell as often as makes a tenth, and print the projection."""
     profile = profiles.load(small.of().study, PROFILE)
     repetitions = math.ceil(profile.repetitions * _TENTH)
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
         begun = time.time()
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "harness", "run", "--profile", PROFILE, "--clock",
-             "virtual", "--builder", MININET, "--captures", "failed", "--repetitions",
-             str(repetitions), "--out", folder],
+            [sys.executable, "-P", "-m", "harness", "run", "--profile", PROFILE, "--builder",
+             MININET, "--captures", "failed", "--repetitions", str(repetitions), "--out", folder],
             cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
         lasted_s = time.time() - begun
         places = list(Path(folder, "records").glob("*.json"))

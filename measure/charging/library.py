@@ -18,7 +18,7 @@ CHARGE, KINDS, PROMPT, DRAINED, COPIES = (
     Path(__file__).with_name(f"{name}.c")
     for name in ("charge", "kinds", "prompt", "drained", "copies"))
 # Against no library: a machine's C library may be older than the one here.
-_ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
+ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
          "-Wall", "-Wextra", "-Werror")
 
 
@@ -28,7 +28,7 @@ def encoded(source: Path = CHARGE) -> str:
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "charge.so"
         try:
-            done = subprocess.run([*_ARGV, "-o", str(library), str(source)], capture_output=True,
+            done = subprocess.run([*ARGV, "-o", str(library), str(source)], capture_output=True,
                                   text=True, check=False)
         except FileNotFoundError:
             raise MeasureError("testbed", "there is no C compiler") from None

@@ -21,7 +21,7 @@ import pytest
 
 from guest.image import Image, ensure
 from guest_bench import Bench
-from harness.engine.code import copy_code
+from harness.engine.code import give_code
 from harness.engine.machine import TESTBED_PYTHON
 from harness.selftest.medium_bench import MediumTrial, one_cell
 
@@ -304,6 +304,150 @@ print(json.dumps([free, within("A", calls)]))
     assert dear - free == pytest.approx(100, rel=0.05)
 
 
+#: A program's clock reads, which it answers itself, beside its kernel's answers.
+READS = """
+class Timespec(ctypes.Structure):
+    _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+
+def asked(clock):
+    \"\"\"What the kernel says: a system call, whatever the C library would rather do.\"\"\"
+    said = Timespec()
+    assert libc.syscall(228, clock, ctypes.byref(said)) == 0
+    return said.s * 10 ** 9 + said.ns
+
+def costs(node, entry_ns):
+    run("ip", "netns", "exec", node, "sysctl", "-qw", f"net.core.processor_entry_ns={entry_ns}")
+"""
+
+
+@pytest.mark.parametrize("factor", [1, 30])
+async def test_a_clock_that_programs_read_never_goes_back(bench, factor):
+    """By their own reads, their kernel's answers and what other nodes send them, slow or not."""
+    backward, *sent_back = await measure_reads(bench, f"""
+def mixed(clock):
+    read = {{0: time.time_ns, 1: time.monotonic_ns}}[clock]
+    told, backward = [], 0
+    for number in range(6000):
+        told += [read() for _ in range(number % 4)]
+        sum(range(number % 60))
+        told += [asked(clock), read()]
+        if number % 100 == 0:
+            os.getppid()
+    return sum(after < before for before, after in zip(told, told[1:]))
+
+def talk(end, begins):
+    back = 0
+    if begins:
+        end.send(str(time.monotonic_ns()).encode())
+    for _ in range(1500):
+        there = int(end.recv(64))
+        back += time.monotonic_ns() < there
+        end.send(str(time.monotonic_ns()).encode())
+    return back
+
+for node in "AB":
+    costs(node, 8000)
+slow("A", {factor * 1000})
+ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+talking = [start("A", talk, ends[0], True), start("B", talk, ends[1], False)]
+for end in ends:
+    end.close()
+print(json.dumps([[within("A", mixed, clock) for clock in (0, 1)], *map(result, talking)]))
+""")
+    assert backward == [0, 0]
+    assert sent_back == [0, 0]
+
+
+async def measure_reads(bench: Bench, program: str) -> Any:
+    """As `measure`, with what reads clocks at hand."""
+    return await measure(bench, READS + program)
+
+
+@undisturbed
+async def test_a_clock_read_costs_a_system_call_and_is_none(bench):
+    """It takes the node's constant and is counted, and yet a fraction of a switch to the kernel.
+
+    The control: the same by a system call, which takes as long on the node.
+    """
+    ticks = bench.job / "ticks.so"
+    done = await asyncio.create_subprocess_exec(
+        "cc", "-shared", "-nostdlib", "-fPIC", "-O2", "-x", "c", "-o", str(ticks), "-",
+        stdin=asyncio.subprocess.PIPE)
+    await done.communicate(b"unsigned long ticks(void) { return __builtin_ia32_rdtsc(); }")
+    read, called, entries = await measure_reads(bench, """
+ticks = ctypes.CDLL("/host/ticks.so").ticks
+ticks.restype = ctypes.c_ulong
+
+def often(function):
+    before, begun, begin = asked(1), ticks(), time.monotonic()
+    for _ in range(1000):
+        function()
+    return [(time.monotonic() - begin) * 1e3, ticks() - begun]
+
+costs("A", 100000)
+before = counted("A")["entries"]
+read = within("A", often, time.monotonic)
+entries = counted("A")["entries"] - before
+print(json.dumps([read, within("A", often, os.getppid), entries]))
+""")
+    assert read[0] == pytest.approx(100, rel=0.05)
+    assert called[0] == pytest.approx(100, rel=0.2)
+    assert entries >= 1000
+    assert read[1] < called[1] / 3
+
+
+@undisturbed
+async def test_work_takes_as_long_by_either_clock(bench):
+    """What a program reads before and after it has computed is what its kernel would have said."""
+    pairs = await measure_reads(bench, """
+def both(rounds):
+    def work():
+        return sum(number * number for number in range(rounds))
+    begin = time.monotonic_ns()
+    work()
+    read = time.monotonic_ns() - begin
+    begin = asked(1)
+    work()
+    return read, asked(1) - begin
+slow("A", 20000)
+print(json.dumps([within("A", both, rounds) for rounds in [100] * 15 + [20000] * 15]))
+""")
+    for some in (pairs[:15], pairs[15:]):
+        assert median(read for read, _ in some) == pytest.approx(
+            median(said for _, said in some), rel=0.25)
+
+
+@undisturbed
+async def test_who_waits_by_reading_the_clock_gets_on(bench):
+    """A second of nothing but clock reads passes, and stops no other node's programs."""
+    waited, worst = await measure_reads(bench, """
+def wait():
+    begin = time.monotonic()
+    while time.monotonic() < begin + 1:
+        pass
+    return time.monotonic() - begin
+costs("A", 8000)
+waiting = start("A", wait)
+worst = within("B", lateness, 100)
+print(json.dumps([result(waiting), worst]))
+""")
+    assert waited == pytest.approx(1, abs=0.01)
+    assert worst < 0.3
+
+
+async def test_the_wall_clock_that_programs_read_can_be_set(bench):
+    """Set forward, it is at once what both say."""
+    before, read, said, again = await measure_reads(bench, """
+def times():
+    before = time.time()
+    subprocess.run(["date", "-s", f"@{int(before) + 5000}"], check=True, capture_output=True)
+    return before, time.time(), asked(0) / 1e9, time.time()
+print(json.dumps(within("A", times)))
+""")
+    assert 4998 < read - before < 5002
+    assert read <= said <= again
+
+
 async def test_work_that_is_nobodys(bench):
     """A tool on a slow node says that it is the harness's: it takes no time, and the node no work.
 
@@ -409,7 +553,7 @@ def stream(node, factor, count, pause_s):
 @pytest.fixture
 def cell(bench: Bench) -> Bench:
     """A place to boot guests at that find code and a cell of stations and their agent there."""
-    copy_code(bench.job / "code")
+    give_code(bench.job)
     trial = MediumTrial(one_cell(), None, protected=True)
     (bench.job / "trial.json").write_text(json.dumps(asdict(trial)))
     return bench

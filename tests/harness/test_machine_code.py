@@ -1,4 +1,4 @@
-"""The worker's code in a job folder is compiled already, and what is changed there counts."""
+"""The worker's code is copied once for all jobs, and compiled already."""
 
 from __future__ import annotations
 
@@ -7,88 +7,177 @@ import os
 import py_compile
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from guest.boot import CODE
 from harness.engine import code
-from harness.engine.code import copy_code
+from harness.engine.code import give_code
 
 
 def output_of(job: Path, script: str, *options: str) -> str:
     """What a fresh Python that writes nothing says of a script beside a job's code."""
-    done = subprocess.run([sys.executable, "-B", *options, "-c", script], cwd=job,
-                          env={**os.environ, "PYTHONPATH": str(job)}, capture_output=True,
+    folder = (job / CODE).resolve()
+    done = subprocess.run([sys.executable, "-B", *options, "-c", script], cwd=folder,
+                          env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True,
                           text=True, check=True)
     return done.stdout + done.stderr
 
 
-def test_the_code_comes_compiled(tmp_path: Path) -> None:
+Jobs = Callable[[str], Path]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Makes job folders, whose code is kept in a cache of the test's own."""
+    monkeypatch.setenv("QOP_CACHE", str(tmp_path / "cache"))
+
+    def make(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+    return make
+
+
+@pytest.fixture
+def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one source of a project."""
+    source = tmp_path / "project/measure/answer.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("ANSWER = 42\n")
+    monkeypatch.setattr(code, "_PROJECT", tmp_path / "project")
+    return source
+
+
+def start_anew() -> None:
+    """As another process, which has not copied anything yet."""
+    code._kept.cache_clear()
+
+
+def said_answer(job: Path) -> str:
+    return output_of(job, "from measure import answer\nprint(answer.ANSWER)", "-v")
+
+
+def test_the_code_comes_compiled(jobs: Jobs) -> None:
     """A worker's Python takes every module of ours as it is, but for a study's emptied package."""
-    copy_code(tmp_path / "code", "qop2007")
-    sources = sorted((tmp_path / "code").rglob("*.py"))
+    job = jobs("1")
+    folder = give_code(job, "qop2007")
+    assert (job / CODE).resolve() == folder
+    sources = sorted(folder.rglob("*.py"))
     emptied = [path for path in sources if path.parent.name in ("studies", "qop2007")
                and path.name == "__init__.py"]
     assert len(sources) > 100 and len(emptied) == 2
+    assert not any(path.read_bytes() for path in emptied)
     for path in set(sources) - set(emptied):
         compiled = Path(importlib.util.cache_from_source(str(path))).read_bytes()
         stated = path.stat()
         assert compiled[:4] == importlib.util.MAGIC_NUMBER, path
         assert [int.from_bytes(compiled[at:at + 4], "little") for at in (4, 8, 12)] == [
             0, int(stated.st_mtime), stated.st_size], path
-    said = output_of(tmp_path / "code", "import topologies.mobile_ip.packets", "-v")
-    assert f"matches {tmp_path / 'code/topologies/mobile_ip/packets.py'}" in said
+    said = output_of(job, "import topologies.mobile_ip.packets", "-v")
+    assert f"matches {folder / 'topologies/mobile_ip/packets.py'}" in said
 
 
-def test_what_is_changed_in_a_job_counts(tmp_path: Path) -> None:
-    """Python compiles a changed copy anew, though it is as long as it was."""
-    copy_code(tmp_path / "code")
-    changed = tmp_path / "code/topologies/mobile_ip/packets.py"
-    text = changed.read_text()
-    assert "PORT = 434" in text
-    changed.write_text(text.replace("PORT = 434", "PORT = 435"))
-    assert output_of(tmp_path / "code", "from topologies.mobile_ip import packets\n"
-                     "print(packets.PORT)").strip() == "435"
+def test_a_run_keeps_to_the_code_it_began_with(jobs: Jobs, answer: Path) -> None:
+    """What is changed in the project meanwhile counts for the next run, and for no job of this."""
+    first = jobs("1")
+    give_code(first)
+    answer.write_text("ANSWER = 43\n")
+    second, third = jobs("2"), jobs("3")
+    give_code(second)
+    start_anew()
+    give_code(third)
+    assert [said_answer(job).splitlines().count("42") for job in (first, second, third)] == [
+        1, 1, 0]
+    assert "43" in said_answer(third).splitlines()
 
 
-def test_each_job_has_its_own(tmp_path: Path) -> None:
-    """What is changed in one is not changed in the next, which is the same as the first was."""
-    copy_code(tmp_path / "1")
-    changed = tmp_path / "1/topologies/mobile_ip/packets.py"
-    original = changed.read_bytes()
-    changed.write_text("PORT = 435\n")
-    copy_code(tmp_path / "2")
-    assert (tmp_path / "2/topologies/mobile_ip/packets.py").read_bytes() == original
-    assert output_of(tmp_path / "2", "from topologies.mobile_ip import packets\n"
-                     "print(packets.PORT)").strip() == "434"
+def test_the_same_code_is_copied_once(jobs: Jobs, answer: Path) -> None:
+    """By all that run it, until it is changed, and what it was before is there still."""
+    first = give_code(jobs("1"))
+    start_anew()
+    assert give_code(jobs("2")) == first
+    before = answer.stat()
+    answer.write_text("ANSWER = 43\n")  # as long, and of the same time
+    os.utime(answer, ns=(before.st_atime_ns, before.st_mtime_ns))
+    start_anew()
+    assert give_code(jobs("3")) != first
+    assert (first / "measure/answer.py").read_text() == "ANSWER = 42\n"
+
+
+@pytest.mark.parametrize("damaged", ["measure/answer.py", "measure/__pycache__"])
+@pytest.mark.usefixtures("answer")
+def test_a_copy_that_a_power_cut_emptied_is_made_again(jobs: Jobs, damaged: str) -> None:
+    """Whatever file of it."""
+    folder = give_code(jobs("1"))
+    place = folder / damaged
+    for path in place.iterdir() if place.is_dir() else [place]:
+        path.write_bytes(b"")
+    start_anew()
+    job = jobs("2")
+    assert give_code(job) == folder
+    assert "42" in said_answer(job).splitlines()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(("days", "stays"), [(29, True), (31, False)])
+def test_a_copy_that_no_job_took_for_a_month_goes(jobs: Jobs, answer: Path, days: int,
+                                                  stays: bool) -> None:
+    """When another one is made."""
+    old = give_code(jobs("1"))
+    then = old.stat().st_mtime - days * 24 * 3600
+    os.utime(old, (then, then))
+    answer.write_text("ANSWER = 43\n")
+    start_anew()
+    give_code(jobs("2"))
+    assert old.exists() == stays
+
+
+def test_a_job_that_takes_a_copy_keeps_it(jobs: Jobs, answer: Path) -> None:
+    """However long ago it was made."""
+    old = give_code(jobs("1"))
+    os.utime(old, (1, 1))
+    start_anew()
+    give_code(jobs("2"))
+    answer.write_text("ANSWER = 43\n")
+    start_anew()
+    give_code(jobs("3"))
+    assert old.exists()
+
+
+@pytest.mark.usefixtures("answer")
+def test_a_cache_that_nobody_may_write_to_is_done_without(
+        jobs: Jobs, tmp_path: Path) -> None:
+    """Each job has the code in its own folder then."""
+    (tmp_path / "cache").write_text("no folder")
+    for name in ("1", "2"):
+        job = jobs(name)
+        start_anew()
+        assert give_code(job) == job / CODE
+        assert not (job / CODE).is_symlink()
+        assert "42" in said_answer(job).splitlines()
 
 
 def test_code_that_was_compiled_without_times_is_taken(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        jobs: Jobs, answer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a container image has it, whose sources are nobody's to change; in a job they are."""
-    source = tmp_path / "project/measure/answer.py"
-    source.parent.mkdir(parents=True)
-    source.write_text("ANSWER = 42\n")
-    py_compile.compile(str(source), invalidation_mode=(
+    py_compile.compile(str(answer), invalidation_mode=(
         py_compile.PycInvalidationMode.UNCHECKED_HASH))
-    monkeypatch.setattr(code, "_PROJECT", tmp_path / "project")
     monkeypatch.setattr(code.py_compile, "compile", None)
-    copy_code(tmp_path / "job")
-    said = output_of(tmp_path / "job", "from measure import answer\nprint(answer.ANSWER)", "-v")
-    assert "42" in said.split() and f"matches {tmp_path / 'job/measure/answer.py'}" in said
+    job = jobs("1")
+    folder = give_code(job)
+    said = said_answer(job)
+    assert "42" in said.split() and f"matches {folder / 'measure/answer.py'}" in said
 
 
+@pytest.mark.usefixtures("answer")
 def test_a_project_that_nobody_may_write_to_is_compiled_inside(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its jobs have sources alone."""
-    source = tmp_path / "project/measure/answer.py"
-    source.parent.mkdir(parents=True)
-    source.write_text("ANSWER = 42\n")
-
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(code, "_PROJECT", tmp_path / "project")
     monkeypatch.setattr(code.py_compile, "compile", refuse)
-    copy_code(tmp_path / "job")
-    assert [path.name for path in (tmp_path / "job").rglob("*") if path.is_file()] == ["answer.py"]
+    folder = give_code(jobs("1"))
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["answer.py"]

@@ -25,7 +25,7 @@ from guest.boot import boot
 from harness import secrets
 from harness.commands import doctor, run
 from harness.engine import builders, machine, setup, testbed
-from harness.engine.code import copy_code
+from harness.engine.code import give_code
 from harness.errors import UserError
 from harness.render import Renderer
 from measure.record import Record
@@ -453,7 +453,7 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
     """The lines that a script of the worker's Python prints in a builder's guest."""
     job = folder / "job"
     job.mkdir()
-    copy_code(job / "code")
+    give_code(job)
     (job / "script.py").write_text(script)
     (job / "network.json").write_text(json.dumps(to_json(load_scenario("N2").network)))
     async with asyncio.timeout(300), await boot(

@@ -1,0 +1,29 @@
+"""Libraries that machines preload, as they are sent there: compiled once, and kept in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from guest.cache import Store, cache_root, key_of
+from measure.charging import library
+from measure.errors import MeasureError
+
+_FILE = "library.base64"
+
+
+def to_send(source: Path) -> str:
+    """A library in base 64; "" where it cannot be compiled, which the machine says if it matters.
+
+    To compile three of them takes as long as all else that a run does before its first testbed.
+    """
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / _FILE).write_text(library.encoded(source))
+        return {"of": source.name}
+
+    key = key_of({"source": source.read_bytes(), "by": " ".join(library.ARGV).encode()})
+    with contextlib.suppress(MeasureError, OSError):
+        store = Store(cache_root() / "libraries", "preloaded library")
+        return (store.obtain(key, build) / _FILE).read_text()
+    return library.to_send(source)  # where nothing can be kept, or compiled
