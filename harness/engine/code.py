@@ -76,7 +76,7 @@ def _kept(study: str, cache: Path) -> Path:
         made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.parent))
         _fill(made, files)
         made.chmod(0o755)
-        _to_its_place(made, place)
+        _to_its_place(made, place, files)
     return place
 
 
@@ -145,14 +145,15 @@ def _put(place: Path, file: _File) -> None:
         compiled.write_bytes(file.compiled)
 
 
-def _to_its_place(made: Path, place: Path) -> None:
-    """Another process may have been quicker, which made the same."""
+def _to_its_place(made: Path, place: Path, files: dict[str, _File]) -> None:
+    """What is there already is the same, made by a process that was quicker, or it is damaged."""
     with contextlib.suppress(OSError):
         made.rename(place)
         return
-    shutil.rmtree(place, ignore_errors=True)  # or what is there is damaged
-    with contextlib.suppress(OSError):
-        made.rename(place)
+    if not _is_whole(place, files):
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            made.rename(place)
     shutil.rmtree(made, ignore_errors=True)
 
 

@@ -121,6 +121,26 @@ def test_a_copy_that_a_power_cut_emptied_is_made_again(jobs: Jobs, damaged: str)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+@pytest.mark.usefixtures("answer")
+def test_of_two_that_copy_at_once_the_first_ones_stays(
+        jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Testbeds run what is in it already."""
+    inode = None
+
+    def fill(folder: Path, files: dict[str, code._File]) -> None:
+        nonlocal inode
+        real(folder, files)
+        if inode is None:  # meanwhile another process copies the same
+            inode = 0
+            start_anew()
+            inode = give_code(jobs("quicker")).stat().st_ino
+    real = code._fill
+    monkeypatch.setattr(code, "_fill", fill)
+    folder = give_code(jobs("1"))
+    assert folder.stat().st_ino == inode
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
 @pytest.mark.parametrize(("days", "stays"), [(29, True), (31, False)])
 def test_a_copy_that_no_job_took_for_a_month_goes(jobs: Jobs, answer: Path, days: int,
                                                   stays: bool) -> None:
