@@ -182,11 +182,19 @@ def _check_cluster(where: str, on: str) -> None:
 
 async def _interruptible(work: Coroutine[Any, Any, None],
                          beside: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or until SIGINT or SIGTERM, after which everything is tidied up first."""
+    """Run to the end, or until SIGINT or SIGTERM, after which everything is tidied up first.
+
+    A second signal does not interrupt that: it would leave guests to end after their loop.
+    """
     task, other = asyncio.ensure_future(work), asyncio.ensure_future(beside)
     loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        if not task.cancelling():
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, interrupt)
     try:
         await task
     except asyncio.CancelledError:
