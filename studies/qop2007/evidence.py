@@ -50,8 +50,8 @@ def _of_each(name: str, checks: Sequence[Check | None]) -> Check:
 def _from_nothing(begun: Sequence[Observed]) -> Check:
     """Each began without link, cached keys, IPsec SAs and binding of the one before.
 
-    A binding that an earlier repetition left where it went, the first one ends, as any that comes
-    home does.
+    Until version 3 of the study, the first one ended a binding that an earlier repetition had left
+    where it went; now there is none.
     """
     left = [_left(seen.raw.get("left"), with_binding=number > 0)
             for number, seen in enumerate(begun)]

@@ -53,6 +53,8 @@ class Workload:
         self._access = Access(site, MobileIp(
             keys["key_hex"], keys["node_key_hex"], **site.options,
             runner=unprotected.RUNNERS.get(site.fault, "")))
+        #: Mobile nodes that an agent of another subnet was the last to register.
+        self._abroad: set[str] = set()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "connect": self._connect, "survive": self._survive}
 
@@ -73,6 +75,7 @@ class Workload:
         arrival.note_wires(out)
         try:
             self._refuse_control(task["authentications"])
+            self._come_home(scenario)
             if task["resumes"]:  # there has to be a session to go on with
                 self._access.connect(scenario)
             fewer = self._site.fault == unprotected.FEWER
@@ -105,10 +108,22 @@ class Workload:
             arrival.finish()
         attacking.carry_out(self._site.fault, arrival, captures)
 
+    def _come_home(self, scenario: Scenario) -> None:
+        """Have who was abroad the last time be at home once, where nobody measures.
+
+        Its agent and it announce that in the subnet (RFC 5944, 4.6), which is no part of getting on
+        there from nothing: under P1 it doubled the first authentication after a repetition abroad.
+        """
+        if scenario.mobile_node in self._abroad:
+            self._abroad.remove(scenario.mobile_node)
+            self._access.connect(replace(scenario, roams_to=None))
+
     def _move(self, arrival: Arrival, access_point: str, session: Session,
               interval_ms: int) -> None:
         """To another access point, amid a stream if one is asked for."""
         scenario = arrival.scenario
+        if scenario.foreign_agent is not None and not self._access.follows:
+            self._abroad.add(scenario.mobile_node)
         ends = (scenario.mobile_node, scenario.peer)
         with (outages.streaming(self._site, session, ends, interval_ms,
                                 keeps_address=self._access.follows) if interval_ms

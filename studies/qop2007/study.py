@@ -49,7 +49,8 @@ class Qop2007(Study):
     paper: ClassVar[str] = ("Agarwal and Wang, On the Impact of Quality of Protection in Wireless "
                             "Local Area Networks with IP Mobility, 2007")
     #: 2: a TCP stream lasts until all of it is acknowledged, before until its last byte was sent.
-    version: ClassVar[int] = 2
+    #: 3: coming home from abroad is in no authentication at home, before in the first one after it.
+    version: ClassVar[int] = 3
     factors: ClassVar[tuple[Factor, ...]] = FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     stages: ClassVar[tuple[Stage, ...]] = STAGES

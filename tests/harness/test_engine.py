@@ -219,7 +219,7 @@ FOREIGN = {
         by_alias=True), "is of the study other"),
     "of another version of the study": (
         make("P1", 1, study=StudyRecord(id="qop2007", version=7)).model_dump_json(by_alias=True),
-        "version 7, not of qop2007, version 2"),
+        "version 7, not of qop2007, version 3"),
     "of another plan": (make("P1", 1, environment={"plan": "x"}).model_dump_json(by_alias=True),
                         "was measured for another plan")}
 

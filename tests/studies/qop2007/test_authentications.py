@@ -206,7 +206,7 @@ def test_where_it_broke_off_is_said(tmp_path: Path) -> None:
 
 
 def test_binding_of_an_earlier_repetition_is_the_first_ones_to_end(tmp_path: Path) -> None:
-    """A node that was away comes home first: its deregistration is what Mobile IP does there."""
+    """As measured before version 3 of the study, where a node that was away came home in it."""
     repetition = repeated("P1", tmp_path / "r", 2)
     repetition[1]["parts"]["auth1"]["left"]["tunnelled"] = True
     assert verdict(repetition, "P1").status == "ok"

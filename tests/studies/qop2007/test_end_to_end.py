@@ -333,6 +333,22 @@ def test_waiting_for_advertisements_is_selectable(qop: Qop) -> None:
     assert phases["agent_discovery"].packets == phases["foreign_agent_discovery"].packets == 1
 
 
+def test_coming_home_from_abroad_is_in_no_authentication_at_home(qop: Qop) -> None:
+    """Whatever came before: no announcement of a return is in it, and its agent has no binding."""
+    done, records = qop.run("home", *VIRTUAL, "--policies", "P1", "--scenarios", "N2,R1",
+                            "--authentications", "2", "--repetitions", "2", "--captures", "all")
+    assert done.returncode == 0, done.stderr
+    assert len(records) == 4
+    for name, found in records.items():
+        capture = qop.folder / "home/captures" / name / "auth1-mn.pcap.gz"
+        said = subprocess.run(["tshark", "-r", str(capture), "-Y", "arp.isgratuitous == 1"],
+                              capture_output=True, text=True, check=True).stdout
+        assert said == "", name
+        assert found.raw["parts"]["auth1"]["left"]["tunnelled"] is False
+        first, *_ = body(found).authentications
+        assert sum(phase.packets for phase in first.phases if phase.name == "registration") == 2
+
+
 def test_report_of_a_run(shared_qop: Qop, measured: dict[str, Record]) -> None:
     """`qop report` shows a row a policy, from the records alone."""
     done = shared_qop("report", "measured", "--format", "csv")
