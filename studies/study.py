@@ -146,6 +146,10 @@ class Study:
         """What an unrecorded first repetition on a testbed is asked for; by default the same."""
         return asked
 
+    def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
+        """Which of a testbed's cells that repetition is of; by default the first."""
+        return cells[0]
+
     def expected(self, cell: Cell, asked: Asked) -> Expected:
         """About what one repetition of a cell takes."""
         return Expected()

@@ -105,7 +105,8 @@ class Testbeds:
 
     async def _warm_up(self, testbed: TestbedClient, key: TestbedKey) -> None:
         """Unrecorded repetitions load what later ones find in memory."""
-        study, cell = self._plan.study, self._plan.testbeds[key].cells[0]
+        study = self._plan.study
+        cell = study.warm_up_cell(self._plan.testbeds[key].cells)
         asked = study.warm_up(self._plan.asked)
         for number in range(self._plan.settings.warm_up):
             out = await testbed.measure(f"warm-up-{number}", study.task(cell, asked),

@@ -66,6 +66,12 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
         "one_in": STREAM_CAPTURES[asked.stream_captures]}}
 
 
+def goes_abroad(cell: Cell) -> bool:
+    """Whether the cell's mobile node moves to another subnet."""
+    scenario: Scenario = cell.value("scenario")
+    return scenario.foreign_agent is not None
+
+
 def roaming(policy: Policy, scenario: Scenario) -> str:
     """How the mobile node moves on; "" where it stays, or leaves first (see Arrival)."""
     if scenario.roams_to is None or not (scenario.moves_on or scenario.foreign_agent is None):

@@ -55,6 +55,15 @@ def plan_of(repetitions: int = 3, asked: Mapping[str, str] | None = None) -> Pla
     return plans.plan_of("P1,P2", asked=asked, repetitions=repetitions)
 
 
+@pytest.mark.parametrize(("scenarios", "warm"), [
+    ("N2,N3", "P1-N2"), ("N2,R1", "P1-R1"), ("N2,E1,R2", "P1-R2")])
+def test_a_testbed_warms_up_by_a_cell_that_goes_abroad(scenarios: str, warm: str) -> None:
+    """Where one does: daemons of the other subnet load, too, before anything is recorded."""
+    [planned, *_] = plans.plan_of("P1", scenarios).testbeds.values()
+    cells = [cell for cell in planned.cells if cell.name.startswith("P1")]
+    assert STUDY.warm_up_cell(cells).name == warm
+
+
 def kept(folder: Path, *records: Record) -> results.ResultsFolder:
     """A results folder with these records in it."""
     for one in records:
