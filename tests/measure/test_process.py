@@ -131,9 +131,10 @@ def test_missing_program_is_an_os_error(log: Path) -> None:
 
 def test_stop_signal_is_the_one_asked_for(log: Path) -> None:
     """Tcpdump writes its counts at SIGINT: the daemon may say goodbye, and it is heard."""
-    script = ("import signal, sys\n"
+    # In one piece: it may be told to stop as soon as it has said so.
+    script = ("import os, signal, sys\n"
               "signal.signal(signal.SIGINT, lambda *_: sys.exit('79 packets captured'))\n"
-              "print('ready', flush=True)\nsignal.pause()\n")
+              "os.write(1, b'ready\\n')\nsignal.pause()\n")
     daemon = start(["python3", "-c", script], log, stop_signal=signal.SIGINT)
     daemon.wait_ready()
     daemon.stop()
