@@ -29,7 +29,6 @@ _PROJECT = Path(__file__).parent.parent.parent
 _NEEDED = ("measure", "protocols", "topologies")
 #: Folders of a study that are for those outside: recordings for tests, tables, settings.
 _OF_NO_USE_INSIDE = ("recorded", "published", "profiles", "__pycache__")
-_CACHE = "__pycache__"
 # What is before the code in a compiled file (PEP 552): the magic number, a word that says how it is
 # told to be of its source, and that source's time and length, or its hash.
 _HEAD_BYTES = 16
