@@ -94,7 +94,8 @@ def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
     running = qop.start(*ARGUMENTS)
     # Asking all the time would take the processor from the run.
     wait_until(lambda: started(qop))
-    wait_until(lambda: "running: " in (said := qop("status", "out").stdout) or f"1 of {2 * REPETITIONS}" in said)
+    wait_until(lambda: "running: " in (said := qop("status", "out").stdout)
+               or f"1 of {2 * REPETITIONS}" in said)
     assert "out: running" in qop("status", "out").stdout
     second = qop(*ARGUMENTS)
     assert second.returncode == 2
