@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import os
 import py_compile
 import shutil
 import struct
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from guest.boot import CODE
-from guest.cache import UNFINISHED, cache_root
+from guest.cache import Store, cache_root, key_of
 
 _PROJECT = Path(__file__).parent.parent.parent
 #: What a worker needs of the project, inside the machine.
@@ -68,15 +66,14 @@ def give_code(job_dir: Path, study: str = "") -> Path:
 def _kept(study: str, cache: Path) -> Path:
     """The copy of the code as it is when this process first needs it, made unless it is there."""
     files = dict(_files(study))
-    place = cache / "code" / _key(files)
-    if not _is_whole(place, files):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _forget_old(place.parent)
-        made = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.parent))
-        _fill(made, files)
-        made.chmod(0o755)
-        _to_its_place(made, place, files)
-    return place
+    store = Store(cache / "code", "copy of the worker's code")
+
+    def build(folder: Path) -> dict[str, str]:
+        _forget_old(store.folder)
+        _fill(folder, files)
+        return {"study": study}
+
+    return store.obtain(_key(files), build)
 
 
 def _files(study: str) -> Iterator[tuple[str, _File]]:
@@ -110,23 +107,10 @@ def _file(path: Path) -> _File:
 
 
 def _key(files: dict[str, _File]) -> str:
-    """What tells one copy from another: every file's place and content, and by whom compiled."""
-    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for name, file in sorted(files.items()):
-        digest.update(f"{name}\0{len(file.content)}\0{bool(file.compiled)}\0".encode())
-        digest.update(file.content)
-    return digest.hexdigest()[:20]
-
-
-def _is_whole(place: Path, files: dict[str, _File]) -> bool:
-    """Whether a copy is there with all its files: a power cut may have left them empty."""
-    try:
-        return all(
-            (place / name).stat().st_size == len(file.content)
-            and (not file.compiled or _cached(place / name).stat().st_size == len(file.compiled))
-            for name, file in files.items())
-    except OSError:
-        return False
+    """What tells one copy from another: every file's place and content, and what is compiled."""
+    compiled = sorted(name for name, file in files.items() if file.compiled)
+    return key_of({name: file.content for name, file in files.items()}
+                  | {"compiled": importlib.util.MAGIC_NUMBER + "\n".join(compiled).encode()})
 
 
 def _fill(folder: Path, files: dict[str, _File]) -> None:
@@ -142,18 +126,6 @@ def _put(place: Path, file: _File) -> None:
         compiled = _cached(place)
         compiled.parent.mkdir(exist_ok=True)
         compiled.write_bytes(file.compiled)
-
-
-def _to_its_place(made: Path, place: Path, files: dict[str, _File]) -> None:
-    """What is there already is the same, made by a process that was quicker, or it is damaged."""
-    with contextlib.suppress(OSError):
-        made.rename(place)
-        return
-    if not _is_whole(place, files):
-        shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            made.rename(place)
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def _forget_old(folder: Path) -> None:

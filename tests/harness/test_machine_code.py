@@ -7,12 +7,15 @@ import os
 import py_compile
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from guest.boot import CODE
+from guest.cache import MANIFEST
 from harness.engine import code
 from harness.engine.code import give_code
 
@@ -26,6 +29,8 @@ def output_of(job: Path, script: str, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+#: By which a cache keeps two from building the same.
+LOCK = ".lock"
 Jobs = Callable[[str], Path]
 
 
@@ -53,6 +58,11 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def start_anew() -> None:
     """As another process, which has not copied anything yet."""
     code._kept.cache_clear()
+
+
+def entries(folder: Path) -> set[str]:
+    """What is in it."""
+    return {path.name for path in folder.iterdir()}
 
 
 def said_answer(job: Path) -> str:
@@ -118,27 +128,29 @@ def test_a_copy_that_a_power_cut_emptied_is_made_again(jobs: Jobs, damaged: str)
     job = jobs("2")
     assert give_code(job) == folder
     assert "42" in said_answer(job).splitlines()
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert entries(folder.parent) == {LOCK, folder.name}
 
 
 @pytest.mark.usefixtures("answer")
 def test_of_two_that_copy_at_once_the_first_ones_stays(
         jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Testbeds run what is in it already."""
-    inode = None
+    given: list[Path] = []
+    waiting = threading.Thread(target=lambda: given.append(give_code(jobs("slower"))))
 
     def fill(folder: Path, files: dict[str, code._File]) -> None:
-        nonlocal inode
+        if waiting.ident is None:  # meanwhile another one begins to copy the same
+            waiting.start()
+            time.sleep(0.3)
         real(folder, files)
-        if inode is None:  # meanwhile another process copies the same
-            inode = 0
-            start_anew()
-            inode = give_code(jobs("quicker")).stat().st_ino
+        filled.append(folder.stat().st_ino)
+    filled: list[int] = []
     real = code._fill
     monkeypatch.setattr(code, "_fill", fill)
     folder = give_code(jobs("1"))
-    assert folder.stat().st_ino == inode
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    waiting.join()
+    assert given == [folder] and filled == [folder.stat().st_ino]
+    assert entries(folder.parent) == {LOCK, folder.name}
 
 
 @pytest.mark.parametrize(("days", "stays"), [(29, True), (31, False)])
@@ -200,4 +212,4 @@ def test_a_project_that_nobody_may_write_to_is_compiled_inside(
 
     monkeypatch.setattr(code.py_compile, "compile", refuse)
     folder = give_code(jobs("1"))
-    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["answer.py"]
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {"answer.py", MANIFEST}
