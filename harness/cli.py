@@ -125,7 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         _tell(error)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not _is_interruption(error):
+            raise
         click.echo("qop: interrupted", err=True)
         return 130
     except BrokenPipeError:
@@ -133,6 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Python 3.11 tells what interrupts the making of a class, in any import, as another error."""
+    return isinstance(error, click.Abort | KeyboardInterrupt) or isinstance(
+        error.__cause__, KeyboardInterrupt)
 
 
 def _lacking(error: ModuleNotFoundError) -> UserError:

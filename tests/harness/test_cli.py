@@ -235,6 +235,32 @@ def test_a_module_of_our_own_that_is_not_there_is_our_mistake(
         cli.main(["studies"])
 
 
+def test_an_interrupted_import_is_an_interruption(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python 3.11 tells the interrupted making of a class as an error of its own."""
+    class Interrupted:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def importing(*_: object, **__: object) -> int:
+        type("Imported", (), {"field": Interrupted()})
+        return 0
+
+    monkeypatch.setattr(cli.qop, "main", importing)
+    assert cli.main(["studies"]) == 130
+    assert capsys.readouterr().err == "qop: interrupted\n"
+
+
+def test_an_error_while_running_is_no_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its traceback."""
+    def failing(*_: object, **__: object) -> int:
+        raise RuntimeError("a mistake") from ValueError("of ours")
+
+    monkeypatch.setattr(cli.qop, "main", failing)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        cli.main(["studies"])
+
+
 def _lacks(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have the command line not find a module."""
     def lacking(*_: object, **__: object) -> int:
