@@ -16,7 +16,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
-from measure import dissect
+from measure import dissect, pcap
 from measure.challenges import Challenged
 from measure.dissect import Packet
 from measure.errors import MeasureError
@@ -31,6 +31,9 @@ _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys"})
 #: And so are captures of these parts: of a port that is closed, of connections being made, and of
 #: keys that are handed out.
 _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
+
+#: The capture of what arrives at the peer, which is UDP and nothing else.
+_ARRIVED = "traffic-peer"
 
 
 def listed(values: Sequence[object]) -> str:
@@ -188,8 +191,14 @@ def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
     """
     names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
                    key=lambda name: name.rpartition("-")[2] != first)
-    packets = dissect.read_all([out / f"{name}.pcap" for name in names], keys)
-    return dict(zip(names, packets, strict=True))
+    files = {name: out / f"{name}.pcap" for name in names}
+    # Thousands of datagrams of which time and size count are not worth a dissector's time.
+    plain = [name for name in names if name == _ARRIVED and files[name].is_file()
+             and pcap.link_type(files[name]) == pcap.ETHERNET]
+    rest = [name for name in names if name not in plain]
+    packets = dissect.read_all([files[name] for name in rest], keys)
+    return dict(zip(rest, packets, strict=True)) | {
+        name: dissect.datagrams(files[name]) for name in plain}
 
 
 def _serves(agent: Node, node: Node) -> bool:

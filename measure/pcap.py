@@ -12,11 +12,13 @@ from measure.errors import MeasureError
 
 _HEAD_BYTES, _RECORD, _MAGIC = 24, struct.Struct("<IIII"), 0xA1B2C3D4
 #: Link types: Ethernet; frames of the air, with a radio's header before them and without.
-_ETHERNET, RADIOTAP, IEEE802_11_ALONE = 1, 127, 105
+ETHERNET, RADIOTAP, IEEE802_11_ALONE = 1, 127, 105
 IEEE802_11 = (RADIOTAP, IEEE802_11_ALONE)
-_LINKS = {(_ETHERNET,): "Ethernet", IEEE802_11: "802.11"}
+_LINKS = {(ETHERNET,): "Ethernet", IEEE802_11: "802.11"}
 _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
-_ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
+_ETHERNET_BYTES, _UDP_BYTES = 14, 8
+#: The protocol number of UDP.
+UDP = 17
 _IPV4, _EAPOL = 0x0800, 0x888E
 _IP_BYTES = 20
 #: In the two bytes of an IPv4 header's flags and fragment offset: more follow; the offset / 8.
@@ -61,7 +63,7 @@ def link_type(file: Path) -> int | None:
     return struct.unpack_from("<I", data, 20)[0] if len(data) == _HEAD_BYTES else None
 
 
-def frames(file: Path, links: tuple[int, ...] = (_ETHERNET,)) -> Iterator[CapturedFrame]:
+def frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[CapturedFrame]:
     """All frames of a capture of these link types, in its order. Raises MeasureError."""
     data = file.read_bytes()
     if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
@@ -77,7 +79,7 @@ def frames(file: Path, links: tuple[int, ...] = (_ETHERNET,)) -> Iterator[Captur
         place += size
 
 
-def write(file: Path, captured: Iterable[CapturedFrame], link: int = _ETHERNET) -> None:
+def write(file: Path, captured: Iterable[CapturedFrame], link: int = ETHERNET) -> None:
     """Have frames as a capture of their own."""
     records = (_RECORD.pack(*divmod(round(frame.at_s * 1e6), 1_000_000),
                             len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
@@ -145,19 +147,39 @@ def _assembled(captured: Iterable[CapturedFrame],
             yield places, frame, so_far + data
 
 
+@dataclass(frozen=True)
+class UdpHead:
+    """What stands before a datagram: addresses, ports, and the length of its IPv4 packet."""
+
+    source: str
+    target: str
+    source_port: int
+    target_port: int
+    ip_bytes: int
+
+
+def udp_head(frame: CapturedFrame) -> UdpHead | None:
+    """Of a frame with a UDP datagram of IPv4, or its first fragment; None of others."""
+    packet = frame.payload
+    if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != UDP:
+        return None
+    start = (packet[0] & 15) * 4
+    if int.from_bytes(packet[6:8], "big") & FRAGMENT_OFFSET or len(packet) < start + _UDP_BYTES:
+        return None
+    source, target = (str(ipaddress.IPv4Address(packet[at:at + 4])) for at in (12, 16))
+    source_port, target_port = struct.unpack_from("!HH", packet, start)
+    return UdpHead(source, target, source_port, target_port, int.from_bytes(packet[2:4], "big"))
+
+
 def datagrams(file: Path) -> Iterator[UdpFrame]:
     """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
     for frame in frames(file):
-        packet = frame.payload
-        if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != _UDP_PROTOCOL:
-            continue
-        if int.from_bytes(packet[6:8], "big") & (MORE_FRAGMENTS | FRAGMENT_OFFSET):
+        head, packet = udp_head(frame), frame.payload
+        if head is None or int.from_bytes(packet[6:8], "big") & MORE_FRAGMENTS:
             continue
         start = (packet[0] & 15) * 4
-        if len(packet) < start + _UDP_BYTES:
-            continue
-        source, target, length = struct.unpack_from("!HHH", packet, start)
-        yield UdpFrame(frame.at_s, str(ipaddress.IPv4Address(packet[12:16])), source, target,
+        length = int.from_bytes(packet[start + 4:start + 6], "big")
+        yield UdpFrame(frame.at_s, head.source, head.source_port, head.target_port,
                        packet[start + _UDP_BYTES:start + length])
 
 

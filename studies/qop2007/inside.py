@@ -198,11 +198,11 @@ class Workload:
             self._site, scenario, has_ipsec=self._access.has_ipsec, one_in=streams.one_in)]
 
     def _receiver(self, scenario: Scenario) -> Point:
-        """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""
+        """Where the stream arrives; of a tunnel, unpacked."""
         peer = self._site.network.nodes[scenario.peer]
         tunnel = self._access.tunnel_device(scenario.peer)
         return Point("peer", scenario.peer, tunnel or peer.interface_of(peer.address),
-                     f"udp dst port {iperf.PORT} or esp")
+                     f"udp dst port {iperf.PORT}")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Bring the mobile node up as a repetition does, and leave it so."""

@@ -465,6 +465,39 @@ def test_iperf_datagrams_keep_their_ports() -> None:
     assert all(p.udp_src and p.ip_src == ADDRESS and p.ip_dst == PEER for p in found)
 
 
+@pytest.mark.parametrize("recording", ["P1", "P5"])
+def test_datagrams_are_what_tshark_says_that_they_are(recording: str) -> None:
+    """In every attribute; the dissector is spared, which takes as long as for any packet."""
+    capture = path(recording, "traffic-peer")
+    plain, told = dissect.datagrams(capture), dissect.read(capture)
+    assert plain
+    assert {packet.udp_dst for packet in plain} == {iperf.PORT}
+    assert [dataclasses.replace(packet, time_s=0) for packet in plain] == [
+        dataclasses.replace(packet, time_s=0) for packet in told]
+    assert [packet.time_s for packet in plain] == pytest.approx(
+        [packet.time_s for packet in told], rel=0, abs=1e-6)
+
+
+def test_what_is_no_datagram_is_a_packet_all_the_same(tmp_path: Path) -> None:
+    """So that a capture has as many as were counted; a datagram's first fragment is one of it."""
+    first = bytes.fromhex("020000000001" "020000000002" "0800"
+                          "4500001c" "00012000" "40110000" "0a000001" "0a000002"
+                          "c0001451" "00080000")
+    later = first[:20] + b"\0\1" + first[22:]
+    capture = tmp_path / "traffic-peer.pcap"
+    capture.write_bytes(pcap([first, later, first[:12] + b"\x08\x06" + bytes(28)], 1))
+    assert [packet.udp_dst for packet in dissect.datagrams(capture)] == [0x1451, None, None]
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", bytes(64)])
+def test_datagrams_of_a_file_that_is_no_capture(content: bytes, tmp_path: Path) -> None:
+    """It is named, as it is for the dissector."""
+    capture = tmp_path / "traffic-peer.pcap"
+    capture.write_bytes(content)
+    with pytest.raises(MeasureError, match="traffic-peer"):
+        dissect.datagrams(capture)
+
+
 def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
     """TCP is not dissected, but what carries it is."""
     segment = struct.pack(">HHIIHHHH", 40000, iperf.PORT, 1, 1, 0x5010, 65535, 0, 0) + bytes(40)
