@@ -10,6 +10,7 @@ and are the same for all. It ends with whoever holds the other end of the socket
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -29,6 +30,9 @@ _IMPORTED = ("ansible.cli.playbook", "ansible.executor.task_executor",
              "ansible.playbook.role_include", "ansible.plugins.strategy.linear",
              "ansible.plugins.callback.default", "ansible.plugins.connection.local",
              "ansible.plugins.shell.sh", "ansible.utils.encrypt", "multiprocessing.synchronize")
+#: What roles' own programs import, if it is there.
+_OF_PROGRAMS = ("cryptography.x509", "cryptography.hazmat.primitives.asymmetric.rsa",
+                "cryptography.hazmat.primitives.serialization", "concurrent.futures.thread")
 _PR_SET_PDEATHSIG = 1
 _CHUNK_BYTES = 1 << 16
 
@@ -37,6 +41,9 @@ def load(folder: Path) -> None:
     """Have Ansible and its plugins imported, and every YAML file of a folder parsed."""
     for name in _IMPORTED:
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        for name in _OF_PROGRAMS:
+            importlib.import_module(name)
     loader = importlib.import_module("ansible.plugins.loader")
     # Whoever plays has a folder for temporary files of its own.
     shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from harness import secrets
 from harness.errors import UserError
 from harness.render import inventory, render
 from policies import load_all
-from rendering import ANSIBLE
+from rendering import ANSIBLE, PLAYBOOK
 from studies.qop2007 import attacking, attempts, unprotected
 from studies.qop2007.controls import FAULTS
 from studies.study import Fault, StudyError
@@ -77,6 +78,23 @@ def test_nodes_without_duty_or_address() -> None:
     hosts = inventory(network)["all"]["hosts"]
     assert hosts.keys() == {"tap"}
     assert hosts["tap"]["node"] == {"name": "tap", "duties": ["tap"]}
+
+
+@pytest.mark.parametrize("policy", ["P1", "P12"])
+def test_what_a_run_renders_fits_what_roles_specify(policy: str, tmp_path: Path) -> None:
+    """A run leaves that out; asked for, it finds nothing, and every file is as it was."""
+    known = {entry.id: entry for entry in load_all()}
+    conf = asyncio.run(render(known[policy], load_network("two-subnets"), secrets.make(),
+                              work=tmp_path, name="first", mount="/mount"))
+    said = subprocess.run(
+        [PLAYBOOK, "-i", tmp_path / "ansible" / "first.inventory.json", ANSIBLE / "policy.yml",
+         "-e", f"@{tmp_path / 'ansible' / 'first.vars.json'}", "-e", '{"qop_checks_roles": true}'],
+        env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+             "ANSIBLE_LOCAL_TEMP": str(tmp_path), "ANSIBLE_REMOTE_TEMP": str(tmp_path)},
+        capture_output=True, text=True, check=True).stdout
+    assert "Validating arguments" in said and any(conf.iterdir())
+    assert not (changed := [line for line in said.splitlines() if "changed=0" not in line
+                            and "changed=" in line]), changed
 
 
 def test_what_ansible_refuses_is_one_line(tmp_path: Path) -> None:
