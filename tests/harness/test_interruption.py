@@ -17,7 +17,6 @@ from harness.engine import events
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
-#: Long enough to have something under way when the first record is there.
 #: Repetitions of each of two policies. So many that a run is not over when its first records are
 #: there: what is measured faster than it is dissected is up to four for each processor.
 REPETITIONS = 12
