@@ -140,8 +140,9 @@ def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | No
     """UDP goodput: what iperf3's server received, over the time in which it arrived.
 
     Iperf3's own duration also holds its closing talk, so arrivals are timed where the peer captures
-    them: n datagrams take n/(n-1) of the time from the first to the last. A tunnel's packets are
-    seen there packed and unpacked; where only packed ones are, the commonest size is the stream's.
+    them: n datagrams take n/(n-1) of the time from the first to the last. Older captures
+    have a tunnel's packets packed and unpacked; where only packed ones are, the commonest size is
+    the stream's.
     """
     if "iperf_udp" not in raw:
         return None
