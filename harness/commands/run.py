@@ -154,9 +154,12 @@ def _here(plan: Plan, folder: Path) -> Begin:
     def begin(results_folder: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Campaign:
         machine = setup.machine(plan)
-        with disk_full.reported(folder):
-            provenance.write(folder, plan, machine)
-        return Campaign(plan, machine, results_folder, events, more)
+
+        def describe() -> None:
+            with disk_full.reported(folder):
+                provenance.write(folder, plan, machine)
+
+        return Campaign(plan, machine, results_folder, events, more, beside=describe)
     return begin
 
 

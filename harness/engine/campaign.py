@@ -72,6 +72,8 @@ class Campaign:
     more: Callable[[], Sequence[Step]] = tuple
     #: Takes every record once it is kept.
     kept: Callable[[Record], None] = field(default=lambda _: None)
+    #: Done in a thread while the first testbeds start, and before any record is kept.
+    beside: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
         self._secrets = secrets.make(self.plan.study.fault(self.plan.settings.fault))
@@ -97,6 +99,7 @@ class Campaign:
                     self.machine.processors if self.plan.settings.keeps_awake else ()):
                 async with control.listening(self.results.path, self.tell), \
                         asyncio.TaskGroup() as self._group:
+                    self._beside = self._group.create_task(asyncio.to_thread(self.beside))
                     await self._all_side_by_side()
                     await self._all_exclusively()
         except ExceptionGroup as group:
@@ -191,6 +194,7 @@ class Campaign:
                     self._testbeds.judged(key, testbed, is_good=False)
                 self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive))
                 return
+            await self._beside
             self._keep(step, recording.unmeasured(
                 self.plan, step, reason, environment=self._environment(step, None),
                 attempt=attempt, is_skipped=(
@@ -253,6 +257,7 @@ class Campaign:
         if verdict is not None:
             sums = await self._pack(entry, out)
             entry = recording.packed(entry, sums, keeps=self.results.keeps_captures(entry))
+        await self._beside
         self._keep(step, entry, out, exclusive=measured.exclusive)
         shutil.rmtree(out, ignore_errors=True)
 

@@ -1,0 +1,38 @@
+"""A run's own work beside its first testbeds: done before anything of it is kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import plans
+from harness.engine import results, testbeds
+from harness.engine.campaign import Campaign
+from harness.engine.events import EventLog
+from measure.record import Record
+from speaking_machine import EmptyRenderer, SpeakingMachine
+
+
+@pytest.mark.parametrize("what", ["fail", "no captures"])
+async def test_what_is_done_beside_the_start_is_done_before_the_first_record(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """However long it takes, and however the first repetition ends."""
+    plan = plans.plan_of("P1", repetitions=1, warm_up=0)
+    monkeypatch.setattr(testbeds.render, "Renderer", lambda *_: EmptyRenderer(tmp_path / "none"))
+    monkeypatch.setattr(type(plan.study), "task", lambda *_: {"what": what})
+    done: list[str] = []
+
+    def beside() -> None:
+        time.sleep(1)
+        done.append("beside")
+
+    def kept(record: Record) -> None:
+        done.append(record.status)
+
+    with results.ResultsFolder(tmp_path / "out") as folder:
+        folder.adopt(plan)
+        await Campaign(plan, SpeakingMachine(), folder, EventLog(folder.path), kept=kept,
+                       beside=beside).run(plan.steps())
+    assert done == ["beside", "failed"]
