@@ -533,7 +533,7 @@ STATION, ACCESS_POINT, AGENT = "a1", "ap-a", "ha-a"
 for node in (STATION, ACCESS_POINT, AGENT):
     run("ip", "netns", "attach", node, str(trial.testbed.node(node).pid))
 ADDRESS = (trial.network.nodes[AGENT].address, 5000)
-SIZE, EDGE = 1000, 100
+SIZE = 1000
 
 
 def work(pid):
@@ -543,7 +543,11 @@ def work(pid):
 
 
 def receive(slow_pid):
-    """How many came; over the middle, how long that took and how much work the slow node did."""
+    """How many came; from the first to the last, how long it took and how much the slow node did.
+
+    Not until some frame before the last: frames go before a program of their node, so a node that
+    is behind may have done those of the next second already.
+    """
     socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     socket_.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # room for all of it, whatever is allowed
     socket_.bind(ADDRESS)
@@ -552,11 +556,10 @@ def receive(slow_pid):
     try:
         while True:
             socket_.recv(2000)
-            seen.append((time.monotonic(), work(slow_pid) if len(seen) % EDGE == EDGE - 1 else 0))
+            seen.append((time.monotonic(), work(slow_pid)))
             socket_.settimeout(1)
     except TimeoutError:
-        edges = [(at, done) for at, done in seen if done]
-        (begin, before), (end, after) = edges[0], edges[-1]
+        (begin, before), (end, after) = seen[0], seen[-1]
         return len(seen), end - begin, after - before
 
 
@@ -604,7 +607,7 @@ cell.close()
 """)
     for node, sent, received, took, busy in slowed:
         assert received == sent, node
-        assert took == pytest.approx(busy, rel=0.05), node
+        assert took == pytest.approx(busy, rel=0.03), node
     _, sent, received, took, busy = neutral
     assert received == sent
     assert took > 3 * busy
@@ -622,7 +625,7 @@ async def test_slow_access_point_forwards_while_frames_wait(cell):
 print(json.dumps(stream(ACCESS_POINT, 800, 3000, {pause_s})))
 cell.close()
 """)
-    rate = (received // 100 - 1) * 100 / took
+    rate = (received - 1) / took
     assert rate < 0.5 / pause_s, "it is not slow enough for its load"
     assert received == pytest.approx(1000 + sent * pause_s * rate, rel=0.05)
-    assert took == pytest.approx(busy, rel=0.05)
+    assert took == pytest.approx(busy, rel=0.03)
