@@ -243,8 +243,8 @@ void des3_lanes_expand_key(struct des3_lanes_key *key, const struct des3_ede_ctx
 }
 EXPORT_SYMBOL_GPL(des3_lanes_expand_key);
 
-/* Whether the S-box that group `from` asks changes group `to`, as the n-th of those that do. */
-static bool __init is_answered(int to, int n, int from)
+/* Note what the S-box that group `from` asks changes of group `to`, as the n-th that does; if it does. */
+static bool __init note_answer(int to, int n, int from)
 {
 	u8 any = 0;
 	int i;
@@ -271,7 +271,7 @@ static int __init des3_lanes_init(void)
 			box[i][j] = expand(boxes[i][j]);
 	for (to = 0; to < 8; to++)
 		for (i = 0, n = 0; i < 8; i++)
-			n += is_answered(to, n, i);
+			n += note_answer(to, n, i);
 	return 0;
 }
 subsys_initcall(des3_lanes_init);
