@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel, routing
 from measure.errors import MeasureError
+from measure.forks import Forks
 from measure.port import PortCheck
 from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
@@ -18,7 +19,7 @@ from measure.services.echoes import EchoSockets
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.macsec import WireKeys
-from measure.services.mobile_ip import Agents, MobileIp, Registrations
+from measure.services.mobile_ip import PROGRAMS, Agents, MobileIp, Registrations
 from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.radius_proxy import Connected, RadiusProxies
 from measure.services.wpa_supplicant import WpaSupplicant
@@ -47,8 +48,9 @@ class Access:
         self._charon = Charon(site)
         self._wireguard = MobileWireGuard(site)
         self._supplicants = WpaSupplicant(site)
-        self._registrations = Registrations(site, settings)
-        self._agents = Agents(site, settings)
+        self._forks = Forks(site, PROGRAMS)
+        self._registrations = Registrations(site, settings, self._forks)
+        self._agents = Agents(site, settings, self._forks)
         self._echoes = EchoSockets(site)
         self._stations: dict[str, MeasuredStation] = {}
         self._at_home: set[str] = set()
@@ -58,7 +60,8 @@ class Access:
 
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
-        mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
+        mobile_ip: list[Service] = [] if self.follows else [
+            self._forks, self._agents, self._registrations]
         return [self._freeradius, self._eap_server, SubscriberServers(self.site),
                 SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
                 self._supplicants, self._hostapd, self._wireguard, self._proxies, self._echoes,

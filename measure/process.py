@@ -11,6 +11,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,24 @@ class Process(Protocol):
         """Its exit status, when it has ended."""
 
 
+#: Starts a program, given its standard output and error.
 Start = Callable[[IO[bytes], IO[bytes]], Process]
+#: The same, given a socket that is its standard input and output, and its standard error.
+StartTalking = Callable[[socket.socket, IO[bytes]], Process]
+
+
+def has_ended(process: Process, within_s: float) -> bool:
+    """Whether a process ends in time; `Popen.wait` would look less and less often."""
+    if process.poll() is not None:
+        return True
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:  # no child of this process, and waited for already
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], within_s)[0])
+    finally:
+        os.close(descriptor)
 
 
 class Daemon:
@@ -116,19 +134,9 @@ class Daemon:
     def stop(self) -> None:
         """End the daemon and wait for it."""
         self.ask_to_stop()
-        if not self._has_ended(_STOP_S):
+        if not has_ended(self.process, _STOP_S):
             self.process.kill()
         self.process.wait()
-
-    def _has_ended(self, within_s: float) -> bool:
-        """Whether the process ends in time; `Popen.wait` would look less and less often."""
-        if self.process.poll() is not None:
-            return True
-        descriptor = os.pidfd_open(self.process.pid)
-        try:
-            return bool(select.select([descriptor], [], [], within_s)[0])
-        finally:
-            os.close(descriptor)
 
     def _lines(self, last_bytes: int | None = None) -> list[str]:
         """The lines of its output so far, of all of it or of so many bytes at its end."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
-import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
+from measure.process import StartTalking, has_ended
 
 _READY_S = 30.0
 _STOP_S = 2.0
@@ -39,6 +40,11 @@ class EventLines:
             except BlockingIOError:
                 return None
         return self._waiting.pop(0)
+
+    def say(self, command: Mapping[str, str]) -> None:
+        """Tell the program something, a JSON object on a line. Raises OSError if it has ended."""
+        self._said.settimeout(0)
+        self._said.sendall(json.dumps(command).encode() + b"\n")
 
     def forget(self) -> None:
         """Log what was said so far, and know nothing of it."""
@@ -72,14 +78,13 @@ class EventLines:
 class RegistrationDaemon:
     """The mobile node's program on one node. A context manager; leaving it ends the program."""
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, start: StartTalking, log: Path) -> None:
         self.name = name
         self.history: list[dict[str, Any]] = []
         ours, its = socket.socketpair()
         self._events = EventLines(ours, log)
         with its, log.open("ab") as errors:
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=its.fileno(),
-                                             stderr=errors)
+            self._process = start(its, errors)
 
     def __enter__(self) -> RegistrationDaemon:
         return self
@@ -108,21 +113,15 @@ class RegistrationDaemon:
     def stop(self) -> None:
         """End the program and wait for it."""
         if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGTERM)
+            if not has_ended(self._process, _STOP_S):
                 self._process.kill()
-                self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._process.wait()
         self._events.close()
 
     def _say(self, **command: str) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
+            self._events.say(command)
         except OSError as error:
             raise MeasureError("registration", f"{self.name}: Mobile IP has ended") from error
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from measure.forks import Forks
 from measure.process import Daemon
 from measure.registration import RegistrationDaemon
 from measure.services.daemons import Daemons
@@ -16,6 +16,9 @@ from topologies.model import HOME_AGENT, STATION
 
 # The first index that RFC 5944 leaves to users.
 _SPI = 256
+_AGENT, _NODE = "topologies.mobile_ip.agent", "topologies.mobile_ip.node"
+#: What the programs are made of; see `measure.forks`.
+PROGRAMS = (_AGENT, _NODE)
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,8 @@ class MobileIp:
     runner: str = ""
 
     def program(self, module: str, settings: Path) -> list[str]:
-        """The command that runs a program with its settings."""
-        runner = [self.runner] if self.runner else []
-        return [sys.executable, "-m", *runner, module, str(settings)]
+        """The module whose program is run, and its arguments."""
+        return [*([self.runner] if self.runner else []), module, str(settings)]
 
 
 class Agents(Daemons):
@@ -45,9 +47,10 @@ class Agents(Daemons):
 
     name = "mobile-ip"
 
-    def __init__(self, site: Site, settings: MobileIp) -> None:
+    def __init__(self, site: Site, settings: MobileIp, forks: Forks) -> None:
         super().__init__(site)
         self._shared = settings
+        self._forks = forks
 
     def nodes(self) -> Sequence[str]:
         """The home agents."""
@@ -55,9 +58,9 @@ class Agents(Daemons):
 
     def launch(self, node: str) -> Daemon:
         """Start the agent of one subnet."""
-        return self.daemon(node, self._shared.program("topologies.mobile_ip.agent",
-                                                      self._settings(node)),
-                           r'"event": ?"ready"')
+        program = self._shared.program(_AGENT, self._settings(node))
+        return Daemon(f"{self.name} on {node}", self._forks.program(node, *program),
+                      self.site.log(self.name, node), r'"event": ?"ready"')
 
     def _settings(self, name: str) -> Path:
         nodes = self.site.network.nodes
@@ -81,18 +84,19 @@ class Registrations:
     name = "registrations"
     needs: Sequence[str] = ()
 
-    def __init__(self, site: Site, settings: MobileIp) -> None:
+    def __init__(self, site: Site, settings: MobileIp, forks: Forks) -> None:
         self.site = site
         self._shared = settings
+        self._forks = forks
         #: By station; filled by `start`.
         self.programs: dict[str, RegistrationDaemon] = {}
 
     def start(self) -> None:
         """Start them all."""
         for name in self.site.network.of_duty(STATION):
-            argv = self.site.testbed.command(
-                name, self._shared.program("topologies.mobile_ip.node", self._settings(name)))
-            self.programs[name] = RegistrationDaemon(name, argv, self.site.log("mobile-ip", name))
+            program = self._shared.program(_NODE, self._settings(name))
+            self.programs[name] = RegistrationDaemon(
+                name, self._forks.talking(name, *program), self.site.log("mobile-ip", name))
 
     def ready(self) -> None:
         """Wait until each runs. Raises MeasureError."""

@@ -11,12 +11,13 @@ import sys
 from topologies.mobile_ip import packets
 
 
-def main(module: str, *arguments: str) -> int:
-    """Run the module's program until it ends."""
+def main(arguments: list[str]) -> int:
+    """Run the program of the module that is named first until it ends."""
     packets.is_authentic = lambda *_: True
-    status: int = importlib.import_module(module).main(list(arguments))
+    module, *its_own = arguments
+    status: int = importlib.import_module(module).main(its_own)
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -17,8 +17,8 @@ from topologies.mobile_ip.home_agent import HomeAgent
 from topologies.mobile_ip.packets import Code
 
 
-def main(module: str, *arguments: str) -> int:
-    """Run the module's program until it ends."""
+def main(arguments: list[str]) -> int:
+    """Run the program of the module that is named first until it ends."""
     reply = HomeAgent._reply  # noqa: SLF001 - what it is for
 
     def denying(agent: HomeAgent, datagram: Any, request: Any, _: int, *rest: Any) -> SendMessage:
@@ -26,9 +26,10 @@ def main(module: str, *arguments: str) -> int:
 
     HomeAgent._reply = denying  # type: ignore[assignment, method-assign]  # noqa: SLF001
     packets.ACCEPTED |= {Code.HA_UNSPECIFIED}
-    status: int = importlib.import_module(module).main(list(arguments))
+    module, *its_own = arguments
+    status: int = importlib.import_module(module).main(its_own)
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

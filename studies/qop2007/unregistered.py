@@ -13,10 +13,11 @@ from topologies.mobile_ip.effects import DaemonEvent, Effect
 from topologies.mobile_ip.mobile_node import MobileNode
 
 
-def main(module: str, *arguments: str) -> int:
-    """Run the module's program until it ends."""
+def main(arguments: list[str]) -> int:
+    """Run the program of the module that is named first until it ends."""
     MobileNode._start = _claimed  # type: ignore[assignment, method-assign]  # noqa: SLF001 - what it is for
-    status: int = importlib.import_module(module).main(list(arguments))
+    module, *its_own = arguments
+    status: int = importlib.import_module(module).main(its_own)
     return status
 
 
@@ -28,4 +29,4 @@ def _claimed(node: MobileNode, *_: float) -> list[Effect]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -28,8 +28,9 @@ for said in {said!r}:
 
 def program(tmp_path: Path, *said: str) -> RegistrationDaemon:
     """A program that says this, a line for each command and one before."""
-    return RegistrationDaemon("mn", [sys.executable, "-c", _PROGRAM.format(said=said)],
-                              tmp_path / "log")
+    argv = [sys.executable, "-c", _PROGRAM.format(said=said)]
+    return RegistrationDaemon("mn", lambda line, errors: subprocess.Popen(
+        argv, stdin=line, stdout=line, stderr=errors), tmp_path / "log")
 
 
 @pytest.fixture
@@ -87,10 +88,11 @@ def test_nobody_reads_beside(tmp_path: Path) -> None:
 def test_a_wait_is_no_poll(tmp_path: Path) -> None:
     """It lasts by the kernel's own count, and not by the library's, which looks at a clock."""
     child = _PROGRAM.format(said=(json.dumps({"event": "ready"}),))
-    waits = ("import sys\nfrom pathlib import Path\n"
+    waits = ("import os, subprocess, sys\nfrom pathlib import Path\n"
              "from measure.registration import RegistrationDaemon\n"
              f"argv, log = [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r})\n"
-             "with RegistrationDaemon('mn', argv, log) as made: made.wait_ready()")
+             "start = lambda line, errors: subprocess.Popen(argv, stdin=line, stdout=line)\n"
+             "made = RegistrationDaemon('mn', start, log)\nmade.wait_ready()\nos._exit(0)")
     calls = tmp_path / "calls"
     subprocess.run(["strace", "-o", str(calls), "-e", "trace=poll,select,pselect6,recvfrom",
                     sys.executable, "-c", waits], check=True)
