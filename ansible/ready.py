@@ -3,8 +3,8 @@
 `python -P ansible/ready.py DESCRIPTOR FOLDER` takes requests as JSON lines from a socket:
 `{"name", "arguments", "log", "temporary"}` has a copy, a fork, do what `ansible-playbook` does with
 these arguments, and say it into the log; `{"name", "status"}` answers when it has ended. Imports,
-plugins' documentation and the YAML files below FOLDER are half of what rendering a policy takes,
-and are the same for all. It ends with whoever holds the other end of the socket.
+plugins' documentation and the YAML files of FOLDER's playbook for policies are half of what
+rendering one takes, and are the same for all. It ends with whoever holds the socket's other end.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -33,12 +35,13 @@ _IMPORTED = ("ansible.cli.playbook", "ansible.executor.task_executor",
 #: What roles' own programs import, if it is there.
 _OF_PROGRAMS = ("cryptography.x509", "cryptography.hazmat.primitives.asymmetric.rsa",
                 "cryptography.hazmat.primitives.serialization", "concurrent.futures.thread")
+_IMPORTED_ROLE = re.compile(r"import_role: \{name: (\w+)")
 _PR_SET_PDEATHSIG = 1
 _CHUNK_BYTES = 1 << 16
 
 
 def load(folder: Path) -> None:
-    """Have Ansible and its plugins imported, and every YAML file of a folder parsed."""
+    """Have Ansible and its plugins imported, and what it reads for a policy in a folder parsed."""
     for name in _IMPORTED:
         importlib.import_module(name)
     with contextlib.suppress(ImportError):
@@ -54,7 +57,19 @@ def load(folder: Path) -> None:
     for plugins in (loader.filter_loader, loader.test_loader):
         list(plugins.all())
     remember(importlib.import_module("ansible.parsing.dataloader").DataLoader,
-             sorted(folder.rglob("*.yml")))
+             files_of(folder / "policy.yml"))
+
+
+def files_of(playbook: Path) -> list[Path]:
+    """The YAML files that a playbook reads: itself, variables beside it, and of roles all parts.
+
+    Roles' specifications it does not read where they are not checked (qop_checks_roles).
+    """
+    roles = sorted(set(_IMPORTED_ROLE.findall(playbook.read_text())))
+    parts = [playbook.parent / "roles" / role / part / "main.yml"
+             for role in roles for part in ("defaults", "vars", "tasks")]
+    return [playbook, *sorted((playbook.parent / "vars").glob("*.yml")),
+            *(part for part in parts if part.exists())]
 
 
 def remember(loader: type[Any], files: list[Path]) -> None:
@@ -151,6 +166,8 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """Load, then serve."""
     line = socket.socket(fileno=int(sys.argv[1]))
+    # What is loaded stays: to look for garbage in it over and over takes a tenth of the loading.
+    gc.disable()
     load(Path(sys.argv[2]))
     Server(line).serve()
 

@@ -72,7 +72,8 @@ class Campaign:
     more: Callable[[], Sequence[Step]] = tuple
     #: Takes every record once it is kept.
     kept: Callable[[Record], None] = field(default=lambda _: None)
-    #: Done in a thread while the first testbeds start, and before any record is kept.
+    #: Done in a thread once the first testbed has started, and before any record is kept: until
+    #: then all processors are full, and nothing is measured sooner than that.
     beside: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
@@ -90,6 +91,7 @@ class Campaign:
         self._changed = asyncio.Event()
         self._dissecting: set[asyncio.Task[None]] = set()
         # What comes before "shareable" is work for one processor at a time, the rest hardly is.
+        self._beside: asyncio.Task[None] | None = None
         self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
         # Dissecting is work for the processor alone: more at once would only be slower.
         self._dissectors = Dissectors(len(self.machine.processors))
@@ -99,7 +101,6 @@ class Campaign:
                     self.machine.processors if self.plan.settings.keeps_awake else ()):
                 async with control.listening(self.results.path, self.tell), \
                         asyncio.TaskGroup() as self._group:
-                    self._beside = self._group.create_task(asyncio.to_thread(self.beside))
                     await self._all_side_by_side()
                     await self._all_exclusively()
         except ExceptionGroup as group:
@@ -117,6 +118,12 @@ class Campaign:
                 testbed.tell(message)
                 told.append(step.name)
         return told
+
+    def _begin_beside(self) -> asyncio.Task[None]:
+        """What is done beside, from the first time on that this is asked for."""
+        if self._beside is None:
+            self._beside = self._group.create_task(asyncio.to_thread(self.beside))
+        return self._beside
 
     @property
     def _backlog(self) -> int:
@@ -179,6 +186,7 @@ class Campaign:
                                 exclusive=exclusive)
                 try:
                     testbed = await self._testbeds.serving(key, processor)
+                    self._begin_beside()
                     out, waits, used = await self._measure(step, testbed, attempt)
                 except TestbedLost as loss:
                     reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
@@ -194,7 +202,7 @@ class Campaign:
                     self._testbeds.judged(key, testbed, is_good=False)
                 self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive))
                 return
-            await self._beside
+            await self._begin_beside()
             self._keep(step, recording.unmeasured(
                 self.plan, step, reason, environment=self._environment(step, None),
                 attempt=attempt, is_skipped=(
@@ -257,7 +265,7 @@ class Campaign:
         if verdict is not None:
             sums = await self._pack(entry, out)
             entry = recording.packed(entry, sums, keeps=self.results.keeps_captures(entry))
-        await self._beside
+        await self._begin_beside()
         self._keep(step, entry, out, exclusive=measured.exclusive)
         shutil.rmtree(out, ignore_errors=True)
 
