@@ -36,18 +36,17 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 class ClockCell:
     """What the clock's conditions say of one cell.
 
-    Means of what is compared, by condition and metric; and the values of the time that the clock
-    is judged by, by condition, in seconds.
+    Means of what is compared, and the values that they are of, by condition and metric.
     """
 
     name: str
     means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    times: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
+    measured: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict, repr=False)
 
     @property
     def time(self) -> str:
         """The metric that the clock is judged by: the first in seconds."""
-        return _time(self.means.get(ALONE, {}))
+        return next((name for name in self.means.get(ALONE, {}) if name.endswith("_s")), "")
 
     def beyond(self, metric: str) -> float | None:
         """How far real time is from what explains it, as a share; 0 within, None without both.
@@ -67,7 +66,7 @@ class ClockCell:
     def variation(self) -> float | None:
         """The coefficient of variation of the clock's time alone; None of less than two values."""
         spread_s = self._spread_s(ALONE)
-        return None if spread_s is None else spread_s / statistics.mean(self.times[ALONE])
+        return None if spread_s is None else spread_s / self.means[ALONE][self.time]
 
     @property
     def own_variation(self) -> float | None:
@@ -78,11 +77,11 @@ class ClockCell:
         spread_s, air_s = self._spread_s(ALONE), self._spread_s(AIR)
         if spread_s is None or air_s is None:
             return None
-        return math.sqrt(max(0.0, spread_s ** 2 - air_s ** 2)) / statistics.mean(self.times[ALONE])
+        return math.sqrt(max(0.0, spread_s ** 2 - air_s ** 2)) / self.means[ALONE][self.time]
 
     def _spread_s(self, condition: str) -> float | None:
         """The standard deviation of that time."""
-        measured = self.times.get(condition, ())
+        measured = self.measured.get(condition, {}).get(self.time, ())
         return statistics.stdev(measured) if len(measured) > 1 else None
 
     def off(self, metric: str, condition: str, reference: str) -> float | None:
@@ -91,17 +90,18 @@ class ClockCell:
         there = self.means.get(reference, {}).get(metric)
         return None if here is None or not there else here / there - 1
 
-    def surely_off(self, condition: str) -> float | None:
-        """How far the clock's time is off beside others at the least: its 95 % interval's near end.
+    def surely_off(self, metric: str, condition: str, reference: str) -> float | None:
+        """The same at the least: the near end of its 95 % interval.
 
         0 where the interval holds 0, None without two values of each.
         """
-        beside, alone = self.times.get(condition, ()), self.times.get(ALONE, ())
-        if min(len(beside), len(alone)) < 2:
+        here, there = (self.measured.get(name, {}).get(metric, ())
+                       for name in (condition, reference))
+        if min(len(here), len(there)) < 2:
             return None
-        apart = welch(beside, alone).difference
+        apart = welch(here, there).difference
         low, high = apart.low or 0.0, apart.high or 0.0
-        return (max(low, 0.0) + min(high, 0.0)) / statistics.mean(alone)
+        return (max(low, 0.0) + min(high, 0.0)) / statistics.mean(there)
 
 
 def values(folder: Path) -> dict[str, dict[str, list[float]]]:
@@ -157,18 +157,13 @@ def harness_s(record: Record, begin: str, end: str) -> float | None:
 def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
     """Every cell that the clock alone has measured, with means by condition and metric."""
     cells = []
-    for name, alone in sorted(conditions[ALONE].items()):
+    for name in sorted(conditions[ALONE]):
         means = {condition: {metric: statistics.mean(measured)
                              for metric, measured in of_cells.get(name, {}).items()}
                  for condition, of_cells in conditions.items()}
-        by_condition = {condition: of_cells.get(name, {}).get(_time(alone), [])
-                        for condition, of_cells in conditions.items()}
-        cells.append(ClockCell(name, means, by_condition))
+        cells.append(ClockCell(name, means, {condition: of_cells.get(name, {})
+                                             for condition, of_cells in conditions.items()}))
     return cells
-
-
-def _time(metrics: Mapping[str, object]) -> str:
-    return next((name for name in metrics if name.endswith("_s")), "")
 
 
 def table(cells: Sequence[ClockCell]) -> list[str]:
@@ -195,10 +190,8 @@ def _row(fields: Sequence[str]) -> str:
 
 def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
     """Each bound with what was measured, and whether it is kept in every cell."""
-    def against_real(suffix: str) -> list[float | None]:
-        return [cell.off(metric, ALONE, REAL) for cell in cells
-                for metric in cell.means.get(ALONE, {}) if metric.endswith(suffix)]
-
+    rates = [(cell, metric) for cell in cells for metric in cell.means.get(ALONE, {})
+             if metric.endswith("_bps")]
     # Without that, it is shown a cell and not judged: the harness is in real time, and has to be.
     unexplained = [cell.beyond(metric) for cell in cells
                    for metric in cell.means.get(ALONE, {})
@@ -206,17 +199,27 @@ def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
     bounds = [
         _verdict("times beyond what company and the harness explain, at most", max, unexplained,
                  TIMES),
-        _verdict("goodput against real time, at most", max, against_real("_bps"), GOODPUT),
+        _for_sure("goodput against real time, at most", GOODPUT, {
+            f"{cell.name} {metric}": (cell.off(metric, ALONE, REAL),
+                                      cell.surely_off(metric, ALONE, REAL))
+            for cell, metric in rates}),
         _verdict("variation of the first time within a cell, at most", max,
                  [cell.variation for cell in cells], VARIATION)]
     for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
-        off = [cell.off(cell.time, condition, ALONE) for cell in cells]
-        line, holds = _verdict(f"beside {title}, at most", max, off, WORST)
-        beyond = [cell.name for cell in cells if abs(cell.surely_off(condition) or 0.0) > WORST]
-        named = f"{WORST:.0%} or more for sure: {', '.join(beyond) or 'no cell'}"
-        bounds += [_verdict(f"beside {title}, median", statistics.median, off, MEDIAN),
-                   (f"{line}; {named}", holds)]
+        off = {cell.name: (cell.off(cell.time, condition, ALONE),
+                           cell.surely_off(cell.time, condition, ALONE)) for cell in cells}
+        bounds += [_verdict(f"beside {title}, median", statistics.median,
+                            [share for share, _ in off.values()], MEDIAN),
+                   _for_sure(f"beside {title}, at most", WORST, off)]
     return bounds
+
+
+def _for_sure(title: str, bound: float, off: Mapping[
+        str, tuple[float | None, float | None]]) -> tuple[str, bool]:
+    """A bound on the greatest share, and what is beyond it even at the interval's near end."""
+    line, holds = _verdict(title, max, [share for share, _ in off.values()], bound)
+    beyond = [name for name, (_, surely) in off.items() if abs(surely or 0.0) > bound]
+    return f"{line}; more than {bound:.1%} for sure: {', '.join(beyond) or 'no cell'}", holds
 
 
 def _verdict(title: str, take: Callable[[Sequence[float]], float], shares: Sequence[float | None],

@@ -120,7 +120,20 @@ def test_cells_beyond_the_bound_for_sure_are_named(guests: float, spread: float,
     """Where the interval of the difference is all beyond; not where luck may be all of it."""
     cells = clock_comparison.compared(conditions(guests=guests, spread=spread))
     lines = [line for line, _ in clock_comparison.verdicts(cells)]
-    assert lines[4].endswith(f"7% or more for sure: {named}")
+    assert lines[4].endswith(f"more than 7.0% for sure: {named}")
+
+
+@pytest.mark.parametrize(("rates", "named"), [
+    ((5.1e6, 5.11e6), f"{CELL} tcp_goodput_bps"), ((5.1e6, 4.9e6), "no cell"),
+    ((5.1e6,), "no cell")])
+def test_streams_whose_luck_alone_differs_are_told_from_others(rates: tuple[float, ...],
+                                                               named: str) -> None:
+    """Two streams are never as long; whether the clock is off is what their interval says."""
+    measured = conditions()
+    for condition, there in ((ALONE, [5e6, 5.01e6]), (REAL, list(rates))):
+        measured[condition] = {CELL: {**measured[condition][CELL], "tcp_goodput_bps": there}}
+    lines = [line for line, _ in clock_comparison.verdicts(clock_comparison.compared(measured))]
+    assert lines[1].endswith(f"more than 0.5% for sure: {named}")
 
 
 def test_cells_that_vary_are_measured_more_often() -> None:
