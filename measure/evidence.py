@@ -127,8 +127,7 @@ def _decrypted(seen: Observed) -> Check:
 
 def _readable(seen: Observed) -> tuple[int, str]:
     """Frames that are marked only, those of streams among them, of which no end is captured."""
-    return marked.among(seen.folder / f"{name}.pcap"
-                        for name in seen.captures if name.endswith("-air"))
+    return marked.among(seen.file(name) for name in seen.captures if name.endswith("-air"))
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:

@@ -32,10 +32,14 @@ def _is_tunnels(packet: Packet, seen: Observed) -> bool:
 
 
 def _goes_by_the_new_address(seen: Observed) -> Check:
-    """Behind the visited access point, and between the subnets: the tunnel's, both ways."""
+    """Behind the visited access point, and between the subnets: the tunnel's, both ways.
+
+    Of a move that no traffic came after: what is behind the access point since.
+    """
     ends = {seen.care_of, seen.home_agent}
-    names = [name for name in ("traffic-foreign", "traffic-core", "traffic-wire")
-             if name in seen.captures]
+    names = ["auth-foreign"] if seen.part else [
+        name for name in ("traffic-foreign", "traffic-core", "traffic-wire")
+        if name in seen.captures]
     of_node = [p for name in names for p in seen.packets(name) if seen.care_of in (
         p.ip_src, p.ip_dst)]
     inside = [p for p in of_node if _is_tunnels(p, seen) and {p.ip_src, p.ip_dst} == ends]

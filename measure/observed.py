@@ -23,6 +23,7 @@ from measure.errors import MeasureError
 from measure.inside import Inside
 from measure.management import Management
 from measure.moves import ANEW
+from measure.points import AUTH
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 Stay = TypeVar("Stay")
@@ -96,8 +97,15 @@ class Observed:
     wires_key: bytes = b""
     #: Where its captures are, for what is read of them besides.
     folder: Path = Path()
+    #: The part that this is of, where that is seen as a repetition of its own; "" otherwise.
+    part: str = ""
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
+
+    def file(self, capture: str) -> Path:
+        """Where the capture is that is called so here, such as `auth-air`."""
+        called, _, point = capture.rpartition("-")
+        return self.folder / f"{self.part if self.part and called == AUTH else called}-{point}.pcap"
 
     def management_by_stay(self) -> list[list[Management]]:
         """Management frames at home and, where the mobile node visits a network, those there."""
@@ -225,13 +233,13 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
 
 
 def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
-                 packets: Mapping[str, Sequence[Packet]], called: str = "auth") -> Observed:
+                 packets: Mapping[str, Sequence[Packet]]) -> Observed:
     """What a part of a repetition left, seen as though it were a repetition of its own.
 
-    Its captures become those of the part `called`, and stand for what was sent in the end, too.
+    Its captures become those of getting on, and stand for what was sent in the end, too.
     What holds for the whole testbed, the repetition's own raw values say.
     """
-    own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
+    own = {AUTH + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}
     own |= {capture: seen for capture, seen in packets.items()
             if capture.startswith((_PORT, RADSEC, MACSEC))}
@@ -239,7 +247,7 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
     taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name
              or entry["file"].startswith((RADSEC, MACSEC))]
     return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),
-                   carried=f"{called}-wire")
+                   part=name, carried=f"{AUTH}-wire")
 
 
 def _mac(station: Node) -> str:

@@ -38,8 +38,8 @@ def _frames(seen: Observed) -> list[CapturedFrame]:
     """The mobile node's packets behind the access point in use, in order, but for Mobile IP."""
     moved = seen.moved_s
     taken: list[CapturedFrame] = []
-    for part in (AUTH, MOVE, TRAFFIC):
-        home, away = (seen.folder / f"{part}-{point}.pcap" for point in ("wire", "foreign"))
+    for part in (AUTH,) if seen.part else (AUTH, MOVE, TRAFFIC):
+        home, away = (seen.file(f"{part}-{point}") for point in ("wire", "foreign"))
         # A part that begins after the move has one capture, behind the access point in use then.
         has_both = away.exists()
         taken += [frame for frame in _of(home) if frame.at_s < moved or not has_both]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
-from measure import wireguard
+import made_up_captures
+import recorded
+from measure import wireguard, wireguard_in_force
+from measure.observed import Observed
 from measure.pcap import CapturedFrame
 
 ONE, OTHER = 0x11111111, 0x22222222
@@ -67,3 +71,18 @@ def test_a_tunnel_that_carries_nothing_is_no_proof() -> None:
     assert failing(LIFE, carried=1000) == {"carried"}
     assert failing(LIFE[2:]) == {"handshake", "sessions"}
     assert failing([]) == {"handshake", "tunnelled", "sessions", "carried"}
+
+
+@pytest.mark.parametrize(("part", "holds"), [("", True), ("auth1", False)])
+def test_each_authentication_is_judged_by_its_own_capture(part: str, holds: bool,
+                                                          tmp_path: Path) -> None:
+    """What the last one's has is no evidence of one before it, which built no tunnel."""
+    mac = recorded.MAC
+    life = [(each.at_s, bytes.fromhex(mac.replace(":", "")) + each.data[6:]) for each in LIFE]
+    for name, frames in (("auth-wire", life), ("auth1-wire", life[2:])):
+        made_up_captures.written(tmp_path / f"{name}.pcap", frames, made_up_captures.ETHERNET)
+    raw = {"stamps": {}, "kernel": {}}
+    seen = Observed(raw, {"auth-wire": ()}, mac, frozenset({mac}), frozenset(), folder=tmp_path,
+                    part=part)
+    held = {check.check: check.ok for check in wireguard_in_force.verify(seen)}
+    assert held["WireGuard: handshake"] == holds
