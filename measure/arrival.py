@@ -127,6 +127,8 @@ class Arrival:
             self.access.join(self.station, access_point)
             return
         if has_moved or self._has_visited:
+            if not has_moved:  # what its home offers is to be seen in this stay, too
+                self.station.look(self._nodes[access_point])
             self.station.move(self._nodes[access_point])
             if not has_moved and self.scenario.roams_to:
                 self.access.expire(self.station, self.scenario.roams_to)

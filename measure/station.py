@@ -14,6 +14,7 @@ from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 from measure.visiting import VisitingAddress
 from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
+from topologies.medium import frequency_mhz
 from topologies.model import Node
 from topologies.visited import VisitedSubnet
 
@@ -121,6 +122,12 @@ class MeasuredStation:
         self.supplicant.command("ENABLE_NETWORK 0")
         self._wait_until_up()
         self.supplicant.command("BSSID_IGNORE clear")
+
+    def look(self, access_point: Node) -> None:
+        """Scan an access point's channel, as who is about to move there does."""
+        self.supplicant.command(f"SCAN freq={frequency_mhz(access_point.channel or 1)}")
+        if self.supplicant.wait({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic() + LINK_S) is None:
+            raise MeasureError("link", f"{self.name}: no results of a scan within {LINK_S:g} s")
 
     def move(self, access_point: Node) -> None:
         """Move on to an access point that it knows, with the keys that it has."""
