@@ -28,7 +28,7 @@ class Arrival:
     """The steps of one mobile node onto the network; raw values and stamps go to a session.
 
     `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
-    prefix `foreign_`.
+    prefix `foreign_`; `roams_to` says at which access point that is, if it moves.
     """
 
     def __init__(self, access: Access, scenario: Scenario, session: Session, *,
@@ -46,7 +46,7 @@ class Arrival:
         self._keys_before: dict[str, int] = {}
         #: Captures of key agreements on wires, by the file, with the access point.
         self._agreements: dict[Path, str] = {}
-        session.raw.update(events=[], kernel={}, roaming=roaming)
+        session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to)
 
     @property
     def _used(self) -> list[str]:

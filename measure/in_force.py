@@ -83,9 +83,9 @@ class Dissected:
         return self._known(observed.observe(self.scenario, self.raw, packets), [AUTH, MOVE])
 
     def earlier(self, name: str) -> Observed:
-        """One before it, which is a part of its own, and at home wherever the node goes then."""
-        at_home = replace(self.scenario, roams_to=None)
-        return self._known(observed.observe_part(at_home, self.raw, name, self.packets), [name])
+        """One before it, which is a part of its own: at home, unless it says that it moved."""
+        its_own = replace(self.scenario, roams_to=self.raw["parts"][name].get("roams_to"))
+        return self._known(observed.observe_part(its_own, self.raw, name, self.packets), [name])
 
     def _known(self, seen: Observed, parts: Sequence[str]) -> Observed:
         """What was seen, with the run's keys to judge it by."""

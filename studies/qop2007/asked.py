@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from studies import study
 from studies.mobile import NO_MEDIUM
@@ -13,7 +13,7 @@ from topologies.loader import TopologyError, load_device, medium_names
 #: What captures of streams keep of the expected packets: 1 in so many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
 #: What was so when there was no choice: it is not said, so that plans of before go on.
-_AS_EVER = {"authentications": 1, "devices": "", "move_stream_ms": 0}
+_AS_EVER = {"authentications": 1, "moves": 1, "devices": "", "move_stream_ms": 0}
 #: Below the first there is nothing to time.
 _STREAM_BYTES = (50_000, 10_000_000_000)
 
@@ -75,10 +75,26 @@ class Asked(study.Asked):
         0, ge=0, le=100, json_schema_extra={"option": "--move-stream"},
         description="Interval of the datagrams that go both ways while a node moves, in ms, whose "
         "gap and losses are the outage; 0: none go.")
+    moves: int = Field(
+        1, ge=1, le=100, json_schema_extra={"option": "--moves"},
+        description="After how many of its authentications, the last ones, a repetition moves on "
+        "where the scenario says so; each move is a sample.")
     stream_captures: Literal["whole", "sampled"] = Field(
         "whole", json_schema_extra={"option": "--stream-captures"},
         description="Whether captures of streams keep all packets, or 1 in 16 of the expected ones "
         "and all unexpected ones.")
+
+    @field_validator("moves")
+    @classmethod
+    def _moves_fit(cls, moves: int, info: ValidationInfo) -> int:
+        authentications = info.data.get("authentications", moves)
+        if moves > authentications:
+            raise ValueError(f"each comes after one of {authentications} authentications; move "
+                             "less often, or authenticate more often")
+        if moves > 1 and info.data.get("move_stream_ms"):
+            raise ValueError("a stream goes over one move; leave out one of moves and "
+                             "move_stream_ms")
+        return moves
 
     def kept(self) -> dict[str, Any]:
         """The user's medium and devices by their own names: paths are of this machine only."""

@@ -32,7 +32,7 @@ class PhaseRecord(RecordPart):
 class AuthenticationRecord(RecordPart):
     """One authentication from nothing: what it consists of, and its phases in order of time.
 
-    The last one of a repetition that roams goes on in the visited network.
+    The last ones of a repetition that roams, as many as asked for, go on in the visited network.
     """
 
     components_s: dict[str, float]
@@ -48,6 +48,13 @@ class StreamRecord(RecordPart):
     iperf: dict[str, float]
 
 
+class HandoffRecord(RecordPart):
+    """A move after an authentication before the last: its phases, and how long it took."""
+
+    phases: list[PhaseRecord]
+    handoff_s: float
+
+
 class OutageRecord(RecordPart):
     """What a move did to a stream in one direction: its longest gap, and what never arrived."""
 
@@ -60,7 +67,7 @@ class Measured(RecordPart):
 
     `authentication_sum` names the components that Table 4 of the paper adds up for this cell;
     `authentication_time_s` is the sum of their means over `authentications`. `handoff_s` is the
-    time from leaving to the first answered packet, whatever the phases are.
+    time from leaving to the first answered packet of the last move, whatever the phases are.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
@@ -73,6 +80,8 @@ class Measured(RecordPart):
     udp: StreamRecord | None
     #: By direction, where a stream went over the move.
     outages: dict[str, OutageRecord] | None = None
+    #: Of moves before the last, in order of time, where there are any.
+    earlier_handoffs: list[HandoffRecord] | None = None
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -80,6 +89,21 @@ class Measured(RecordPart):
     def phases(self) -> list[PhaseRecord]:
         """The phases of the authentication after which the node moved or streamed."""
         return self.authentications[-1].phases if self.authentications else []
+
+    @property
+    def handoffs(self) -> list[list[PhaseRecord]]:
+        """The phases of each move, in order of time."""
+        earlier = [each.phases for each in self.earlier_handoffs or ()]
+        return [*earlier, *([self.handoff] if self.handoff else [])]
+
+    @property
+    def handoffs_s(self) -> list[float]:
+        """Seconds that each move took, in order of time."""
+        last = self.handoff_s
+        if last is None and self.handoff:  # of records of before
+            last = sum(phase.duration_s for phase in self.handoff)
+        return [*(each.handoff_s for each in self.earlier_handoffs or ()),
+                *([] if last is None else [last])]
 
     @property
     def authentication_components_s(self) -> dict[str, float]:

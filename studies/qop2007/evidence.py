@@ -33,15 +33,20 @@ def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
     yield Check("authentications", len(begun) == asked, f"{len(begun)} of {asked} took place")
     yield _from_nothing(begun)
     of_each = [{check.check: check for check in in_force.verify(policy, each)} for each in earlier]
+    # Of those that stay at home less is to be checked than of those that move.
+    names = {moves: {name for each, checks in zip(earlier, of_each, strict=True)
+                     if each.moves == moves for name in checks} for moves in (False, True)}
     for name in dict.fromkeys(name for checks in of_each for name in checks):
-        yield _of_each(name, [checks.get(name) for checks in of_each])
+        yield _of_each(name, {
+            number: checks.get(name) for number, (each, checks) in enumerate(
+                zip(earlier, of_each, strict=True), start=1) if name in names[each.moves]})
 
 
-def _of_each(name: str, checks: Sequence[Check | None]) -> Check:
+def _of_each(name: str, checks: Mapping[int, Check | None]) -> Check:
     """One check of several authentications; the detail is of all, or of those where it fails."""
     said = [(check is not None and check.ok,
              f"authentication {number}: {check.detail if check else 'not checked'}")
-            for number, check in enumerate(checks, start=1)]
+            for number, check in checks.items()]
     failed = [text for ok, text in said if not ok]
     return Check(f"{name} (earlier authentications)", not failed,
                  "; ".join(failed or [text for _, text in said]))

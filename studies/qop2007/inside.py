@@ -79,11 +79,15 @@ class Workload:
             if task["resumes"]:  # there has to be a session to go on with
                 self._access.connect(scenario)
             fewer = self._site.fault == unprotected.FEWER
+            at_home = replace(scenario, roams_to=None)
             for number in range(1, task["authentications"] - fewer):
                 in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND
                 name = f"auth{number}"
-                self._authenticate(scenario, partial(captures, part=name), session.part(name),
+                moves = number > task["authentications"] - task["moves"]
+                self._authenticate(scenario if moves else at_home, task["roaming"],
+                                   partial(captures, part=name), session.part(name),
                                    in_clear=in_clear)
+                self._come_home(scenario)
             arrival.begin()
             arrival.visit()
             detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else \
@@ -130,18 +134,21 @@ class Workload:
               else nullcontext()):
             arrival.move(access_point)
 
-    def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
-                      in_clear: bool) -> None:
-        """Get on at home from nothing, whatever comes later; the peer's answer is what is sent."""
-        at_home = replace(scenario, roams_to=None)
-        arrival = Arrival(self._access, at_home, session)
+    def _authenticate(self, scenario: Scenario, roaming: str, captures: Capturing,
+                      session: Session, *, in_clear: bool) -> None:
+        """Get on at home from nothing, and move if that is asked for; only pings are sent then."""
+        arrival = Arrival(self._access, scenario, session,
+                          roaming=roaming if scenario.roams_to else "")
         try:
-            with unprotected.left_over(self._site.fault, self._site.testbed, at_home):
+            with unprotected.left_over(self._site.fault, self._site.testbed, scenario):
                 arrival.begin()
+            arrival.visit()
             detail = capture.whole(self._site.testbed)
-            with (captures(self._auth_points(at_home), detail), self._settled(detail),
+            with (captures(self._auth_points(scenario), detail), self._settled(detail),
                   self._in_clear(arrival) if in_clear else nullcontext()):
-                arrival.get_on(at_home.home)
+                arrival.get_on(scenario.home)
+                if scenario.roams_to:
+                    self._move(arrival, scenario.roams_to, session, 0)
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
         finally:

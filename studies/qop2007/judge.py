@@ -17,6 +17,7 @@ from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
     AuthenticationRecord,
+    HandoffRecord,
     Measured,
     OutageRecord,
     PhaseRecord,
@@ -83,17 +84,18 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
     raw = seen.raw
     was_set = bool(clock.was_set(raw))
     took_place = [] if was_set else _phases(seen)
-    authentications = [_authentication(policy, [] if was_set else _phases(each))
-                       for each in earlier]
-    authentications.append(_authentication(policy, took_place))
+    before = [(each.raw, [] if was_set else _phases(each)) for each in earlier]
+    authentications = [_authentication(policy, found) for found in
+                       (*(found for _, found in before), took_place)]
     parts = mean_components_s([each.components_s for each in authentications])
     summed = table_4(policy, roaming=scenario.foreign_agent is not None)
-    handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
+    handoff = _handoff(raw, took_place)
     return Measured(
         schema=SCHEMA,
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_sum=list(summed), authentications=authentications, handoff=handoff,
         handoff_s=handoff_s(authentications[-1].phases, handoff, raw["stamps"]),
+        earlier_handoffs=[moved for each in before if (moved := _earlier(*each))] or None,
         outages=_outages(raw), tcp=_tcp(raw),
         udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
 
@@ -115,6 +117,18 @@ def _authentication(policy: Policy, took_place: Sequence[Phase]) -> Authenticati
                                 phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
 
 
+def _earlier(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> HandoffRecord | None:
+    """The move after an authentication before the last; None where it did not come about."""
+    moved = _handoff(raw, took_place)
+    found = [PhaseRecord(**asdict(phase)) for phase in took_place]
+    whole_s = handoff_s(found, moved, raw["stamps"])
+    return None if whole_s is None else HandoffRecord(phases=moved, handoff_s=whole_s)
+
+
+def _handoff(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> list[PhaseRecord]:
+    return [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
+
+
 def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
             earlier: Sequence[Observed]) -> str:
     if clock.was_set(raw):
@@ -122,8 +136,8 @@ def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
     if raw["failure"]:
         # It broke off in the last part that there is, or in what comes after all parts.
         begun = [*earlier, *([seen] if "left" in raw or not earlier else [])]
-        where = f"authentication {len(begun)}: " if earlier and (
-            "first_packet" not in begun[-1].raw["stamps"]) else ""
+        is_of_one = begun[-1] is not seen or "first_packet" not in seen.raw["stamps"]
+        where = f"authentication {len(begun)}: " if earlier and is_of_one else ""
         return where + evidence.explain(raw["failure"], begun[-1])
     return "; ".join(judging.unproven(checks))
 

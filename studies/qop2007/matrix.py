@@ -50,15 +50,15 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
-    """The scenario, whether sessions are resumed and a port has to be closed, and both streams.
+    """The scenario, how often to get on and move, what is special about that, and both streams.
 
     Sizes are in bytes; with UDP's rate, and how long to wait for a stream.
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
-            "authentications": asked.authentications, "has_port": policy.uses_eap,
-            "roaming": roaming(policy, scenario),
+            "authentications": asked.authentications, "moves": asked.moves,
+            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
             "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),

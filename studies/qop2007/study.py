@@ -100,7 +100,7 @@ class Qop2007(Study):
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
         """Small streams: what later repetitions find in memory is loaded all the same."""
-        return asked.model_copy(update={"stream_bytes": 50_000, "authentications": 1})
+        return asked.model_copy(update={"stream_bytes": 50_000, "authentications": 1, "moves": 1})
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
         """One that goes abroad, if any does: what is there loads as well.

@@ -7,8 +7,8 @@ what of that sum is negotiated at home; absent where there is one), `handoff_sum
 `tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
 `udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
 `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
-`handoff_` in place of `phase_`. Of components and phases that took place several times, in one
-authentication after the other, the row has means.
+`handoff_` in place of `phase_`. Of components, phases and handoffs that took place several times,
+in one authentication after the other, the row has means.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
         "authentications": len(measured.authentications),
         "authentication_time_sd_s": _deviation_s(measured),
         "authentication_sum": "+".join(measured.authentication_sum),
-        "handoff_s": _handoff_s(measured), "handoff_sum_s": _sum_s(measured.handoff)}
+        "handoff_s": _mean(measured.handoffs_s),
+        "handoff_sum_s": _mean([_sum_s(phases) for phases in measured.handoffs])}
     row |= _outages(measured)
     for name, stream in (("tcp", measured.tcp), ("udp", measured.udp)):
         row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
@@ -42,7 +43,7 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
     row |= {f"component_{name}_s": seconds
             for name, seconds in measured.authentication_components_s.items()}
     row |= _means([_phases("phase_", each.phases) for each in measured.authentications])
-    row |= _phases("handoff_", measured.handoff)
+    row |= _means([_phases("handoff_", phases) for phases in measured.handoffs])
     return row
 
 
@@ -88,12 +89,12 @@ def _outages(measured: Measured) -> dict[str, float | int | str | None]:
             **{f"outage_{name}_lost_packets": way.lost_packets for name, way in ways.items()}}
 
 
-def _handoff_s(measured: Measured) -> float | None:
-    return _sum_s(measured.handoff) if measured.handoff_s is None else measured.handoff_s
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
-def _sum_s(phases: list[PhaseRecord]) -> float | None:
-    return sum(phase.duration_s for phase in phases) if phases else None
+def _sum_s(phases: Sequence[PhaseRecord]) -> float:
+    return sum(phase.duration_s for phase in phases)
 
 
 def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
@@ -109,14 +110,14 @@ def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
 def _numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
     """Every number of a body that cannot be negative, with where it stands."""
     yield "authentication_time_s", measured.authentication_time_s
-    yield "handoff", _handoff_s(measured)
+    yield from (("handoff", seconds) for seconds in measured.handoffs_s)
     yield from _stream_numbers("tcp", measured.tcp)
     yield from _stream_numbers("udp", measured.udp)
     for number, each in enumerate(measured.authentications, start=1):
         for name, value in each.components_s.items():
             yield f"authentications.{number}.components_s.{name}", value
     for phase in (*(phase for each in measured.authentications for phase in each.phases),
-                  *measured.handoff):
+                  *(phase for phases in measured.handoffs for phase in phases)):
         yield f"{phase.name}.duration_s", phase.duration_s
         yield f"{phase.name}.packets", phase.packets
 

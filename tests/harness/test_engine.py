@@ -661,6 +661,26 @@ def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> No
         plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
 
 
+@pytest.mark.parametrize(("sets", "said"), [
+    ({"moves": "2", "authentications": "1"}, r"^--set moves=2: each comes after one of 1 authent"),
+    ({"moves": "2", "authentications": "2", "move_stream_ms": "5"},
+     r"^--set moves=2: a stream goes over one move"),
+    ({"moves": "0"}, r"^--set moves=0: Input should be greater than or equal to 1$")])
+def test_moves_that_cannot_be_are_refused(sets: dict[str, str], said: str) -> None:
+    """One line before anything starts: a move has an authentication, and a stream has one move."""
+    with pytest.raises(UserError, match=said):
+        plan(RunRequest(STUDY, sets=sets), {"clock": "real"})
+
+
+def test_moves_are_part_of_the_plan() -> None:
+    """Where there are several; plans of before, in which a repetition moved once, go on."""
+    asked = {"moves": "2", "authentications": "3"}
+    made = plan(RunRequest(STUDY, sets=asked), {"clock": "real"})
+    assert made.manifest.asked["moves"] == 2
+    assert STUDY.task(made.cells[0], made.asked)["moves"] == 2
+    assert "moves" not in plan_of().manifest.asked
+
+
 def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
     """It is given to every node of a network but those that have another; testbeds stay shared."""
     asked = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": ["N2", "N3"]},

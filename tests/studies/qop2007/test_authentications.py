@@ -6,6 +6,8 @@ The earlier ones are made of a recording: its own authentication, some seconds b
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -17,39 +19,52 @@ import pytest
 
 from analysis.bodies import body_of
 from fabricated import make
-from measure import dissect, record
-from recorded import FOLDER, judged, path, raw
+from measure import dissect, injection, record
+from recorded import FOLDER, MAC, judged, path, raw, scenario_of
 from studies.qop2007.body import Measured, with_one_authentication
 from studies.qop2007.values import at_home_s, values
 from studies.study import Judged, load
 
 POINTS = ("air", "mn", "wire")
+#: What stamps of a move begin with.
+AWAY = ("handoff", "foreign_")
+AP = "02:00:00:00:a0:00"
 _APART_S = 5
 _FILE_HEADER, _PACKET_HEADER = 24, struct.Struct("<IIII")
 
 
-def earlier_capture(source: Path, target: Path, by_s: int) -> None:
-    """A copy of a capture whose packets came so many seconds earlier."""
+def earlier_capture(source: Path, target: Path, by_s: int, until_s: float = math.inf) -> int:
+    """A copy of a capture whose packets came so many seconds earlier, of those until a time.
+
+    How many these are.
+    """
     content = source.read_bytes()
     assert content[:4] == bytes.fromhex("d4c3b2a1")
-    out, at = bytearray(content[:_FILE_HEADER]), _FILE_HEADER
+    out, at, copied = bytearray(content[:_FILE_HEADER]), _FILE_HEADER, 0
     while at < len(content):
         seconds, fraction, captured, length = _PACKET_HEADER.unpack_from(content, at)
         begin = at + _PACKET_HEADER.size
-        out += _PACKET_HEADER.pack(seconds - by_s, fraction, captured, length)
-        out += content[begin:begin + captured]
+        if seconds + fraction / 1e6 < until_s:
+            out += _PACKET_HEADER.pack(seconds - by_s, fraction, captured, length)
+            out += content[begin:begin + captured]
+            copied += 1
         at = begin + captured
     target.write_bytes(bytes(out))
+    return copied
 
 
 Repetition = tuple[Path, dict[str, Any]]
 
 
-def repeated(recording: str, folder: Path, count: int) -> Repetition:
-    """A recorded repetition that authenticated so often before, as files and raw values."""
+def repeated(recording: str, folder: Path, count: int, moves: int = 0) -> Repetition:
+    """A recorded repetition that authenticated so often before, as files and raw values.
+
+    The last ones of these moved on, so many.
+    """
     shutil.copytree(FOLDER / recording, folder)
     values = raw(recording)
     at_home = ("start", "link", "registered", "tunnel", "first_packet")
+    points = (*POINTS, "foreign") if moves else POINTS
     nothing = {"sas": {"a2": 0, "ha-a": 0}, "keys": 0, "associated": [], "tunnelled": False}
     values["left"], values["parts"] = nothing, {}
     values["captures"] = [
@@ -57,13 +72,19 @@ def repeated(recording: str, folder: Path, count: int) -> Repetition:
           range(1, count + 1) for entry in values["captures"] if entry["file"].startswith("auth-")),
         *values["captures"]]
     for number in range(1, count + 1):
-        by_s = _APART_S * (count + 1 - number)
-        for point in POINTS:
-            earlier_capture(path(recording, f"auth-{point}"),
-                            folder / f"auth{number}-{point}.pcap", by_s)
+        by_s, stays = _APART_S * (count + 1 - number), number <= count - moves
+        until_s = values["stamps"].get("handoff", math.inf) if stays else math.inf
+        captured = {f"auth{number}-{point}.pcap": earlier_capture(
+            path(recording, f"auth-{point}"), folder / f"auth{number}-{point}.pcap", by_s, until_s)
+            for point in points}
+        for entry in values["captures"]:
+            entry["captured"] = captured.get(entry["file"], entry["captured"])
         part = {
-            "stamps": {name: values["stamps"][name] - by_s for name in at_home},
-            "events": [event | {"at_s": event["at_s"] - by_s} for event in values["events"]],
+            "stamps": {name: time_s - by_s for name, time_s in values["stamps"].items()
+                       if name in at_home or (not stays and name.startswith(AWAY))},
+            "events": [event | {"at_s": event["at_s"] - by_s} for event in values["events"]
+                       if event["at_s"] < until_s],
+            "roams_to": None if stays else scenario_of(recording).roams_to,
             "kernel": values["kernel"], "registration": values["registration"], "left": nothing}
         part = json.loads(json.dumps(part))
         for states in part["kernel"].get("after_traffic", {}).values():
@@ -104,6 +125,62 @@ def test_each_is_a_sample(recording: str, tmp_path: Path) -> None:
     assert {f"{check.check} (earlier authentications)" for check in single.evidence} <= own
     assert {capture["file"] for capture in made.captures} >= {
         f"auth{number}-{point}.pcap" for number in (1, 2) for point in POINTS}
+
+
+ABROAD = "registered with the foreign agent (earlier authentications)"
+
+
+@pytest.mark.parametrize("recording", ["P1-R1", "P12-R1"])
+def test_each_move_is_a_sample(recording: str, tmp_path: Path) -> None:
+    """Of three authentications, the last two move: both count, and are proven to the end."""
+    made = verdict(repeated(recording, tmp_path / "r", 2, moves=1), recording)
+    single = body(judged(recording))
+    assert (made.status, made.reason) == ("ok", "")
+    measured = body(made)
+    at_home, *moved = measured.authentications
+    assert not any(name.endswith("_foreign") for name in at_home.components_s)
+    assert not any(phase.name.startswith("foreign_") for phase in at_home.phases)
+    for each in moved:
+        assert each.components_s == pytest.approx(single.authentication_components_s)
+    assert measured.authentication_time_s == pytest.approx(single.authentication_time_s)
+    assert measured.handoffs_s == pytest.approx([single.handoff_s] * 2)
+    assert [[phase.name for phase in phases] for phases in measured.handoffs] == [
+        [phase.name for phase in single.handoff]] * 2
+    assert values(measured)["handoff_sum_s"] == pytest.approx(values(single)["handoff_sum_s"])
+    held = {check.check: check.detail for check in made.evidence}
+    assert re.findall(r"authentication \d", held[ABROAD]) == ["authentication 2"]
+    station = held["station is associated (earlier authentications)"]
+    assert re.findall(r"authentication \d: .*?associated ([yes, ]+)", station) == [
+        "yes, yes", "yes, yes, yes"]
+
+
+@pytest.mark.parametrize(("spoil", "name"), [
+    (lambda part: part["stamps"].pop("foreign_start"), ABROAD),
+    (lambda part: part["kernel"].pop("foreign_station"),
+     "station is associated (earlier authentications)")])
+def test_a_move_in_the_middle_fails_the_repetition(spoil: Callable[[dict[str, Any]], object],
+                                                   name: str, tmp_path: Path) -> None:
+    """What is missing of one away fails the repetition, which says which it was."""
+    repetition = repeated("P1-R1", tmp_path / "r", 2, moves=2)
+    spoil(repetition[1]["parts"]["auth2"])
+    made = verdict(repetition, "P1-R1")
+    assert made.status == "failed" and body(made).authentication_time_s is None
+    assert f"not proven: {name} (authentication 2: " in made.reason
+
+
+def test_where_a_move_broke_off_is_said(tmp_path: Path) -> None:
+    """It is the move of an authentication that has come about at home."""
+    folder, values = repeated("P1-R1", tmp_path / "r", 2, moves=2)
+    broken = values["parts"]["auth2"]
+    for stamp in ("foreign_registered", "foreign_tunnel", "foreign_first_packet"):
+        del broken["stamps"][stamp]
+    del values["left"]
+    values |= {"stamps": {"end": broken["stamps"]["start"] + 9}, "captures": [], "kernel": {},
+               "failure": {"stage": "registration", "reason": "mn is not registered"}}
+    for name in ("iperf_tcp", "iperf_udp"):
+        del values[name]
+    made = verdict((folder, values), "P1-R1")
+    assert made.reason == "authentication 2: mn is not registered"
 
 
 def swapped(source: str) -> Callable[[Repetition], None]:
@@ -164,6 +241,20 @@ def test_one_in_the_middle_fails_the_repetition(what: str, tmp_path: Path) -> No
     assert "authentication 1: " not in failed[name]
     assert f"not proven: {name} (authentication 2: " in made.reason
     assert all(name == LEFT or name.endswith("(earlier authentications)") for name in failed)
+
+
+def test_a_readable_frame_in_the_middle_fails_the_repetition(tmp_path: Path) -> None:
+    """Its head is marked as encrypted and is not; it is looked for in each one's own capture."""
+    folder, values = repeated("P2", tmp_path / "r", 2)
+    data = bytes.fromhex("0000080000000000") + injection.from_station(
+        MAC, AP, AP, bytes(4) + injection.READABLE + bytes(1400), flags=injection.PROTECTED)
+    at_s = int(values["parts"]["auth2"]["stamps"]["first_packet"])
+    with (folder / "auth2-air.pcap").open("ab") as file:
+        file.write(_PACKET_HEADER.pack(at_s, 0, 192, len(data)) + data[:192])
+    made = verdict((folder, values), "P2")
+    assert made.status == "failed"
+    assert "not proven: static WEP key in use (earlier authentications) (authentication 2: " in \
+        made.reason
 
 
 def test_packets_that_a_capture_lost_are_no_evidence(tmp_path: Path) -> None:

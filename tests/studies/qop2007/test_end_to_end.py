@@ -254,10 +254,11 @@ def test_an_authentication_in_clear_fails_its_repetition(qop: Qop) -> None:
 
 @pytest.fixture(scope="module")
 def several(shared_qop: Qop) -> dict[str, Record]:
-    """Repetitions that authenticate three times: their records by policy."""
+    """Repetitions that authenticate three times and move twice: their records by policy."""
     def measure() -> dict[str, Record]:
         done, records = shared_qop.run("several", *VIRTUAL, "--policies", "P2,P12", "--scenarios",
-                                       "R1", "--authentications", "3", "--repetitions", "1")
+                                       "R1", "--authentications", "3", "--moves", "2",
+                                       "--repetitions", "1")
         assert done.returncode == 0, done.stderr
         return {found.cell["policy"]: found for found in records.values()}
 
@@ -279,14 +280,38 @@ def test_every_authentication_is_a_sample(several: dict[str, Record], policy: st
     home = [{name for name in each.components_s if name.endswith("_home")}
             for each in measured.authentications]
     assert len(home) == 3 and home[0] == home[1] == home[2]
-    # Only the last one goes on to the visited network.
-    assert not any(phase.name.startswith("foreign_") for each in measured.authentications[:2]
-                   for phase in each.phases)
+    # Only the last two go on to the visited network.
+    moved = [any(phase.name.startswith("foreign_") for phase in each.phases)
+             for each in measured.authentications]
+    assert moved == [False, True, True]
+    assert len(measured.handoffs_s) == 2 and all(time_s > 0 for time_s in measured.handoffs_s)
+    abroad = held["registered with the foreign agent (earlier authentications)"]
+    assert re.findall(r"authentication \d", abroad) == ["authentication 2"]
     assert measured.authentication_time_s == pytest.approx(sum(
         measured.authentication_components_s[name] for name in measured.authentication_sum))
     files = {capture["file"] for capture in found.captures}
     assert {f"{part}-{point}.pcap" for part in ("auth1", "auth2", "auth")
             for point in ("air", "mn", "wire")} <= files
+
+
+def test_every_move_is_a_sample_however_a_node_moves(qop: Qop) -> None:
+    """Back to keys of an earlier visit, and to another subnet with a tunnel that follows: proven.
+
+    A node that comes back scans first, so that what its home offers is in each capture.
+    """
+    done, records = qop.run("moves", *VIRTUAL, "--policies", "M8-pmksa,M10,M11", "--scenarios",
+                            "E1,R3", "--authentications", "3", "--moves", "3",
+                            "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    assert len(records) == 6
+    for found in records.values():
+        assert len(body(found).handoffs_s) == 3
+        held = checks(found)
+        mobile_ip = "registered at home" if found.cell["policy"] == "M8-pmksa" else "no Mobile IP"
+        for name in ("station is associated", "captures hold what was counted", mobile_ip):
+            said = held[f"{name} (earlier authentications)"]
+            assert re.findall(r"authentication \d", said) == [
+                "authentication 1", "authentication 2"], name
 
 
 def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
