@@ -90,8 +90,8 @@ class Campaign:
         self.scheduler.add(steps)
         self._changed = asyncio.Event()
         self._dissecting: set[asyncio.Task[None]] = set()
-        # What comes before "shareable" is work for one processor at a time, the rest hardly is.
         self._beside: asyncio.Task[None] | None = None
+        # What comes before "shareable" is work for one processor at a time, the rest hardly is.
         self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
         # Dissecting is work for the processor alone: more at once would only be slower.
         self._dissectors = Dissectors(len(self.machine.processors))

@@ -9,6 +9,7 @@ from typing import Any
 from measure import fields, in_force
 from measure.observed import Check, Observed
 from policies import Policy
+from studies.qop2007.asked import Asked
 
 #: An authentication's capture at the mobile node, and that of the last one.
 _AT_THE_NODE, _LAST = re.compile(r"auth\d*-mn\.pcap"), "auth-mn.pcap"
@@ -22,15 +23,19 @@ _ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certifi
 
 
 def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
-                    asked: int) -> Iterator[Check]:
+                    asked: Asked) -> Iterator[Check]:
     """Every check on getting on, for each authentication before the last; nothing where it is one.
 
     The last one's checks are the repetition's own.
     """
-    if asked == 1 and not earlier:
+    count = asked.authentications
+    if count == 1 and not earlier:
         return
     begun = [*earlier, *([last] if "start" in last.raw["stamps"] else [])]
-    yield Check("authentications", len(begun) == asked, f"{len(begun)} of {asked} took place")
+    moved, moves = sum(each.moves for each in begun), asked.moves if last.moves else 0
+    after = f", after {moved} of them a move, {moves} asked for"
+    yield Check("authentications", len(begun) == count and moved == moves,
+                f"{len(begun)} of {count} took place{after if max(moved, moves) > 1 else ''}")
     yield _from_nothing(begun)
     of_each = [{check.check: check for check in in_force.verify(policy, each)} for each in earlier]
     # Of those that stay at home less is to be checked than of those that move.

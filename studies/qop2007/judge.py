@@ -54,7 +54,7 @@ def judge(repetition: Repetition) -> Judged:
     earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
     checks = [*in_force.verify(policy, seen), *attempts.verify(
         seen, scenario, repetition.secrets["network"].get("passphrase", "")),
-              *evidence.authentications(policy, earlier, seen, asked.authentications)]
+              *evidence.authentications(policy, earlier, seen, asked)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
     measured = _measured(policy, scenario, seen, earlier, is_proven=not reason)

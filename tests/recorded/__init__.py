@@ -131,11 +131,11 @@ def observed(recording: str) -> Observed:
 
 
 def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY,
-           authentications: int = 1) -> Judged:
+           **asked: int) -> Judged:
     """What the study's judge says of a recording, or of a changed copy of it in `out`."""
     policy, scenario = policy_of(recording), scenario_of(recording)
     cell = Cell({"policy": Level(policy.id, value=policy),
                  "scenario": Level(scenario.id, value=scenario)})
     with dissected_once():
-        return judge(Repetition(cell, Asked(authentications=authentications),
+        return judge(Repetition(cell, Asked.model_validate(asked),
                                 out or FOLDER / recording, {"network": {"wep_key": wep_key}}))

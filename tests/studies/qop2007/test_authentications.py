@@ -94,11 +94,11 @@ def repeated(recording: str, folder: Path, count: int, moves: int = 0) -> Repeti
     return folder, values
 
 
-def verdict(repetition: Repetition, recording: str, asked: int = 3) -> Judged:
+def verdict(repetition: Repetition, recording: str, asked: int = 3, moves: int = 1) -> Judged:
     """What the judge says of it."""
     folder, values = repetition
     (folder / "raw.json").write_text(json.dumps(values))
-    return judged(recording, folder, authentications=asked)
+    return judged(recording, folder, authentications=asked, moves=moves)
 
 
 def body(made: Judged) -> Measured:
@@ -133,7 +133,7 @@ ABROAD = "registered with the foreign agent (earlier authentications)"
 @pytest.mark.parametrize("recording", ["P1-R1", "P12-R1"])
 def test_each_move_is_a_sample(recording: str, tmp_path: Path) -> None:
     """Of three authentications, the last two move: both count, and are proven to the end."""
-    made = verdict(repeated(recording, tmp_path / "r", 2, moves=1), recording)
+    made = verdict(repeated(recording, tmp_path / "r", 2, moves=1), recording, moves=2)
     single = body(judged(recording))
     assert (made.status, made.reason) == ("ok", "")
     measured = body(made)
@@ -148,6 +148,7 @@ def test_each_move_is_a_sample(recording: str, tmp_path: Path) -> None:
         [phase.name for phase in single.handoff]] * 2
     assert values(measured)["handoff_sum_s"] == pytest.approx(values(single)["handoff_sum_s"])
     held = {check.check: check.detail for check in made.evidence}
+    assert held["authentications"] == "3 of 3 took place, after 2 of them a move, 2 asked for"
     assert re.findall(r"authentication \d", held[ABROAD]) == ["authentication 2"]
     station = held["station is associated (earlier authentications)"]
     assert re.findall(r"authentication \d: .*?associated ([yes, ]+)", station) == [
@@ -163,7 +164,7 @@ def test_a_move_in_the_middle_fails_the_repetition(spoil: Callable[[dict[str, An
     """What is missing of one away fails the repetition, which says which it was."""
     repetition = repeated("P1-R1", tmp_path / "r", 2, moves=2)
     spoil(repetition[1]["parts"]["auth2"])
-    made = verdict(repetition, "P1-R1")
+    made = verdict(repetition, "P1-R1", moves=3)
     assert made.status == "failed" and body(made).authentication_time_s is None
     assert f"not proven: {name} (authentication 2: " in made.reason
 
@@ -179,7 +180,7 @@ def test_where_a_move_broke_off_is_said(tmp_path: Path) -> None:
                "failure": {"stage": "registration", "reason": "mn is not registered"}}
     for name in ("iperf_tcp", "iperf_udp"):
         del values[name]
-    made = verdict((folder, values), "P1-R1")
+    made = verdict((folder, values), "P1-R1", moves=3)
     assert made.reason == "authentication 2: mn is not registered"
 
 
@@ -273,6 +274,9 @@ def test_all_that_were_asked_for_have_to_take_place(tmp_path: Path) -> None:
     for asked in (2, 4):
         made = verdict(repeated("P1", tmp_path / str(asked), 2), "P1", asked=asked)
         assert made.reason == f"not proven: authentications (3 of {asked} took place)"
+    for moves in (1, 3):
+        made = verdict(repeated("P1-R1", tmp_path / f"m{moves}", 2, moves=1), "P1-R1", moves=moves)
+        assert made.reason.startswith("not proven: authentications (3 of 3 took place")
 
 
 def test_a_single_one_has_no_further_checks(tmp_path: Path) -> None:

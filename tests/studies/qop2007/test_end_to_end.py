@@ -273,7 +273,8 @@ def test_every_authentication_is_a_sample(several: dict[str, Record], policy: st
     """Three times from nothing, each with captures, evidence, components and phases of its own."""
     found = several[policy]
     held, measured = checks(found), body(found)
-    assert held["authentications"] == "3 of 3 took place"
+    assert held["authentications"] == (
+        "3 of 3 took place, after 2 of them a move, 2 asked for")
     assert held["each authentication from nothing"].startswith("before each of 3")
     assert re.findall(r"authentication \d", held[f"{check} (earlier authentications)"]) == [
         "authentication 1", "authentication 2"]
