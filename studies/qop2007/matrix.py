@@ -19,6 +19,8 @@ MLKEM = "mlkem"
 SPI = 256
 #: The slowest stream still waited for; a cell below this rate counts as hung.
 _SLOWEST_BPS = 250_000
+#: And so much for each further authentication or move, on a busy machine.
+_SLOWEST_FURTHER_S = 3.0
 _STREAM_SPARE_S = 10
 #: UDP is offered above what the medium can carry; without a medium, this much.
 _OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
@@ -131,8 +133,9 @@ def check_places(scenario: Scenario, air: Medium | None) -> None:
 
 
 def deadline_s(asked: Asked) -> float:
-    """As long as the slowest streams still waited for."""
-    return 2 * _slowest_s(asked)
+    """As long as the slowest streams still waited for, and further authentications and moves."""
+    further = asked.authentications + asked.moves - 2
+    return 2 * _slowest_s(asked) + further * _SLOWEST_FURTHER_S
 
 
 def expected(cell: Cell, asked: Asked) -> Expected:
@@ -145,9 +148,10 @@ def expected(cell: Cell, asked: Asked) -> Expected:
     crossings = _crossings(scenario)
     tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
     udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
-    further = asked.authentications - 1
-    fixed_s = (_FIXED_S + further * _AUTHENTICATION_S
-               + (_MOVE_S if scenario.roams_to else 0.0))
+    moves = asked.moves if scenario.roams_to else 0
+    # After each move but the last, it comes home once more.
+    further = asked.authentications - 1 + max(0, moves - 1)
+    fixed_s = _FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
     return Expected(
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
         processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S

@@ -681,6 +681,18 @@ def test_moves_are_part_of_the_plan() -> None:
     assert "moves" not in plan_of().manifest.asked
 
 
+def test_moves_are_reckoned_with() -> None:
+    """By what is expected of a repetition that moves, and by when it counts as hung."""
+    once, often = (plan(RunRequest(
+        STUDY, levels={"policy": ["P1"], "scenario": ["R1"]},
+        sets={"authentications": "5", "moves": moves}), {"clock": "real"})
+        for moves in ("1", "5"))
+    [cell] = once.cells
+    assert (STUDY.expected(cell, often.asked).duration_s
+            > STUDY.expected(cell, once.asked).duration_s + 2)
+    assert STUDY.deadline_s(cell, often.asked) > STUDY.deadline_s(cell, once.asked)
+
+
 def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
     """It is given to every node of a network but those that have another; testbeds stay shared."""
     asked = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": ["N2", "N3"]},
