@@ -30,16 +30,15 @@ from typing import IO
 from measure.errors import MeasureError
 from measure.process import Start, StartTalking
 from measure.workload import Site
+from topologies import namespaces
 
 _NUMBER = struct.Struct("@l")
 _ROOM = 1 << 16
 _STANDARD_FILES = 3
 #: What is imported takes a fraction of a second, on a busy machine several.
 _START_S = 30.0
-# Linux: <linux/sched.h>, <linux/prctl.h>.
-_NAMESPACES = {"net": 0x40000000, "mnt": 0x20000}
+# Linux: <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _File = IO[bytes] | socket.socket
 
 
@@ -196,15 +195,15 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
     """The fork from here to its end."""
     status = 1
     try:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:
             return
         for target, file in enumerate(files):
             os.dup2(file, target)
         os.closerange(_STANDARD_FILES, os.sysconf("SC_OPEN_MAX"))
         process, module, *arguments = words
-        for kind, flag in _NAMESPACES.items() if process else ():
-            _enter(f"/proc/{process}/ns/{kind}", flag)
+        if process:
+            namespaces.enter(process, "net", "mnt")
         status = importlib.import_module(module).main(arguments)
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 1
@@ -214,13 +213,6 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
-def _enter(path: str, flag: int) -> None:
-    there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if _LIBC.setns(there, flag):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    os.close(there)
 
 
 def main() -> None:

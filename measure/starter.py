@@ -25,10 +25,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from topologies import namespaces
+
 #: So long before its time a program is awake: what starts beside it does not disturb it then.
 _AWAKE_NS = 10_240_000
 _STOP_S = 5.0
-_LIBC = ctypes.CDLL(None, use_errno=True)
 # Linux: <linux/prctl.h>. Without slack, sleeps end when they should, whatever else is due then.
 _PR_SET_TIMERSLACK = 29
 _RUN: dict[str, Callable[[Path], Any]] = {}
@@ -83,7 +84,7 @@ def _become(command: dict[str, Any], heard: int) -> None:
     status, log, at_ns = 1, command["log"], command["at_ns"]
     try:
         Path("/proc/self/comm").write_text(sys.argv[1])
-        _join_network(command["pid"])
+        namespaces.enter(command["pid"], "net")
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for source, target in ((heard, 0), (said, 1), (said, 2)):
             os.dup2(source, target)
@@ -96,16 +97,9 @@ def _become(command: dict[str, Any], heard: int) -> None:
         os._exit(status)
 
 
-def _join_network(pid: int) -> None:
-    """Be in another process's network from now on."""
-    with Path(f"/proc/{pid}/ns/net").open() as network:
-        if _LIBC.setns(network.fileno(), 0):
-            raise OSError(ctypes.get_errno(), f"the network of process {pid}")
-
-
 def main() -> None:
     """Answer commands until there are no more."""
-    _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     for argument in sys.argv[2:]:
         name, _, place = argument.partition("=")
         module, _, function = place.partition(":")

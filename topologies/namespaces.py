@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 _CLONE_FS, _CLONE_NEWNS, _CLONE_NEWNET = 0x200, 0x20000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 1 << 18
+#: As /proc/PID/ns has them.
+_KINDS = {"net": _CLONE_NEWNET, "mnt": _CLONE_NEWNS}
 
 
 class Namespaces:
@@ -78,13 +80,9 @@ def mount_in_memory(pid: int, folder: str) -> None:
 
     def mount() -> None:
         try:
-            there = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                # Who has a root and a folder of its own may go where others have another root.
-                _call("unshare", _CLONE_FS)
-                _call("setns", there, _CLONE_NEWNS)
-            finally:
-                os.close(there)
+            # Who has a root and a folder of its own may go where others have another root.
+            _call("unshare", _CLONE_FS)
+            enter(pid, "mnt")
             _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 0, None)
         except OSError as error:
             failures.append(error)
@@ -94,6 +92,16 @@ def mount_in_memory(pid: int, folder: str) -> None:
     thread.join()
     if failures:
         raise OSError(failures[0].errno, f"cannot mount {folder}: {failures[0].strerror}")
+
+
+def enter(pid: int | str, *kinds: str) -> None:
+    """Be in a process' namespaces of these kinds, "net" or "mnt", from now on. Raises OSError."""
+    for kind in kinds:
+        there = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _call("setns", there, _KINDS[kind])
+        finally:
+            os.close(there)
 
 
 def _enter(namespace: int) -> None:
