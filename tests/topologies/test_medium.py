@@ -314,15 +314,15 @@ def test_eapol_pays_airtime() -> None:
 def test_frames_go_together_in_a_guest() -> None:
     """What is offered comes through, and of more than the air takes nine tenths of its ceiling.
 
-    Datagrams that come in heaps which no queue holds would be lost: 0.30 of 0.40, and 0.47. In 24
-    runs it was 0.871 to 0.913 of the ceiling.
+    Datagrams that come in heaps which no queue holds would be lost: 0.30 of 0.40, and 0.47. In a
+    second it is 0.889 to 0.901 of the ceiling (8 runs), in 0.3 s 0.871 to 0.913 (24).
     """
     air = load_medium("802.11n-300")
     loads = [overload(air, "a1", "ha-a", factor=factor) for factor in (0.4, medium_trial.OVERLOAD)]
-    outcome = measured(MediumTrial(one_cell(), air, [[load] for load in loads], seconds=0.3))
+    outcome = measured(MediumTrial(one_cell(), air, [[load] for load in loads], seconds=1.0))
     [below], [beyond] = outcome.goodput_bps
     assert below == pytest.approx(loads[0].rate_bps, rel=0.03)
-    assert 0.85 < beyond / air.udp_ceiling_bps(1470) < 1.02
+    assert 0.87 < beyond / air.udp_ceiling_bps(1470) < 1.02
 
 
 def measured_despite_losses(trial: MediumTrial) -> medium_trial.Outcome:
