@@ -42,14 +42,14 @@ _CHUNK_BYTES = 1 << 16
 
 def load(folder: Path) -> None:
     """Have Ansible and its plugins imported, and what it reads for a policy in a folder parsed."""
+    # Each playing has a folder for temporary files of its own.
+    shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
     for name in _IMPORTED:
         importlib.import_module(name)
     with contextlib.suppress(ImportError):
         for name in _OF_PROGRAMS:
             importlib.import_module(name)
     loader = importlib.import_module("ansible.plugins.loader")
-    # Whoever plays has a folder for temporary files of its own.
-    shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
     loader.init_plugin_loader()
     for plugins in (loader.connection_loader, loader.shell_loader, loader.become_loader,
                     loader.callback_loader, loader.vars_loader):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,13 +32,14 @@ class Player:
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
-        # While it loads it has a folder of its own there; each request brings another.
-        temporary = {"ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
+        # Ansible makes a folder here while it loads. A killed Ansible does not remove its folder.
+        self._loading = tempfile.mkdtemp(prefix="qop-ansible-")
         with theirs:
             self._process = subprocess.Popen(
                 [*tied("KILL"), "nice", "-n", "10", sys.executable, "-P", str(_PROGRAM),
                  str(theirs.fileno()), str(ANSIBLE)],
-                env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"), **temporary},
+                env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+                     "ANSIBLE_LOCAL_TEMP": self._loading},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),), start_new_session=True)
         self._played: dict[str, asyncio.Future[int]] = {}
@@ -101,6 +103,7 @@ class Player:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        shutil.rmtree(self._loading, ignore_errors=True)
 
 
 def begin() -> None:

@@ -178,6 +178,17 @@ def test_the_player_ends_with_the_process_that_began_it() -> None:
     assert has_ended(pid)
 
 
+def test_player_ended_while_it_loads_leaves_no_folder(monkeypatch: pytest.MonkeyPatch,
+                                                      tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    player = Player()
+    deadline = time.monotonic() + 5  # loading Ansible takes about a second
+    while not list(tmp_path.rglob("ansible-local-*")) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    player.end()
+    assert not list(tmp_path.iterdir())
+
+
 def test_who_leaves_ends_what_was_begun() -> None:
     """A command that ends before it needs one leaves none."""
     playing.begin()

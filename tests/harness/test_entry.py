@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S, PROJECT
+from harness.cli import COMMANDS
 
 LOCKS = sorted((PROJECT / "requirements").glob("*.lock"))
 needs_tools = pytest.mark.skipif(
@@ -100,6 +101,41 @@ def test_no_dpkg(tools, tmp_path):
     assert "Debian 12" in done.stderr
 
 
+@pytest.mark.parametrize("has_dpkg", [True, False])
+def test_help_and_version_without_packages_are_shown(tools, tmp_path, has_dpkg):
+    """Neither installs anything, nor needs dpkg, an environment, or a cache that can be written."""
+    (tools / "sed").symlink_to(str(shutil.which("sed")))
+    if not has_dpkg:
+        (tools / "dpkg-query").unlink()
+    (tmp_path / "file").touch()
+    for option in ("--help", "-h"):
+        done = _qop(tools, tmp_path / "file/cache", option)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [line.split()[0] for line in done.stdout.splitlines()[3:]] == list(COMMANDS)
+    done = _qop(tools, tmp_path / "file/cache", "--version")
+    assert (done.returncode, done.stdout) == (0, subprocess.run(
+        [PROJECT / "qop", "--version"], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["image", "--help"], ["run", "-h"], ["bench", "proof", "-h"]])
+def test_help_of_a_command_looks_for_no_packages(cache, tools, arguments):
+    """The environment is enough, as pip makes it; the next command still looks for packages."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    stamp.write_text("")
+    done = _qop(tools, cache, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"-m harness {' '.join(arguments)}\n")
+    assert "neither root nor sudo" in _qop(tools, cache, "run").stderr
+
+
+def test_help_of_a_command_on_a_node_is_not_ours(cache, tools):
+    """`lab ... ip -h` starts a testbed, which needs the packages."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    stamp.write_text("")
+    assert "neither root nor sudo" in _qop(tools, cache, "lab", "--node", "a2", "ip", "-h").stderr
+
+
 def test_unwritable_cache(tools, tmp_path):
     """A cache that cannot be written is named, with the way out."""
     (tmp_path / "file").touch()
@@ -184,6 +220,23 @@ def test_half_an_environment_is_not_used(cache, tools):
 def test_shell_syntax(name):
     """The POSIX shell takes every script."""
     subprocess.run(["dash", "-n", str(PROJECT / name)], check=True)
+
+
+def test_mounted_folder_on_the_same_disk_counts_as_mounted(tmp_path):
+    """Device numbers are equal there, so the mount table decides."""
+    start = (PROJECT / "harness/container/start").read_text()
+    function = start[start.index("is_mounted() {"):start.index("case ${1-} in\nrun")]
+    (tmp_path / "host").mkdir()
+    (tmp_path / "place/within").mkdir(parents=True)
+    script = f"""{function}
+for folder in place place/within; do
+    is_mounted {tmp_path}/$folder && echo mounted || echo not
+    mount --bind {tmp_path}/host {tmp_path}/place
+    mkdir -p {tmp_path}/place/within
+done"""
+    done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+                          capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("not\nmounted\n", "")
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
