@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measure.errors import MeasureError
 from measure.precedence import LOOKING_ON
 from measure.process import Daemon, Start
 
@@ -148,6 +149,17 @@ class Capture:
         """Block until packets are being captured."""
         self._daemon.wait_ready()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the capture's own process.
+
+        Raises:
+            MeasureError: the capture has ended.
+        """
+        if self._daemon.process.poll() is not None:
+            raise MeasureError("testbed", f"{self._daemon.name} has ended and takes no signal "
+                               f"{number.name} (log: {self._daemon.log.name})")
+        self._daemon.process.send_signal(number)
+
     def ask_to_stop(self) -> None:
         """Tell the capture to end, while others do."""
         self._daemon.ask_to_stop()
@@ -162,7 +174,7 @@ class Capture:
 
 @contextmanager
 def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part: str, out: Path,
-              logs: Path, summaries: list[dict[str, object]]) -> Iterator[None]:
+              logs: Path, summaries: list[dict[str, object]]) -> Iterator[Sequence[Capture]]:
     """Captures at all points while this lasts, to `out/PART-POINT.pcap`.
 
     However it ends, each is complete and its summary in `summaries` then.
@@ -177,7 +189,7 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
         for capture in running:
             capture.wait_ready()
         try:
-            yield
+            yield running
         finally:
             for capture in running:
                 capture.ask_to_stop()

@@ -13,10 +13,15 @@ class Starter:
     """Running services. A context manager: they run inside it, and none is left after it.
 
     `withhold` names services that are left out on purpose (a negative control); who needs one of
-    them starts without it.
+    them starts without it. Raises MeasureError for a name that no service has.
     """
 
     def __init__(self, services: Sequence[Service], withhold: Collection[str] = ()) -> None:
+        names = [service.name for service in services]
+        for name in withhold:
+            if name not in names:
+                raise MeasureError("testbed", f"the control leaves out {name}, which is no service "
+                                   f"of this testbed; there are {', '.join(names)}")
         self._services = [service for service in services if service.name not in withhold]
         self._withheld = set(withhold)
         self._stack = ExitStack()

@@ -1,41 +1,57 @@
-"""How many frames the air loses: those that the supplicant gets later than others of their length.
+"""Retransmissions on the air: frames that reach the supplicant later than others of their length.
 
-What the access point sends on finds an idle air, and is there after its own time, to some
-microseconds; what has to be sent again, hundreds later. In virtual time nothing else is late.
+A frame is timed from the access point's radio, before the air, to the supplicant. A frame that the
+air loses arrives hundreds of microseconds later than the quickest of its length: 802.11 sends it
+again after a longer backoff. Without a loss, 9,337 frames took at most 65 us longer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from measure import pcap
-from measure.eap_keys import PORT
 from studies.eapload2004.exchanges import is_from_supplicant
 
-#: To be sent again takes longer than that; what else there is to do is done sooner.
-_LATER_S = 0.00008
+#: Delay beyond the quickest frame of the same length that counts as a retransmission, in seconds.
+_RETRANSMITTED_S = 0.00008
+_RADIO, _SUPPLICANT = "auth-radio.pcap", "auth-mn.pcap"
 
 
 @dataclass(frozen=True)
 class AirLosses:
-    """So many of the frames to the supplicant came later than the quickest of their length."""
+    """How many frames reached the supplicant, and how many of them late."""
 
     frames: int
     late: int
 
 
 def losses(out: Path) -> AirLosses:
-    """Of a repetition, from the server's answer behind the access point to the supplicant."""
-    passed = [(datagram.at_s, 0) for datagram in pcap.datagrams(out / "auth-ap.pcap")
-              if datagram.target_port != PORT]
-    passed += [(frame.at_s, len(frame.payload)) for frame in pcap.frames(out / "auth-mn.pcap")
-               if is_from_supplicant(frame) is False]
+    """Return the frames to the supplicant in a repetition's captures, and the late ones.
+
+    A frame that arrives without having been captured at the access point's radio counts as late.
+
+    Raises:
+        MeasureError: a capture is damaged, or holds no Ethernet frames.
+    """
+    if not (out / _RADIO).exists():  # results of an earlier version have no capture there
+        return AirLosses(0, 0)
+    sent_s: dict[bytes, list[float]] = defaultdict(list)
+    for frame in pcap.frames(out / _RADIO):
+        if is_from_supplicant(frame) is False:
+            sent_s[frame.payload].append(frame.at_s)
     took_s: dict[int, list[float]] = defaultdict(list)
-    for (answered_s, behind), (received_s, size) in pairwise(sorted(passed)):
-        if size and not behind:
-            took_s[size].append(received_s - answered_s)
-    return AirLosses(sum(map(len, took_s.values())), sum(
-        each > min(those) + _LATER_S for those in took_s.values() for each in those))
+    unsent = 0
+    for frame in pcap.frames(out / _SUPPLICANT):
+        if is_from_supplicant(frame) is not False:
+            continue
+        # The newest copy before it: an equal frame may never have arrived.
+        before = [at_s for at_s in sent_s[frame.payload] if at_s <= frame.at_s]
+        if before:
+            sent_s[frame.payload] = sent_s[frame.payload][len(before):]
+            took_s[len(frame.payload)].append(frame.at_s - before[-1])
+        else:
+            unsent += 1
+    late = sum(each > min(those) + _RETRANSMITTED_S for those in took_s.values() for each in those)
+    return AirLosses(unsent + sum(map(len, took_s.values())), unsent + late)

@@ -26,7 +26,7 @@ from studies.qop2007 import attacking, survival, unprotected
 from topologies.model import Scenario, from_json
 
 #: Captures at some points while it lasts, in some detail.
-Capturing = Callable[..., AbstractContextManager[None]]
+Capturing = Callable[..., AbstractContextManager[object]]
 #: The control that takes the protection of one authentication away, in the middle (see `controls`).
 _SECOND_IN_CLEAR, _SECOND = "second-in-clear", 2
 

@@ -5,15 +5,14 @@ Most are done before the streams begin, while they are captured. Standard librar
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from measure import injection, iperf
 from measure.capture import Detail, Point
+from measure.errors import MeasureError
 from measure.points import TRAFFIC
 from measure.workload import Site
 from studies.qop2007 import attempts
@@ -40,7 +39,6 @@ LOSSY, LEAVES, FEWER, LEFT_OVER = "lossy-capture", "companion-leaves", "one-fewe
 UNTUNNELLED = "agents-untunnelled"
 #: Room for two dozen headers.
 _NO_ROOM = Detail(snap_bytes=192, buffer_kib=8)
-_CAPTURING = b"tcpdump"
 #: Before every policy of charon's, and every rule of Mobile IP's.
 _FIRST = "1"
 _TABLE = "1"
@@ -58,28 +56,26 @@ def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
               detail: Detail) -> Iterator[None]:
     """Captures of the streams; under a control that on the wire stands still, and has no room."""
     still = [point for point in points if fault == LOSSY and point.name == "wire"]
+    if fault == LOSSY and not still:
+        raise MeasureError("testbed", f"the control {LOSSY} needs a capture on the wire, and this "
+                           "cell has none")
     with (captures([point for point in points if point not in still], detail, part=TRAFFIC),
-          captures(still, _NO_ROOM, part=TRAFFIC)):
-        _signal_captures(still, signal.SIGSTOP)
+          captures(still, _NO_ROOM, part=TRAFFIC) as stopped):
+        for capture in stopped:
+            capture.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            _signal_captures(still, signal.SIGCONT)
-
-
-def _signal_captures(points: Sequence[Point], number: signal.Signals) -> None:
-    """Send a signal to the captures at these points."""
-    for place in Path("/proc").glob("[0-9]*") if points else ():
-        with suppress(OSError):
-            words = (place / "cmdline").read_bytes().split(b"\0")
-            if words[0] == _CAPTURING and any(point.interface.encode() in words
-                                              for point in points):
-                os.kill(int(place.name), number)
+            for capture in stopped:
+                capture.send_signal(signal.SIGCONT)
 
 
 def afterwards(fault: str, access: Access, scenario: Scenario) -> None:
     """What a control does once all has been sent, and what it takes back for the next time."""
     if fault == LEAVES:
+        if not scenario.companions:
+            raise MeasureError("testbed", f"the control {LEAVES} needs a scenario with another "
+                               "mobile node, and this one has none")
         for name in scenario.companions:
             access.send_away(name)
     elif fault == UNTUNNELLED:
@@ -170,12 +166,21 @@ def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
     """Delete IPsec policies whose tunnel ends at one of these addresses, or at two of them.
 
     Those that hold packets of these addresses back where there is no tunnel go with them.
+
+    Raises:
+        MeasureError: no policy with such a tunnel is there.
     """
+    is_deleted = False
     shown = testbed.run(node, ["ip", "xfrm", "policy", "list"])
     for selector, direction, tunnel in parse_policies(shown):
         held = not any(tunnel) and any(f"{end}/32" in selector for end in ends)
-        if held or sum(end in ends for end in tunnel) >= 1 + both:
+        has_tunnel = sum(end in ends for end in tunnel) >= 1 + both
+        if held or has_tunnel:
             testbed.run(node, ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
+        is_deleted = is_deleted or has_tunnel
+    if not is_deleted:
+        raise MeasureError("testbed", f"{node} has no IPsec policy with a tunnel to "
+                           f"{' or '.join(sorted(ends))}, so the control has none to take away")
 
 
 def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from conftest import wait_until
 from measure import capture
 from measure.capture import HEADERS, WHOLE, Capture, Detail, Point
+from measure.errors import MeasureError
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -147,3 +151,22 @@ def test_getting_on_is_captured_in_blocks_where_captures_are_prompt(
     capture.settle(other, WHOLE)
     assert len(waited) == 1
     assert 0.02 < waited[0] < 0.1
+
+
+def test_signal_to_a_capture_that_has_ended_is_refused(monkeypatch: pytest.MonkeyPatch,
+                                                       tmp_path: Path) -> None:
+    program = tmp_path / "tcpdump"
+    program.write_text("#!/bin/sh\necho listening on test >&2\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(capture, "LOOKING_ON", ())
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    running = Capture(cast("Testbed", FewNodes()), Point("air", None, "hwsim0"),
+                      tmp_path / "air.pcap", tmp_path / "log", detail=WHOLE)
+    running.wait_ready()
+    running.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{running._daemon.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    running.send_signal(signal.SIGCONT)
+    running.stop()
+    with pytest.raises(MeasureError, match="has ended and takes no signal SIGSTOP"):
+        running.send_signal(signal.SIGSTOP)

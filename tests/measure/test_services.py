@@ -82,6 +82,11 @@ def test_what_is_withheld_does_not_run() -> None:
         assert journal == ["start client", "ready client"]
 
 
+def test_withheld_service_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(MeasureError, match="leaves out diameter, which is no service"):
+        Starter([Noted("radius", [], [])], {"diameter"})
+
+
 @pytest.mark.parametrize(("needs", "reason"), [
     ({"a": ["b"], "b": ["a"]}, "services need each other: a, b"),
     ({"a": ["a"]}, "services need each other: a"),

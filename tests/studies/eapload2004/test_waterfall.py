@@ -104,12 +104,30 @@ def test_what_takes_longer_than_the_quickest_waits(out: Path) -> None:
     assert sum(ended - begun for _, begun, ended in made) == pytest.approx(0.1519)
 
 
-def test_frames_that_were_sent_again_are_late(tmp_path: Path) -> None:
-    """By what others of their length took; what no answer of the server's began is none."""
-    answers = [(number * 100_000, radius(is_request=False)) for number in range(1, 11)]
+def test_frames_sent_again_on_the_air_are_late(tmp_path: Path) -> None:
+    """A wait at the access point before the air is no loss, however long it is."""
+    waits = [30, 30, 127, 30, 30, 400, 30, 30, 30, 30]
     took = [70, 71, 690, 70, 72, 70, 980, 70, 70, 70]
-    requests = [(at + more, frame(_EAPOL, _REQUEST)) for (at, _), more in zip(
-        answers, took, strict=True)]
+    answers = [(number * 100_000, radius(is_request=False)) for number in range(1, 11)]
+    sent = [(at + wait, frame(_EAPOL, _REQUEST)) for (at, _), wait in zip(
+        answers, waits, strict=True)]
+    arrived = [(at + more, data) for (at, data), more in zip(sent, took, strict=True)]
     capture(tmp_path / "auth-ap.pcap", answers)
-    capture(tmp_path / "auth-mn.pcap", [(50_000, frame(_EAPOL, _REQUEST)), *requests])
+    capture(tmp_path / "auth-radio.pcap", sent)
+    capture(tmp_path / "auth-mn.pcap", arrived)
     assert losses(tmp_path) == AirLosses(frames=10, late=2)
+
+
+def test_frame_that_no_radio_sent_counts_as_late(tmp_path: Path) -> None:
+    capture(tmp_path / "auth-radio.pcap", [(100_000, frame(_EAPOL, _REQUEST))])
+    capture(tmp_path / "auth-mn.pcap", [(50_000, frame(_EAPOL, _REQUEST)),
+                                        (100_070, frame(_EAPOL, _REQUEST))])
+    assert losses(tmp_path) == AirLosses(frames=2, late=1)
+
+
+def test_frame_that_never_arrives_delays_no_later_one(tmp_path: Path) -> None:
+    capture(tmp_path / "auth-radio.pcap", [(at, frame(_EAPOL, _REQUEST))
+                                           for at in (100_000, 200_000, 300_000)])
+    capture(tmp_path / "auth-mn.pcap", [(at, frame(_EAPOL, _REQUEST))
+                                        for at in (100_070, 300_070)])
+    assert losses(tmp_path) == AirLosses(frames=2, late=0)

@@ -8,14 +8,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import get_args
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, cast, get_args
 
 import pytest
 
 from conftest import PROJECT
+from measure.capture import HEADERS, Point
+from measure.errors import MeasureError
 from policies.dot1x import EapMethod, Inner
 from policies.link import Cipher
+from studies.qop2007 import unprotected
 from studies.qop2007.controls import FAULTS
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
 
 PAGE = (PROJECT / "docs" / "proof.md").read_text()
 #: Modules that make checks of what others call them by, or for reports without a measurement.
@@ -87,3 +94,44 @@ def test_each_control_that_fails_a_check_is_in_its_row() -> None:
     for control, fault in FAULTS.items():
         for name in fault.fails if fault.on else ():
             assert f"`{control}`" in ROWS[name], f"{name} does not name {control}"
+
+
+class Tunnels:
+    """A testbed whose nodes have these IPsec policies."""
+
+    def __init__(self, policies: str) -> None:
+        self.policies = policies
+        self.deleted: list[list[str]] = []
+
+    def run(self, _node: str, argv: list[str]) -> str:
+        """Answer `ip xfrm policy list`, and note what is deleted."""
+        if "delete" in argv:
+            self.deleted.append(argv)
+        return self.policies
+
+
+_TUNNEL = """src 10.1.0.12/32 dst 0.0.0.0/0
+\tdir out priority 375423 ptype main
+\ttmpl src 10.1.0.12 dst 10.1.0.1
+\t\tproto esp reqid 1 mode tunnel
+"""
+_HELD = "src 10.1.0.12/32 dst 0.0.0.0/0\n\tdir out action block priority 399999 ptype main\n"
+
+
+def test_control_deletes_the_policies_of_a_tunnel() -> None:
+    testbed = Tunnels(_TUNNEL + _HELD)
+    unprotected._delete_policies(cast("Testbed", testbed), "a2", {"10.1.0.12"})
+    assert len(testbed.deleted) == 2
+
+
+@pytest.mark.parametrize("policies", ["", _HELD, _TUNNEL.replace("10.1.0.12", "10.1.0.13")])
+def test_control_without_a_tunnel_to_delete_is_refused(policies: str) -> None:
+    with pytest.raises(MeasureError, match="a2 has no IPsec policy with a tunnel"):
+        unprotected._delete_policies(cast("Testbed", Tunnels(policies)), "a2", {"10.1.0.12"})
+
+
+def test_lossy_capture_without_a_capture_on_the_wire_is_refused() -> None:
+    with (pytest.raises(MeasureError, match="needs a capture on the wire"),
+          unprotected.capturing(unprotected.LOSSY, nullcontext, [Point("air", None, "hwsim0")],
+                                HEADERS)):
+        pytest.fail("nothing may run")

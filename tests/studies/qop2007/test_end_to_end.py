@@ -215,7 +215,8 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
         assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
 
 
-@pytest.mark.parametrize("name", ["bypass", "clear-but-marked", "unverified-registration",
+@pytest.mark.parametrize("name", ["bypass", "clear-but-marked", "lossy-capture",
+                                  "unverified-registration",
                                   "weaker-ike"])
 def test_controls_that_leave_everything_flowing_fail_their_own_checks(qop: Qop, name: str) -> None:
     """Both streams arrive without the protection, and exactly the check for it does not hold."""
