@@ -117,6 +117,7 @@ async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
             key = scheduler.of(Role.RUN)
         else:
             address, key = where, keys.find(where, Role.RUN)
+            await keys.refuse_foreign_key(address, key)
         try:
             client = await _QuietClient(address, asynchronous=True, timeout=_CONNECT_S,
                                         security=key.security(), set_as_default=False)

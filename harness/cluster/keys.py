@@ -8,6 +8,7 @@ key. A scheduler derives the secrets of the others from its own.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import enum
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 from distributed import Security
+from distributed.comm import get_address_host_port
 
 from guest.cache import cache_root
 from harness.errors import UserError
@@ -35,6 +37,8 @@ VARIABLE = "QOP_CLUSTER_KEY"
 FROM_INPUT = "-"
 #: Of a secret, and of a public key.
 _BYTES = 32
+#: What a TLS handshake over a slow network may take, in seconds.
+_HANDSHAKE_S = 10.0
 #: Clocks of machines differ; a cluster's authorities end with it.
 _EARLIER, _LATER = dt.timedelta(days=2), dt.timedelta(days=366)
 
@@ -111,6 +115,35 @@ class ClusterKey:
             tls_ca_file="".join(believed),
             **{f"tls_{name}_{kind}": text for name in ("client", "scheduler", "worker")
                for kind, text in own.items()})
+
+
+async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
+    """Refuse a key that the scheduler at an address does not accept, or of another scheduler.
+
+    Dask takes a failed TLS handshake for a scheduler that has yet to start, and tries again for a
+    minute. Whether a scheduler listens there at all is left to dask.
+
+    Raises:
+        UserError: TLS failed, by the scheduler's certificate or by this key's.
+    """
+    host, port = get_address_host_port(address)
+    context = key.security().get_connection_args(key.role.value.replace("run", "client"))
+    try:
+        async with asyncio.timeout(_HANDSHAKE_S):
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context["ssl_context"])
+            try:
+                # By TLS 1.3 a server refuses a certificate after the client's side has succeeded.
+                is_accepted = bool(await reader.read(1))
+            finally:
+                writer.transport.abort()
+    except ssl.SSLError:
+        is_accepted = False
+    except (OSError, TimeoutError):
+        return
+    if not is_accepted:
+        raise UserError(f"{address}: the scheduler there does not accept this key, which is another "
+                        f"cluster's; use the key for a {key.role.value} that it printed")
 
 
 def role_of(certificate: bytes, believed: dict[Role, bytes]) -> Role | None:

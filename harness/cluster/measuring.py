@@ -141,6 +141,6 @@ async def _measured(run: str, share: Share, measurer: Measurer, say: _Voice) -> 
                 entry := stored.read(folder.records / f"{name}.json")):
             say.finding(folder, entry)
             share.strike(entry)
-    with ResultsFolder(spool.place(run, get_worker().id), share.captures) as results:
+    with spool.opened(run, get_worker().id, share.captures) as results:
         await measurer(share, results, EventLog(results.path, say.event),
                        functools.partial(say.finding, results))

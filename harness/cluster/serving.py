@@ -88,6 +88,7 @@ async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, lis
                 scheduler, key = await _scheduling(scheduler, stack, say)
             else:
                 key = keys.find(scheduler, Role.WORKER)
+                await keys.refuse_foreign_key(scheduler, key)
             options = {"host": listen} if listen else {}
             try:
                 worker = await PlainWorker(scheduler, key=key, local_directory=str(folder),

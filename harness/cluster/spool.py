@@ -8,6 +8,7 @@ this machine that measures for the same run sends what it needs of it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import shutil
 import time
 from collections.abc import Iterator
@@ -26,6 +27,19 @@ def place(run: str, worker: str = "") -> Path:
     return cache_root() / "cluster" / "spool" / run / worker
 
 
+@contextlib.contextmanager
+def opened(run: str, worker: str, captures: str) -> Iterator[ResultsFolder]:
+    """Open a worker's results folder for writing while this lasts.
+
+    Raises:
+        UserError: the folder cannot be made, or another process writes there.
+    """
+    with contextlib.ExitStack() as stack:
+        with _changing():
+            results = stack.enter_context(ResultsFolder(place(run, worker), captures))
+        yield results
+
+
 def left(run: str) -> Iterator[tuple[ResultsFolder, str]]:
     """What workers of this machine have finished that measure no more: the names of steps."""
     for folder in map(ResultsFolder, _idle(place(run))):
@@ -35,19 +49,35 @@ def left(run: str) -> Iterator[tuple[ResultsFolder, str]]:
 
 def forget(run: str, worker: str) -> None:
     """Remove what a worker has finished: its run has it, or wants it no more."""
-    shutil.rmtree(place(run, worker), ignore_errors=True)
-    with contextlib.suppress(OSError):  # nothing was there, or another worker's is
-        place(run).rmdir()
+    with _changing():
+        shutil.rmtree(place(run, worker), ignore_errors=True)
+        with contextlib.suppress(OSError):  # nothing was there, or another worker's is
+            place(run).rmdir()
 
 
 def forget_run(run: str, _: str = "") -> None:
     """Remove what workers of this machine have finished for a run, and what nobody will ask for."""
     for there in place("").glob("*"):
-        with contextlib.suppress(OSError):  # another worker was faster, or something is in it
+        # Something may be in it, which is in use.
+        with _changing(), contextlib.suppress(OSError):
             is_old = there.stat().st_mtime < time.time() - _FORGOTTEN_S
             for folder in _idle(there) if is_old or there.name == run else []:
                 shutil.rmtree(folder, ignore_errors=True)
             there.rmdir()
+
+
+@contextlib.contextmanager
+def _changing() -> Iterator[None]:
+    """Keep other workers of this machine from making or removing folders while this lasts.
+
+    Making a folder takes several steps: its parents, itself, its lock. Without this lock another
+    worker removed the parent, or the folder that was not locked yet, between two of them.
+    """
+    lock = cache_root() / "cluster" / "spool.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _idle(run: Path) -> list[Path]:

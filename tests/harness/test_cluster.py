@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ from distributed import get_worker
 
 import made_up_measuring
 import plans
-from conftest import PATIENCE_S, Qop, wait_until
+from conftest import PATIENCE_S, PROJECT, Qop, wait_until
 from guest import image
 from guest.cache import cache_root
 from harness.cluster import checking, connection, keys, measuring
@@ -432,3 +434,22 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
         assert share.split() == ([], [step])
         assert backlog.hand_back(share, {step.name}) == []
     assert backlog.testbeds() == []
+
+
+_OPEN_AND_FORGET = """
+import sys
+from harness.cluster import spool
+for _ in range(300):
+    with spool.opened("run", sys.argv[1], "none"):
+        pass
+    (spool.forget if sys.argv[1] != "other" else spool.forget_run)("run", sys.argv[1])
+"""
+
+
+def test_workers_of_one_machine_do_not_remove_folders_in_the_making(tmp_path: Path) -> None:
+    """Each makes and removes its own folder; the last also removes all of the run's idle ones."""
+    working = [subprocess.Popen(
+        [sys.executable, "-c", _OPEN_AND_FORGET, name], stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "QOP_CACHE": str(tmp_path), "PYTHONPATH": str(PROJECT)})
+        for name in ("one", "two", "other")]
+    assert [process.communicate()[1] for process in working] == [""] * 3

@@ -91,6 +91,18 @@ async def test_strangers_are_refused(script: Script) -> None:
             assert len(cluster.scheduler.workers) == 1
 
 
+@pytest.mark.parametrize("role", [Role.RUN, Role.WORKER])
+async def test_key_of_another_cluster_is_refused_at_once(script: Script, role: Role) -> None:
+    """A scheduler that is not there yet is no reason to refuse the key."""
+    async with workers(0) as cluster:
+        address, own = cluster.scheduler.address, cluster.key.of(role)
+        await keys.refuse_foreign_key(address, own)
+        for foreign in (ClusterKey.new().of(role), replace(own, secret=bytes(32))):
+            with pytest.raises(UserError, match="does not accept this key, which is another clust"):
+                await keys.refuse_foreign_key(address, foreign)
+    await keys.refuse_foreign_key(address, own)
+
+
 async def test_workers_let_in_their_scheduler_only(script: Script) -> None:
     """Another worker, or a run, cannot have a program run there."""
     async with workers(1) as cluster:
