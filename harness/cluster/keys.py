@@ -142,8 +142,8 @@ async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
     except (OSError, TimeoutError):
         return
     if not is_accepted:
-        raise UserError(f"{address}: the scheduler there does not accept this key, which is another "
-                        f"cluster's; use the key for a {key.role.value} that it printed")
+        raise UserError(f"{address}: the scheduler there does not accept this key, which is "
+                        f"another cluster's; use the key for a {key.role.value} that it printed")
 
 
 def role_of(certificate: bytes, believed: dict[Role, bytes]) -> Role | None:
