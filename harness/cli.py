@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from harness import host_process
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -38,8 +39,12 @@ COMMANDS = {
     "lint": "Check style and types of the project's code.",
     "completion": "Print the shell's completion script.",
 }
+_HELP = frozenset({"-h", "--help"})
 #: With these a run renders no policy, or does not on this machine.
-_NOT_HERE = frozenset({"-h", "--help", "--dry-run", "--cluster"})
+_NOT_HERE = _HELP | {"--dry-run", "--cluster"}
+#: Commands that start guests, Ansible or pools of processes; so do the pages of studies.
+_MEASURING = frozenset({"run", "verify", "worker", "lab", "doctor", "provision", "image", "bench",
+                        "test"})
 #: Modules that cannot have their subcommand's name, which is a word of Python's own.
 _MODULES = {"import": "import_"}
 
@@ -78,13 +83,17 @@ class _Lazy(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[
             str | None, click.Command | None, list[str]]:
-        """What a run takes longest to wait for begins before its imports."""
+        """Check this process's limits, and start Ansible before importing the run command."""
+        if not _HELP.intersection(args):
+            host_process.require(measures=args[0] in _MEASURING or args[0] not in COMMANDS)
         if args[0] == "run" and not _NOT_HERE.intersection(args):
             from harness import playing
 
             playing.begin()
             ctx.call_on_close(playing.leave)
-        return super().resolve_command(ctx, args)
+        resolved = super().resolve_command(ctx, args)
+        host_process.raise_when_interrupted()
+        return resolved
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; its usage errors know where they are from."""
@@ -116,31 +125,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         status = qop.main(arguments, prog_name="qop", standalone_mode=False)
-    except (UserError, ModuleNotFoundError) as error:
-        known = error if isinstance(error, UserError) else _lacking(error)
-        click.echo(f"qop: {known}", err=True)
-        return known.status
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.ClickException as error:
-        _tell(error)
-        return error.exit_code
-    except (KeyboardInterrupt, RuntimeError) as error:
-        if not _is_interruption(error):
-            raise
-        click.echo("qop: interrupted", err=True)
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has had enough; that is not an error of this program.
-        sys.stderr.close()
-        return 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - what is not known is raised again
+        if _is_interruption(error):
+            click.echo("qop: interrupted", err=True)
+            return host_process.INTERRUPTED
+        return _report(error)
     return status if isinstance(status, int) else 0
 
 
-def _is_interruption(error: BaseException) -> bool:
-    """Python 3.11 tells what interrupts the making of a class, in any import, as another error."""
-    return isinstance(error, click.Abort | KeyboardInterrupt) or isinstance(
-        error.__cause__, KeyboardInterrupt)
+def _report(error: BaseException) -> int:
+    """Print an error of the user's on one line, and return the exit status.
+
+    Raises any other error again.
+    """
+    match error:
+        case UserError() | ModuleNotFoundError():
+            known = error if isinstance(error, UserError) else _lacking(error)
+            click.echo(f"qop: {known}", err=True)
+            return known.status
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            _tell(error)
+            return error.exit_code
+        case BrokenPipeError():
+            # Whoever read our output has had enough; that is not an error of this program.
+            host_process.give_up_output()
+            sys.stderr.close()
+            return 0
+    raise error
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C is the cause of an error.
+
+    What it interrupts may make another error of it: Python 3.11 the making of a class, libraries
+    their imports.
+    """
+    while error is not None:
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 def _lacking(error: ModuleNotFoundError) -> UserError:

@@ -11,15 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from guest.cache import cache_root
 from guest.processes import tied
 
 ANSIBLE = Path(__file__).parent.parent / "ansible"
 _PROGRAM = ANSIBLE / "ready.py"
+#: Loading takes a second, on a busy machine several.
+_LOADING_S = 600.0
 _ahead: Player | None = None
 
 
@@ -32,14 +35,12 @@ class Player:
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
-        # Ansible makes a folder here while it loads. A killed Ansible does not remove its folder.
-        self._loading = tempfile.mkdtemp(prefix="qop-ansible-")
         with theirs:
             self._process = subprocess.Popen(
                 [*tied("KILL"), "nice", "-n", "10", sys.executable, "-P", str(_PROGRAM),
                  str(theirs.fileno()), str(ANSIBLE)],
                 env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-                     "ANSIBLE_LOCAL_TEMP": self._loading},
+                     "ANSIBLE_LOCAL_TEMP": str(_folder_for_loading())},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),), start_new_session=True)
         self._played: dict[str, asyncio.Future[int]] = {}
@@ -103,7 +104,20 @@ class Player:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        shutil.rmtree(self._loading, ignore_errors=True)
+
+
+def _folder_for_loading() -> Path:
+    """Return where Ansible makes a folder for the moment in which it loads.
+
+    A killed Ansible does not remove its folder, so it is in the cache, and is removed from there.
+    """
+    folder = cache_root() / "ansible"
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < time.time() - _LOADING_S:
+                shutil.rmtree(left, ignore_errors=True)
+    return folder
 
 
 def begin() -> None:

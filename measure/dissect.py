@@ -50,6 +50,8 @@ ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
+#: Statuses of a program that was killed: by itself, and through a shell's convention.
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 _NOT_FOUND = 127
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
@@ -226,6 +228,10 @@ def _datagram(frame: pcap.CapturedFrame) -> dict[str, str]:
                       "ip.len": str(udp.ip_bytes)}
 
 
+class _KilledError(MeasureError):
+    """A program that read captures was killed."""
+
+
 def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
                    timeout_s: float = 300.0) -> list[list[Packet]]:
     """As `read_all`; frames that tshark mistakes for a mesh's show as what it takes them for."""
@@ -234,7 +240,10 @@ def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
     if not captures:
         return []
     try:
-        text = _dissect(captures, keys, timeout_s)
+        try:
+            text = _dissect(captures, keys, timeout_s)
+        except _KilledError:  # for want of memory, or by somebody; the captures are as they were
+            text = _dissect(captures, keys, timeout_s)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
@@ -270,6 +279,9 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
     for tool, status in (("tshark", done.returncode), ("mergecap", merging.returncode)):
         if status == _NOT_FOUND:
             raise MeasureError("testbed", f"{tool} is missing; './qop doctor' tells how to get it")
+        if status in _KILLED:
+            raise _KilledError("testbed", f"{tool} was killed while it read captures, and killed "
+                               "again when that was tried once more; is memory short?")
     if merging.returncode and not (merging.returncode == -signal.SIGPIPE and done.returncode):
         said = " ".join(complaint.split()).removeprefix("mergecap: ") or "mergecap failed"
         raise MeasureError("testbed", f"tshark cannot read a capture: {said}")

@@ -10,8 +10,8 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -29,7 +29,20 @@ _ORDER_S = 6.0
 _STEPS_S = (-86_400, -3600, -2, 2, 3600, 86_400)
 _NOISE = b'{"schema": 2, "study": {"id": "rec'
 
-When = Literal["between", "during", "ending"]
+#: Environments of callers in which a run has to measure as in any other.
+_VARIABLES: Sequence[Mapping[str, str]] = (
+    {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "de_DE.ISO-8859-1"},
+    {"LC_NUMERIC": "de_DE.UTF-8"}, {"LANG": "fr_FR.UTF-8"}, {"PYTHONIOENCODING": "ascii"},
+    {"ANSIBLE_STDOUT_CALLBACK": "json"}, {"WIRESHARK_CONFIG_DIR": "/nonexistent"})
+#: What a caller puts before a command to take something away from it.
+_RESTRICTIONS: Sequence[Sequence[str]] = (
+    ("prlimit", "--nofile=16"), ("prlimit", "--as=400000000"),
+    ("sh", "-c", 'exec "$@" >&-', "sh"), ("sh", "-c", 'exec "$@" <&-', "sh"),
+    ("sh", "-c", 'exec "$@" >/dev/full', "sh"),
+    ("unshare", "--map-root-user", "--mount", "sh", "-c",
+     'mount -t tmpfs -o ro none /dev/shm; exec "$@"', "sh"))
+
+When = Literal["between", "during", "ending", "starting"]
 
 
 @dataclass
@@ -46,6 +59,9 @@ class Target:
     rng: Random
     filler: Path | None
     run: int = 0
+    #: Of the next start alone: environment variables, and words before the command.
+    variables: Mapping[str, str] = field(default_factory=dict)
+    prefix: Sequence[str] = ()
 
     @property
     def guests(self) -> list[int]:
@@ -57,15 +73,19 @@ class Target:
         """Process ids of what dissects captures."""
         return self._children(b"spawn_main")
 
+    @property
+    def trackers(self) -> list[int]:
+        """Process ids of what looks after semaphores for Python."""
+        return self._children(b"resource_tracker")
+
+    @property
+    def mergers(self) -> list[int]:
+        """Process ids of mergecap, which dissectors start."""
+        return [pid for parent in self.dissectors for pid in _children_of(parent)
+                if b"mergecap" in _command_line(pid)]
+
     def _children(self, word: bytes) -> list[int]:
-        pids = []
-        with contextlib.suppress(OSError):
-            for pid in (PROC / f"{self.run}/task/{self.run}/children").read_text().split():
-                with contextlib.suppress(OSError):
-                    # Nothing is left of the command line once a process has ended.
-                    if word in (PROC / pid / "cmdline").read_bytes():
-                        pids.append(int(pid))
-        return pids
+        return [pid for pid in _children_of(self.run) if word in _command_line(pid)]
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,19 @@ class FaultKind:
     name: str
     when: When
     inject: Callable[[Target], bool]
+
+
+def _children_of(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in (PROC / str(pid) / "task").iterdir():
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _command_line(pid: int) -> bytes:
+    """Return a process's command line, of which nothing is left once it has ended."""
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes()
+    return b""
 
 
 def _signal(number: signal.Signals) -> Callable[[Target], bool]:
@@ -103,6 +136,30 @@ def _kill_guest(target: Target) -> bool:
 
 def _kill_dissector(target: Target) -> bool:
     return _kill_one_of(target.dissectors, target.rng, signal.SIGKILL)
+
+
+def _kill_tracker(target: Target) -> bool:
+    return _kill_one_of(target.trackers, target.rng, signal.SIGKILL)
+
+
+def _kill_merger(target: Target) -> bool:
+    """Kill a mergecap. One runs for a fraction of a second, so look often."""
+    until = time.monotonic() + _ORDER_S
+    while time.monotonic() < until and (PROC / str(target.run)).exists():
+        if _kill_one_of(target.mergers, target.rng, signal.SIGKILL):
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def _change_environment(target: Target) -> bool:
+    target.variables = target.rng.choice(_VARIABLES)
+    return True
+
+
+def _restrict(target: Target) -> bool:
+    target.prefix = target.rng.choice(_RESTRICTIONS)
+    return True
 
 
 def _hang_guest(target: Target) -> bool:
@@ -218,6 +275,7 @@ KINDS = (
     FaultKind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
     FaultKind("orchestrator terminated", "ending", _signal(signal.SIGTERM)),
     FaultKind("orchestrator interrupted", "ending", _signal(signal.SIGINT)),
+    FaultKind("interrupted at its start", "starting", _signal(signal.SIGINT)),
     FaultKind("disk full", "ending", _fill_disk),
     FaultKind("file size limit", "ending", _limit_files),
     FaultKind("guest killed", "during", _kill_guest),
@@ -225,6 +283,10 @@ KINDS = (
     FaultKind("daemon in guest killed", "during", _kill_daemon),
     FaultKind("clock of guest set", "during", _step_clock),
     FaultKind("dissector killed", "during", _kill_dissector),
+    FaultKind("resource tracker killed", "during", _kill_tracker),
+    FaultKind("mergecap killed", "during", _kill_merger),
+    FaultKind("caller's environment", "between", _change_environment),
+    FaultKind("caller's restrictions", "between", _restrict),
     FaultKind("record damaged", "between", _damage_record),
     FaultKind("plan damaged", "between", _damage_plan),
     FaultKind("leftover files", "between", _leave_files),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -40,7 +39,7 @@ _CLOCKS: tuple[Clock, ...] = ("processor", "real", "processor", "virtual")
 _REPETITIONS = 10
 _WATCHDOG_S = "10"
 #: A fault comes within this time, in seconds, after the one before it or the run's start.
-_SPAN_S = {"ending": 9.0, "during": 4.0}
+_SPAN_S = {"ending": 9.0, "during": 4.0, "starting": 1.5}
 #: How long it looks for something to be done to, in seconds.
 _LOOKING_S = 30.0
 #: The longest that a run takes to its end, faults and all.
@@ -48,8 +47,6 @@ _RUN_S = 300.0
 #: How often a fault finds nothing to be done to before it is given up, and how often a run that
 #: nothing is done to any more is started again.
 _MISSES, _STARTS = 12, 5
-#: A traceback's line of what the command line does once it is there.
-_IN_MAIN = re.compile(r'harness/cli\.py", line \d+, in main\b')
 
 
 @dataclass
@@ -91,7 +88,8 @@ class Lane:
         self._place, self._plans = place, plans
         self._core = core
         self._between = deque(kind for kind in faults if kind.when == "between")
-        self._during = deque(kind for kind in faults if kind.when != "between")
+        self._starting = deque(kind for kind in faults if kind.when == "starting")
+        self._during = deque(kind for kind in faults if kind.when in ("during", "ending"))
         self._tally = tally
         self._rng = random.Random(seed)  # noqa: S311 - repeatable on purpose, nothing secret
         self._stop = stop
@@ -104,7 +102,7 @@ class Lane:
         number, clocks, levels = 0, _clocks(self._plans), _levels(self._plans)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
-            while (self._between or self._during) and not self._stop.is_set():
+            while (self._between or self._starting or self._during) and not self._stop.is_set():
                 number += 1
                 clock = clocks[(number + self._core) % len(clocks)]
                 self._complete(disk, f"run-{number}", self._rng.choice(levels), clock)
@@ -115,19 +113,20 @@ class Lane:
         folder = disk.seen / name
         plan = self._plans.plan(levels, self._repetitions)
         target = Target(folder, Ledger(folder), plan, self._rng, disk.filler)
-        argv = [sys.executable, "-P", "-m", "harness.selftest.sabotage", "run",
+        argv = ["env", "--block-signal=INT", sys.executable, "-P", "-m",
+                "harness.selftest.sabotage", "run",
                 *self._plans.arguments(levels, self._repetitions),
                 "--out", str(self._place / name), "--clock", clock]
         quiet = 0
         while not self._stop.is_set():
-            is_disturbed = bool(self._during)
+            is_disturbed = bool(self._during or self._starting)
             if self._between and self._inject(self._between[0], target):
                 self._between.popleft()
                 is_disturbed = True
             quiet = 0 if is_disturbed else quiet + 1
             status = self._run(target, disk, argv)
             mend_plan(folder)
-            if status == 0 and (self._during or not self._between):
+            if status == 0 and (self._during or self._starting or not self._between):
                 break
             if status and quiet > _STARTS:
                 line = (f"{name}: {_STARTS} runs without a fault did not complete it ({status}: "
@@ -142,10 +141,12 @@ class Lane:
     def _run(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
         """One run of the command, to its end; its exit status."""
         process = subprocess.Popen(
-            [*tied("KILL"), "taskset", "-c", str(self._core), *disk.enter, *argv],
+            [*tied("KILL"), "taskset", "-c", str(self._core), *disk.enter, *target.prefix, *argv],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "QOP_WATCHDOG_S": _WATCHDOG_S})
+            env={**os.environ, **target.variables, "PYTHONPATH": str(ROOT),
+                 "QOP_WATCHDOG_S": _WATCHDOG_S})
+        target.prefix, target.variables = (), {}
         said: list[str] = []
         # Read meanwhile, and not to a file: there may be no room for one.
         reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
@@ -173,6 +174,9 @@ class Lane:
 
     def _disturb(self, target: Target, process: subprocess.Popen[str]) -> None:
         """Inject what is next, at random moments, until the run has ended or is to end."""
+        if self._starting:
+            self._disturb_start(target, process)
+            return
         while self._during:
             kind = self._during.popleft()
             if self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when])):
@@ -189,6 +193,15 @@ class Lane:
                 if not self._wait(process, ENDING_S):
                     process.kill()
                 return
+
+    def _disturb_start(self, target: Target, process: subprocess.Popen[str]) -> None:
+        """Inject what comes while a run starts, which ends the run."""
+        kind = self._starting.popleft()
+        self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when]))
+        if not self._inject(kind, target):
+            self._starting.append(kind)
+        elif not self._wait(process, ENDING_S):
+            process.kill()
 
     def _inject(self, kind: FaultKind, target: Target) -> bool:
         """Inject a fault, unless there is nothing to do it to."""
@@ -258,14 +271,8 @@ def table(tally: Tally) -> list[str]:
 
 
 def _crash(said: list[str]) -> str:
-    """What a traceback that a run ended with says, and where; "" without.
-
-    Python's own start can be interrupted by nothing else, nor can what is imported for the command
-    line: what comes before its own `main` is none of the project's doing.
-    """
-    text = "".join(said)
-    if "Traceback" not in text or (
-            text.endswith("KeyboardInterrupt\n") and not _IN_MAIN.search(text)):
+    """Return what a traceback in a run's output says, and where; "" without one."""
+    if not any("Traceback" in line for line in said):
         return ""
     places = [line.strip() for line in said if line.strip().startswith("File ")]
     return " ".join([said[-1].strip(), *(f"({place})" for place in places[-1:])])

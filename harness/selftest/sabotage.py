@@ -15,7 +15,7 @@ from pathlib import Path
 
 from guest.boot import Clock
 from guest.processes import PROC
-from harness import cli
+from harness import cli, host_process
 from harness.engine import setup
 from harness.engine.machine import EmbeddedMachine, Running
 from measure.services.launcher import PROGRAM
@@ -121,6 +121,8 @@ def order(guest: int, text: str, patience_s: float) -> bool:
 
 def main() -> int:
     """The command line, on an obedient machine; the exit status."""
+    host_process.exit_when_interrupted()
+    host_process.prepare()
     build = setup.embedded
 
     def embedded(builder: str = MININET) -> EmbeddedMachine:

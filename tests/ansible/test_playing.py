@@ -178,15 +178,23 @@ def test_the_player_ends_with_the_process_that_began_it() -> None:
     assert has_ended(pid)
 
 
-def test_player_ended_while_it_loads_leaves_no_folder(monkeypatch: pytest.MonkeyPatch,
-                                                      tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_player_killed_while_it_loads_leaves_its_folder_in_the_cache(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The next one removes the folder, once it is old."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setenv("QOP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tmp").mkdir()
+    (left := tmp_path / "cache/ansible/ansible-local-1left").mkdir(parents=True)
+    Player().end()
+    assert left.exists()
+    os.utime(left, (0, 0))
     player = Player()
     deadline = time.monotonic() + 5  # loading Ansible takes about a second
     while not list(tmp_path.rglob("ansible-local-*")) and time.monotonic() < deadline:
         time.sleep(0.001)
     player.end()
-    assert not list(tmp_path.iterdir())
+    assert not left.exists()
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_who_leaves_ends_what_was_begun() -> None:

@@ -184,14 +184,14 @@ def test_hands_over(cache, tmp_path, command, kind):
 
 @needs_tools
 def test_costs_next_to_nothing_when_nothing_is_missing(cache, tmp_path):
-    """Three small programs, none of which looks for packages, and then the harness."""
+    """Four small programs, none of which looks for packages, and then the harness."""
     started = tmp_path / "started"
     (tmp_path / "watched").mkdir()
     for name in (*BASICS, "mmdebstrap", "tshark", "id", "apt-get", "dpkg-query"):
         _program(tmp_path / "watched", name,
                  f'echo {name} >>{started}\nexec {shutil.which(name) or "false"} "$@"')
     assert _qop(tmp_path / "watched", cache, "status").stdout.startswith("harness ")
-    assert sorted(started.read_text().split()) == ["cat", "readlink", "sha256sum"]
+    assert sorted(started.read_text().split()) == ["cat", "env", "readlink", "sha256sum"]
 
 
 @needs_tools

@@ -30,7 +30,6 @@ from harness.engine import testbed as testbeds
 from harness.engine.campaign import Campaign
 from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.events import EventLog, RunState
-from harness.engine.machine import ROOT
 from harness.engine.restart import RESTARTS, Restarts, has_failed
 from harness.engine.results import ResultsFolder
 from harness.engine.setup import embedded
@@ -520,21 +519,13 @@ def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.status == 1 and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("module", "arguments", "crashed"), [
-    ("click", (), False), ("studies", ("studies",), True)])
-def test_a_run_interrupted_before_it_began_has_not_crashed(
-        module: str, arguments: tuple[str, ...], crashed: bool, tmp_path: Path) -> None:
-    """An interrupt while the command line is imported ends in Python's words, and not in ours.
-
-    What else comes to nothing in the middle of a command is told with its place.
-    """
-    raised = "KeyboardInterrupt" if not crashed else "RuntimeError('broken')"
-    (tmp_path / f"{module}.py").write_text(f"raise {raised}\n")
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", "import sys; from harness.cli import main; sys.exit(main())",
-         *arguments], env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}, text=True,
-        capture_output=True, check=False)
+@pytest.mark.parametrize("program", [
+    "import numpy, sys; raise RuntimeError('broken')",
+    ("class Broken:\n    def __set_name__(self, *_): raise KeyboardInterrupt\n"
+     "class A: a = Broken()")])
+def test_every_traceback_of_a_run_is_a_crash(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
+                          check=False)
     said = faults_bench._crash(done.stderr.splitlines(keepends=True))
-    assert "Traceback" in done.stderr
-    assert ("RuntimeError: broken (File" in said) is crashed
-    assert bool(said) is crashed
+    assert said.startswith(("RuntimeError: broken (File", "RuntimeError: Error calling"))
+    assert faults_bench._crash(["qop: interrupted\n"]) == ""

@@ -556,3 +556,27 @@ def test_answers_to_a_sign_of_life_are_not_decryptable() -> None:
     assert frame.radiotap_bytes > 0
     short = frame.radiotap_bytes + 24 + 4 + 8 + 4  # radio, MAC, IV, LLC, ICV
     assert not dataclasses.replace(frame, length=short, captured=short).is_decryptable
+
+
+@pytest.mark.parametrize("tool", ["mergecap", "tshark"])
+@pytest.mark.parametrize("killings", [1, 2])
+def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """The captures are as they were, so a second try gives the same packets."""
+    capture = tmp_path / "air.pcap"
+    capture.write_bytes(pcap([data_frame(bytes(8))]))
+    before = dissect.read_as_tshark([capture])
+    program = tmp_path / tool
+    program.write_text(f"#!/bin/sh\necho >>{tmp_path}/started\n"
+                       f"[ $(wc -l <{tmp_path}/started) -gt {killings} ] || kill -9 $$\n"
+                       f'exec {shutil.which(tool)} "$@"\n')
+    program.chmod(0o755)
+    tmp_path.chmod(0o777)
+    (tmp_path / "started").touch()
+    (tmp_path / "started").chmod(0o666)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if killings == 1:
+        assert dissect.read_as_tshark([capture]) == before
+    else:
+        with pytest.raises(MeasureError, match=f"{tool} was killed .* is memory short"):
+            dissect.read_as_tshark([capture])

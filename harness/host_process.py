@@ -1,0 +1,221 @@
+"""Make this process independent of its caller: environment, standard files, limits, signals.
+
+Programs that are started later inherit all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from multiprocessing import resource_tracker
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+    from _typeshed import ReadableBuffer
+
+#: Variables that programs keep of the caller's. All others could change what they print or load:
+#: locales, LD_PRELOAD, ANSIBLE_STDOUT_CALLBACK, WIRESHARK_CONFIG_DIR, POSIXLY_CORRECT.
+_KEPT = frozenset({
+    "APT_CONFIG", "BROWSER", "CI", "COLORTERM", "COLUMNS", "CURL_CA_BUNDLE", "DISPLAY",
+    "FORCE_COLOR", "HOME", "LINES", "LOGNAME", "NO_COLOR", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH", "REQUESTS_CA_BUNDLE", "SHELL", "SSH_AUTH_SOCK", "TERM", "TMPDIR", "TZ", "USER",
+    "_QOP_COMPLETE", "all_proxy", "ftp_proxy", "http_proxy", "https_proxy", "no_proxy",
+    "ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
+_KEPT_PREFIXES = ("COVERAGE_", "HYPOTHESIS_", "MKL_", "OMP_", "OPENBLAS_", "PIP_", "PYTEST_",
+                  "QOP_", "SSL_CERT_", "VAGRANT_", "XDG_")
+#: A locale that every C library here has, whatever was generated.
+_LOCALE = "C.UTF-8"
+#: Open files that a run on two processors needs: 110 were counted, and guests have their own.
+_OPEN_FILES = 256
+#: Address space that pandas, SciPy and a guest need in one process, in bytes: 1.0 GB sufficed.
+_ADDRESS_SPACE_BYTES = 2_000_000_000
+_SHARED_MEMORY = "/dev/shm"
+#: Exit status of an interrupted command, by the shells' convention.
+INTERRUPTED = 130
+#: An interruption is sent again after this long, in seconds, outside of the code that dropped it.
+_AGAIN_S = 0.02
+
+
+class _Output(io.FileIO):
+    """A standard output whose failure is one line, such as that of a full disk."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write as a file does.
+
+        Raises:
+            UserError: the system refused for another reason than a closed pipe.
+        """
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            give_up_output()
+            raise UserError(f"standard output: cannot be written ({error.strerror}); send it "
+                            "somewhere else, nothing that was measured is lost", status=1) from None
+
+
+class _Complaints(io.FileIO):
+    """A standard error that loses what cannot be written: there is nowhere to report it."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write as a file does, or drop the data."""
+        with contextlib.suppress(OSError):
+            return super().write(data) or 0
+        return memoryview(data).nbytes
+
+
+def prepare() -> None:
+    """Set environment, standard files, limits and signals of this process."""
+    kept = _environment(dict(os.environ))
+    os.environ.clear()
+    os.environ.update(kept)
+    _open_standard_files()
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS):
+        _, hard = resource.getrlimit(limit)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(limit, (hard, hard))
+    # A caller that ignores its children's ends would make ours unwaitable.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.unraisablehook = _heed_interruption
+    _silence_resource_tracker()
+
+
+def require(*, measures: bool) -> None:
+    """Refuse to start where a limit of this process is too low.
+
+    Args:
+        measures: Whether guests and pools of processes will run, too.
+
+    Raises:
+        UserError: too few open files or too little address space is allowed, or shared memory
+            cannot be written.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < _OPEN_FILES:
+        raise UserError(f"this process may open only {files} files; allow at least {_OPEN_FILES}: "
+                        f"ulimit -n {_OPEN_FILES}")
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY and space < _ADDRESS_SPACE_BYTES:
+        raise UserError(f"this process may have only {space // 1_000_000} MB of address space; "
+                        f"allow at least {_ADDRESS_SPACE_BYTES // 1_000_000} MB: "
+                        "ulimit -v unlimited")
+    if measures:
+        try:
+            with tempfile.TemporaryFile(dir=_SHARED_MEMORY):
+                pass
+        except OSError as error:
+            raise UserError(f"{_SHARED_MEMORY}: cannot be written ({error.strerror}), and Ansible "
+                            "and pools of processes need it; mount it writable: "
+                            f"mount -o remount,rw {_SHARED_MEMORY}") from None
+
+
+def exit_when_interrupted() -> None:
+    """End this process with one line at Ctrl-C, for as long as modules are being imported.
+
+    An exception in the middle of an import would turn into another error. The entry point holds
+    SIGINT back until this is called.
+    """
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _exit_interrupted)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def raise_when_interrupted() -> None:
+    """Raise KeyboardInterrupt at Ctrl-C from now on, as Python does."""
+    if signal.getsignal(signal.SIGINT) == _exit_interrupted:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def give_up_output() -> None:
+    """Direct standard output to nowhere: what is still buffered must not fail at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _environment(callers: dict[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in callers.items()
+            if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    return kept | {"LC_ALL": _LOCALE}
+
+
+def _open_standard_files() -> None:
+    for number, how in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:  # the caller closed it, and the next file would get its number
+            opened = os.open(os.devnull, how)
+            os.dup2(opened, number)
+            os.set_inheritable(number, True)  # noqa: FBT003 - the system's shape
+            if opened != number:
+                os.close(opened)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Complaints(2, "w", closefd=False), sys.stderr, line_buffering=True)
+
+
+def _text(file: io.FileIO, before: TextIO | None, *,
+          line_buffering: bool = False) -> io.TextIOWrapper:
+    # A character that the caller's locale lacks is no reason to fail.
+    errors = (before and before.errors) or "strict"
+    return io.TextIOWrapper(
+        io.BufferedWriter(file), encoding=(before and before.encoding) or "utf-8",
+        errors="replace" if errors == "strict" else errors,
+        line_buffering=line_buffering or file.isatty())
+
+
+def _exit_interrupted(_number: int, _frame: FrameType | None) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"qop: interrupted\n")
+    if playing := sys.modules.get("harness.playing"):
+        playing.leave()
+    os._exit(INTERRUPTED)
+
+
+def _heed_interruption(unraisable: UnraisableHookArgs) -> None:
+    """Send an interruption again that fell into code whose errors Python drops."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    with contextlib.suppress(RuntimeError):  # as Python ends, no thread can begin
+        threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def _silence_resource_tracker() -> None:
+    """Keep the process that looks after semaphores from printing.
+
+    A new one takes the place of one that was killed, and prints a traceback for each semaphore
+    that it has never heard of. The semaphores themselves are removed by who made them.
+    """
+    # Python has no other way to the one that it uses.
+    tracker: Any = resource_tracker._resource_tracker  # noqa: SLF001
+    start = tracker.ensure_running
+
+    def start_silently() -> None:
+        if tracker._fd is not None and tracker._check_alive():  # noqa: SLF001
+            return
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                start()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(nowhere)
+
+    tracker.ensure_running = start_silently
