@@ -23,6 +23,8 @@ SETTINGS: dict[str, Any] = {
     "distributed.admin.low-level-log-length": 0,
 }
 
+_LOUD = ("distributed", "asyncssh", "tornado")
+
 
 def require(what: str) -> None:
     """Raise UserError, which says how to get it, if dask.distributed is missing."""
@@ -33,7 +35,11 @@ def require(what: str) -> None:
 
 
 def be_quiet() -> None:
-    """What goes wrong is said once, by us."""
-    for name in ("distributed", "asyncssh", "tornado"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    """Silence the logs of dask and what it uses: qop reports each error itself, once.
+
+    Dask gives many of its loggers a level of their own as it is imported.
+    """
+    for name in (*_LOUD, *logging.root.manager.loggerDict):
+        if name.partition(".")[0] in _LOUD:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")

@@ -115,9 +115,10 @@ async def _scheduling(address: str, stack: contextlib.AsyncExitStack,
         for name in addresses:
             for path in keys.keep(name, key):
                 stack.callback(path.unlink, missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{address}: cannot listen there ({error}); choose an address and a port "
-                        "of this machine", status=1) from None
+    except (OSError, ValueError, RuntimeError) as error:
+        # Dask makes a RuntimeError of whatever keeps it from starting.
+        raise UserError(f"{address}: cannot listen there ({error.__cause__ or error}); choose "
+                        "an address and a port of this machine", status=1) from None
     say(f"scheduler at {here.address}")
     say(f"on other machines: {keys.VARIABLE}={key.of(Role.WORKER)} ./qop worker "
         f"{here.address}")

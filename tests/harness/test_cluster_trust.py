@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import multiprocessing
 import signal
 import ssl
@@ -31,7 +32,7 @@ from guest.cache import cache_root
 from harness.cluster import campaign, connection, extra, guard, keys, received
 from harness.cluster.checking import ClusterWorker
 from harness.cluster.keys import ClusterKey, Role
-from harness.cluster.serving import PlainWorker
+from harness.cluster.serving import PlainWorker, _scheduling
 from harness.cluster.shares import Share
 from harness.engine import results
 from harness.engine.events import EventLog
@@ -101,6 +102,26 @@ async def test_key_of_another_cluster_is_refused_at_once(script: Script, role: R
             with pytest.raises(UserError, match="does not accept this key, which is another clust"):
                 await keys.refuse_foreign_key(address, foreign)
     await keys.refuse_foreign_key(address, own)
+
+
+async def test_client_whose_scheduler_ends_logs_nothing(
+        script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    """Dask logs a traceback of its own when it cannot connect again."""
+    extra.be_quiet()
+    async with workers(0) as cluster:
+        client = await Client(cluster.scheduler.address, asynchronous=True, timeout=0.5,
+                              security=cluster.key.of(Role.RUN).security())
+    caplog.clear()
+    await asyncio.sleep(0.2)
+    logging.getLogger("distributed.client").error("no connection")
+    await client.close(timeout=0.5)
+    assert not caplog.records
+
+
+async def test_scheduler_on_a_port_in_use_is_one_line(script: Script) -> None:
+    async with workers(0) as cluster, contextlib.AsyncExitStack() as stack:
+        with pytest.raises(UserError, match=r"cannot listen there .*ddress already in use"):
+            await _scheduling(cluster.scheduler.address, stack, print)
 
 
 async def test_workers_let_in_their_scheduler_only(script: Script) -> None:
