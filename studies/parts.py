@@ -99,7 +99,7 @@ class TestbedSpec:
     devices by node, under EVERY_NODE that of all nodes that have none of their own. `packages`
     names one of the variants of the machine that the study's packages.yml declares
     (studies.packages); "" is the machine as all studies have it. `clocks` are those that it can be
-    measured by; without any, all.
+    measured by; without any, all. `memory_mb` is what a guest needs beside what its nodes take.
     """
 
     network: Network
@@ -109,13 +109,15 @@ class TestbedSpec:
     packages: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     clocks: tuple[Clock, ...] = ()
+    memory_mb: int = 0
 
     def joined(self, other: TestbedSpec) -> TestbedSpec | None:
         """One spec that serves both, on the union of their networks; None where they differ."""
-        if replace(self, network=other.network) != other:
+        if replace(self, network=other.network, memory_mb=other.memory_mb) != other:
             return None
         network = self.network.joined(other.network)
-        return None if network is None else replace(self, network=network)
+        return None if network is None else replace(
+            self, network=network, memory_mb=max(self.memory_mb, other.memory_mb))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class SpeakingMachine:
         self.processors = [0]
         self.lacking: dict[str, str] = {}
 
-    def memory_mb(self, nodes: int) -> int:
+    def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
         """Next to nothing."""
         return 0
 
@@ -91,7 +91,7 @@ class SpeakingMachine:
         return str(job_dir / "mount")
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: Clock = "real") -> Running:
+                    packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
         """A process with the program."""
         assert (job_dir / "job.json").exists() and study == "qop2007" and clock == "real"
         assert packages == ""

@@ -136,7 +136,8 @@ class Campaign:
         return self.machine.at_once if self.plan.settings.waits else 1
 
     def _memory_mb(self) -> dict[TestbedKey, int]:
-        return {key: self.machine.memory_mb(len(testbed.spec.network.nodes))
+        return {key: self.machine.memory_mb(len(testbed.spec.network.nodes),
+                                            testbed.spec.memory_mb)
                 for key, testbed in self.plan.testbeds.items()}
 
     async def _all_side_by_side(self) -> None:

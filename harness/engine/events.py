@@ -70,7 +70,8 @@ class RunState:
     """What a run has come to, by its events; times by the wall clock in seconds.
 
     `done` of `total` repetitions have a record, those of earlier runs included; `running` says when
-    each one under way began, `testbeds` are those that stand.
+    each one under way began, `testbeds` are those that stand. `still` has the last event of each
+    one under way whose guest's clock stands still.
     """
 
     began: float = 0.0
@@ -81,8 +82,10 @@ class RunState:
     flagged: set[str] = field(default_factory=set)
     testbeds: set[str] = field(default_factory=set)
     running: dict[str, float] = field(default_factory=dict)
+    still: dict[str, Event] = field(default_factory=dict)
     last: dict[str, Any] | None = None
     ended: bool = False
+    _on: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path) -> RunState | None:
@@ -121,18 +124,31 @@ class RunState:
         self.running.pop(f"starting {event['testbed']}", None)
         self.testbeds.add(_place(event))
 
+    def name_on(self, event: Event) -> str:
+        """Return which repetition is under way on an event's testbed, or that this is starting."""
+        return self._on.get(_place(event), f"starting {event['testbed']}")
+
+    def _clock_still(self, event: Event) -> None:
+        self.still[self.name_on(event)] = event
+
+    def _clock_moves(self, event: Event) -> None:
+        self.still.pop(self.name_on(event), None)
+
     def _testbed_lost(self, event: Event) -> None:
         self._testbed_ended(event)
 
     def _testbed_ended(self, event: Event) -> None:
+        self._clock_moves(event)
         self.running.pop(f"starting {event['testbed']}", None)
         self.testbeds.discard(_place(event))
 
     def _repetition_started(self, event: Event) -> None:
         self.running[event["name"]] = event["at"]
+        self._on[_place(event)] = event["name"]
 
     def _repetition_measured(self, event: Event) -> None:
         self.running.pop(event["name"], None)
+        self.still.pop(event["name"], None)
 
     def _repetition_recorded(self, event: Event) -> None:
         name = event["name"]
@@ -150,6 +166,7 @@ class RunState:
     def _run_ended(self, _: Event) -> None:
         self.ended = True
         self.running.clear()
+        self.still.clear()
         self.testbeds.clear()
 
 

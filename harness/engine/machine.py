@@ -80,11 +80,11 @@ class Machine(Protocol):
     def image_key(self, packages: str = "") -> str:
         """Which guest image it boots for a study's packages, "" where it boots none."""
 
-    def memory_mb(self, nodes: int) -> int:
-        """What a testbed of this many nodes may take of memory."""
+    def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
+        """What a testbed of this many nodes may take of memory, with what its spec asks beside."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real") -> Running:
+                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
         """Start a worker for a job folder of a study; its network has this many nodes.
 
         `packages` names those of the study that it is to have. Raises Lacking.
@@ -117,22 +117,23 @@ class EmbeddedMachine:
     def _image(self, packages: str) -> image.Image:
         return self.variants[packages] if packages else self.image
 
-    def memory_mb(self, nodes: int) -> int:
+    def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
         """The memory that a guest is given; its kernel fills what its programs leave."""
-        return self._base_mb + nodes * _NODE_MB
+        return self._base_mb + nodes * _NODE_MB + more_mb
 
     def mount(self, job_dir: Path) -> str:
         """A guest has its own /tmp, so one place serves all."""
         return "/tmp/qop/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real") -> Running:
+                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
         """Boot a guest on the job folder, where it finds the worker's code."""
         _refuse_lacking(self, packages)
         give_code(job_dir, study)
         try:
             return _Guest(await boot.boot(
-                self._image(packages), job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
+                self._image(packages), job_dir, cpu=processor,
+                memory_mb=self.memory_mb(nodes, more_mb),
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal,
                 clock=clock))
@@ -204,16 +205,16 @@ class HostMachine:
         """None: it is there already."""
         return ""
 
-    def memory_mb(self, nodes: int) -> int:
+    def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
         """About what the daemons of one testbed take."""
-        return nodes * _NODE_MB
+        return nodes * _NODE_MB + more_mb
 
     def mount(self, job_dir: Path) -> str:
         """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
         return f"{self._private.name}/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real") -> Running:
+                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
         """Start the worker as a process of this machine, which has but the real time."""
         assert clock == "real"
         _refuse_lacking(self, packages)

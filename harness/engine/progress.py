@@ -60,6 +60,8 @@ class Progress:
             done = self.state.done - self.state.already
             total = self.state.total - self.state.already
             self.say(f"[{done}/{total}] {line(event, self._plan.study.metrics)}")
+        elif event["event"] == "clock-still":
+            self.say(f"{self.state.name_on(event)}: {standstill(event, event['at'])}")
         elif event["event"].startswith("worker-"):
             self.say(event["line"])
 
@@ -82,9 +84,22 @@ class Progress:
             left_s = self.state.left_s(now)
             self._bar.update(self._task, completed=self.state.done, total=self.state.total,
                              left=f"about {lasting(left_s)} left" if left_s is not None else "")
-            self._running.plain = "  ".join(f"{name} {now - began:.0f} s" for name, began
-                                            in list(self.state.running.items())[:_SHOWN])
+            self._running.plain = "  ".join(
+                f"{name} {now - began:.0f} s{_waited_for(self.state, name, now)}"
+                for name, began in list(self.state.running.items())[:_SHOWN])
             await asyncio.sleep(_EVERY_S)
+
+
+def standstill(event: Event, now: float) -> str:
+    """Say since when a guest's clock has not moved, and which program runs in the guest."""
+    where = "" if event["at_s"] is None else f" at {event['at_s']:.3f} s"
+    return (f"the guest's clock stands still{where} for {lasting(now - event['since'])}, "
+            f"{event['program']} runs")
+
+
+def _waited_for(state: RunState, name: str, now: float) -> str:
+    event = state.still.get(name)
+    return f" ({standstill(event, now)})" if event else ""
 
 
 def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:

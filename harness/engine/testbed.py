@@ -6,8 +6,10 @@ It serves all cells of its spec, one repetition after the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -18,6 +20,7 @@ from harness import render
 from harness.engine import libraries, speeds, variants
 from harness.engine.machine import Lacking, Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
+from harness.engine.standstill import Standstill, watch_clock
 from harness.secrets import Secrets
 from measure.charging import library
 from policies import Policy
@@ -35,6 +38,11 @@ _UNDER_WAY = ("hello", "report")
 _SHAREABLE = "shareable"
 _LAST_WORDS_S = 2.0
 
+#: What the guest's kernel says on its console when it ends a program for want of memory.
+_OUT_OF_MEMORY = re.compile(r"Out of memory: Killed process \d+ \((.+?)\).*?anon-rss:(\d+)kB")
+#: Events behind which a repetition goes on; a program that is gone spoils all others.
+_GOES_ON = (*_UNDER_WAY, "ready", "configured")
+
 #: Takes what a repetition reports while it runs.
 Heard = Callable[[Mapping[str, Any]], None]
 
@@ -51,7 +59,8 @@ class TestbedClient:
     """A worker on a machine, with one policy in force on one network."""
 
     def __init__(self, machine: Machine, processor: int, planned: PlannedTestbed, plan: Plan,
-                 work: Path, *, serial: int = 1) -> None:
+                 work: Path, *, serial: int = 1,
+                 show: Callable[[Standstill | None], None] = lambda _: None) -> None:
         self.machine = machine
         self.processor = processor
         self.spec = planned.spec
@@ -66,6 +75,10 @@ class TestbedClient:
         self.is_measuring = False
         self._running: Running | None = None
         self._sent = 0
+        #: Gets a standstill of the guest's clock, and None once it moves again.
+        self._show = show
+        self._watch: asyncio.Task[None] | None = None
+        self._ended_by_watch = ""
 
     async def open(self, made: Secrets, renderer: render.Renderer) -> None:
         """Boot, build and configure; the policy is rendered meanwhile."""
@@ -73,6 +86,8 @@ class TestbedClient:
         try:
             self._write_job(made)
             self._running = await self._started()
+            if self._skips_waiting:
+                self._watch = asyncio.create_task(self._watch_clock(self._running))
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)
             self.environment = ready["environment"]
@@ -99,7 +114,7 @@ class TestbedClient:
             return await self.machine.start(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
                 study=self._plan.study.id, packages=self.spec.packages,
-                clock=self._plan.settings.clock)
+                clock=self._plan.settings.clock, more_mb=self.spec.memory_mb)
         except Lacking as error:
             raise TestbedFailed(str(error)) from None
 
@@ -181,8 +196,16 @@ class TestbedClient:
 
     async def close(self) -> None:
         """End the machine; safe at any time and twice."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._running is not None:
             await self._running.close()
+
+    async def _watch_clock(self, running: Running) -> None:
+        """End the guest if its clock stands still."""
+        standstill = await watch_clock(running.pid, self._show)
+        self._ended_by_watch = f"{standstill}; ended by the watchdog"
+        await running.close()
 
     @property
     def pid(self) -> int:
@@ -265,24 +288,40 @@ class TestbedClient:
                 line = await self._running.stdout.readline()
         except TimeoutError:
             await self._running.close()
+            self._check_memory()
             raise TestbedLost(f"no '{event}' within {of_s or deadline_s:g} s; killed by the "
                               "watchdog") from None
         except (ConnectionError, ValueError) as error:
             raise TestbedLost(f"the worker's line broke ({error})") from error
         if not line:
             await self._running.close(grace_s=_LAST_WORDS_S)
-            raise TestbedLost(self._running.post_mortem())
+            self._check_memory()
+            raise TestbedLost(self._ended_by_watch or self._running.post_mortem())
         try:
             said: dict[str, Any] = json.loads(line)
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is not an event") from None
         if self._skips_waiting and said["event"] not in _UNDER_WAY:
             self._running.hold()
+        if said["event"] not in _GOES_ON:
+            self._check_memory()
         if said["event"] == "failed":
             raise TestbedFailed(said["reason"])
         if said["event"] not in (event, other):
             raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
         return said
+
+
+    def _check_memory(self) -> None:
+        """Raise TestbedLost if the guest's kernel has ended a program for want of memory."""
+        with contextlib.suppress(OSError):
+            ended = _OUT_OF_MEMORY.search((self.logs / "console.log").read_text(errors="replace"))
+            if ended is not None:
+                memory_mb = self.machine.memory_mb(len(self.spec.network.nodes),
+                                                   self.spec.memory_mb)
+                raise TestbedLost(
+                    f"the guest ran out of memory: its kernel ended {ended[1]}, which had "
+                    f"{int(ended[2]) >> 10} of {memory_mb} MB; ask for less at once")
 
 
 def _spare_s() -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import shutil
+from dataclasses import asdict
 
 from harness import playing, render
 from harness.engine.events import EventLog
@@ -13,6 +15,7 @@ from harness.engine.plan import Plan, TestbedKey
 from harness.engine.restart import Restarts
 from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
+from harness.engine.standstill import Standstill
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.secrets import Secrets
 
@@ -77,7 +80,7 @@ class Testbeds:
         self._opened += 1
         planned = self._plan.testbeds[key]
         testbed = TestbedClient(self._machine, processor, planned, self._plan, self._results.work,
-                                serial=self._opened)
+                                serial=self._opened, show=functools.partial(self._show, key))
         self._there[key] = testbed
         self._events.say("testbed-starting", testbed=key, processor=processor)
         self._starting += 1
@@ -89,6 +92,13 @@ class Testbeds:
         await self._warm_up(testbed, key)
         self._events.say("testbed-ready", testbed=key)
         return testbed
+
+    def _show(self, key: TestbedKey, standstill: Standstill | None) -> None:
+        """Say that the clock of a testbed's guest stands still, or moves again."""
+        if standstill is None:
+            self._events.say("clock-moves", testbed=key)
+        else:
+            self._events.say("clock-still", testbed=key, **asdict(standstill))
 
     def _render_ahead(self) -> None:
         """Have the policies of the next testbeds rendered, which would wait for it once booted.

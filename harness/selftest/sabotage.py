@@ -56,13 +56,13 @@ class ObedientMachine(EmbeddedMachine):
     """The embedded machine, whose guests run what a fault injector puts into their job folder."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: Clock = "real") -> Running:
+                    packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
         """Boot a guest with a listener."""
         (job_dir / "code").mkdir()
         (job_dir / "code" / "sitecustomize.py").write_text(_SITECUSTOMIZE)
         (job_dir / _ORDERS).mkdir()
         return await super().start(job_dir, processor, nodes, study=study, packages=packages,
-                                   clock=clock)
+                                   clock=clock, more_mb=more_mb)
 
 
 def kill_daemon(names: Sequence[str]) -> str:

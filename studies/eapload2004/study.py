@@ -95,7 +95,8 @@ class EapLoad2004(Study):
                                  else None)
         return Spec(drawn, policy(cell.ids), medium, nodes,
                     options={"key": cell.ids["key"], "library": library.to_send()},
-                    packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "")
+                    packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "",
+                    memory_mb=overload.memory_mb(cell.ids, asked))
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The load, and what was asked."""

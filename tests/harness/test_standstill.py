@@ -1,0 +1,129 @@
+"""A guest that computes while its clock stands still: how it is told, shown and ended."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import plans
+from guest.management import GuestClock, NoGuestClock, parse_answer
+from harness import secrets
+from harness.commands import status
+from harness.engine import testbed as testbeds
+from harness.engine.events import EventLog, RunState
+from harness.engine.progress import Progress
+from harness.engine.standstill import ENDED_S, SHOWN_S, Standstill, StandstillJudge
+from speaking_machine import EmptyRenderer, SpeakingMachine
+
+#: What 7.2.12 answered when asked with `clock`, and what it answers to a command it lacks.
+ANSWERED = struct.pack("=III", 0, 0, 25) + b"4978204231936 56 free rad\0"
+REFUSED = struct.pack("=III", 1, 0, 16) + b"Unknown command\0"
+
+
+def judged(readings: Iterable[tuple[GuestClock | None, float]]) -> list[Standstill | None]:
+    """What becomes of readings, each with the processor time by then."""
+    judge = StandstillJudge()
+    return [judge.take(clock, computed_s) for clock, computed_s in readings]
+
+
+def test_answer_of_the_kernel_is_parsed() -> None:
+    """The name of a program may hold blanks."""
+    assert parse_answer(ANSWERED) == GuestClock(4978.204231936, "free rad")
+    with pytest.raises(NoGuestClock, match="Unknown command"):
+        parse_answer(REFUSED)
+
+
+def test_clock_that_stands_still_is_told_with_the_program_that_ran_most() -> None:
+    """After ten seconds of computing it is shown, after thirty it is the end."""
+    programs = itertools.cycle(["freeradius", "freeradius", "kworker/0:1"])
+    found = judged((GuestClock(12.5, next(programs)), float(second)) for second in range(0, 40, 2))
+    first = next(number for number, standstill in enumerate(found) if standstill)
+    shown, last = found[first], found[-1]
+    assert shown is not None and last is not None
+    assert shown.computed_s == SHOWN_S and last.computed_s > ENDED_S
+    assert (last.at_s, last.program) == (12.5, "freeradius")
+    assert "stood still at 12.500 s while it computed for 38 s, most of it freeradius" in str(last)
+
+
+def test_clock_that_creeps_stands_still() -> None:
+    """A guest that gets on by a ten-thousandth of what it computes gets nowhere."""
+    found = judged((GuestClock(5 + second * 1e-4, "python3"), float(second))
+                   for second in range(0, 40, 2))
+    assert found[-1] is not None and found[-1].computed_s > ENDED_S
+
+
+def test_kernel_that_does_not_answer_stands_still() -> None:
+    """Its interrupts are off for good; the clock is then unknown."""
+    found = judged([(GuestClock(1.0, "hostapd"), 1.0),
+                    *((None, float(second)) for second in range(2, 40, 2))])
+    assert found[-1] is not None
+    assert found[-1].at_s is None and found[-1].program == "hostapd"
+
+
+def test_clock_that_moves_is_no_standstill() -> None:
+    """However much is computed: a second of the air may take a hundred of the processor."""
+    assert not any(judged((GuestClock(second / 100, "iperf3"), float(second))
+                          for second in range(0, 400, 4)))
+
+
+def test_guest_that_is_stopped_or_starved_is_no_standstill() -> None:
+    """It does not compute: its clock may stand for as long as that lasts, and it cannot answer."""
+    assert not any(judged([(GuestClock(1.0, "iperf3"), 3.0), *[(None, 3.2)] * 1000]))
+
+
+def test_standstill_is_over_once_the_clock_moves() -> None:
+    """Computing before does not count after."""
+    found = judged([(GuestClock(1.0, "a"), 0.0), (GuestClock(1.0, "a"), 29.0),
+                    (GuestClock(2.0, "a"), 30.0), (GuestClock(2.0, "a"), 35.0)])
+    assert [standstill is not None for standstill in found] == [False, True, False, False]
+
+
+def test_status_and_terminal_show_what_is_waited_for(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which repetition, since when its guest's clock has not moved, and the program that runs."""
+    plan = plans.plan_of("P1")
+    events = EventLog(tmp_path, Progress(plan, tmp_path).take)
+    events.say("run-started", already=0, total=1)
+    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.say("clock-still", testbed="P1", at_s=12.5, since=0.0, computed_s=10.0,
+               program="freeradius")
+    status._show_live(tmp_path)
+    shown = capsys.readouterr()
+    assert "P1-N2-001: the guest's clock stands still at 12.500 s for " in shown.err
+    [line] = [line for line in shown.out.splitlines() if "running: P1-N2-001" in line]
+    assert "the guest's clock stands still at 12.500 s for " in line
+    assert line.endswith("freeradius runs")
+
+
+@pytest.mark.parametrize("event", ["clock-moves", "testbed-lost", "testbed-ended"])
+def test_standstill_is_shown_no_longer_than_it_lasts(tmp_path: Path, event: str) -> None:
+    """The clock moves again, or the guest is gone."""
+    events = EventLog(tmp_path)
+    events.say("run-started", already=0, total=1)
+    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.say("clock-still", testbed="P1", at_s=None, since=0.0, computed_s=10.0, program="x")
+    events.say(event, testbed="P1")
+    state = RunState.of(tmp_path)
+    assert state is not None and not state.still and "P1-N2-001" in state.running
+
+
+async def test_guest_out_of_memory_is_lost_with_the_program_that_was_ended(tmp_path: Path) -> None:
+    """Whatever the repetition came to: a program is missing."""
+    plan = plans.plan_of("P1")
+    [planned] = plan.testbeds.values()
+    testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, tmp_path)
+    try:
+        await testbed.open(secrets.make(), EmptyRenderer(tmp_path / "none"))  # type: ignore[arg-type]
+        await testbed.measure("first", {}, 20)
+        (testbed.logs / "console.log").write_text(
+            "Out of memory: Killed process 56 (freeradius) total-vm:351204kB, anon-rss:97280kB, "
+            "file-rss:3072kB, shmem-rss:0kB, UID:0 pgtables:340kB oom_score_adj:0\n")
+        with pytest.raises(testbeds.TestbedLost,
+                           match="out of memory: its kernel ended freeradius, which had 95 of"):
+            await testbed.measure("second", {}, 20)
+    finally:
+        await testbed.close()
