@@ -115,8 +115,11 @@ def _document(file: str, text: str) -> Document:
         raise document.error(1, "the file is empty", "write at least id, name and layers")
     line = root.start_mark.line + 1
     if not isinstance(root, yaml.MappingNode):
-        kind = "a list" if isinstance(root, yaml.SequenceNode) else "plain text"
-        raise document.error(line, f"the file holds {kind}", "write id:, name: and layers: lines")
+        is_list = isinstance(root, yaml.SequenceNode)
+        raise document.error(
+            line, f"the file holds {'a list' if is_list else 'plain text'}",
+            "write id:, name: and layers: lines, " + (
+                "one policy a file" if is_list else "as examples/wpa2-psk.yml has them"))
     document.spots[()] = Spot(line, line)
     try:
         document.data = _value(root, (), document.spots)

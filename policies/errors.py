@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from pydantic_core import PydanticCustomError
 
+_NUMBER = re.compile(r"\d+")
 _SHOWN = 40  # characters of a user's value repeated in a message; more would bury the advice
 
 
@@ -55,7 +57,19 @@ def suggest(word: str, known: Iterable[str]) -> str | None:
             return name
     # Longer input cannot be a misspelling, and difflib's cost grows with it.
     near = difflib.get_close_matches(word.casefold()[:64], by_folded, n=1, cutoff=0.6)
-    return by_folded[near[0]] if near else None
+    return by_folded[near[0]] if near and _is_misspelt(word, near[0], by_folded) else None
+
+
+def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
+    """Return whether a word may be a misspelling: another number is a wish, and no mistake.
+
+    A suggestion in place of rsa-3072 or ecp521 would be something weaker.
+    """
+    numbers = _NUMBER.findall(word)
+    if numbers == _NUMBER.findall(near):
+        return True
+    alike = [name for name in known if _NUMBER.sub("", name) == _NUMBER.sub("", near)]
+    return not numbers and len(alike) == 1
 
 
 def advise(word: str, known: Iterable[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from policies.declared import SYNONYMS, Declared, find_declared
 from policies.document import Document, KeyPath, Spot
 from policies.errors import PolicyError, advise, show
 from policies.policy import PolicyFile
@@ -14,6 +15,8 @@ from policies.policy import PolicyFile
 _LAYER_DEPTH = 2  # layers.link and its like, which may be null
 _KEY = "[key]"  # pydantic ends a path so where a mapping's key, not its value, is wrong
 _MANUAL = "see docs/policies.md"
+#: What people write for a layer that is off.
+_OFF = ("none", "open", "off", "no", "null")
 _CONSEQUENCE = "default_factory_not_called"  # pydantic's word that another field was wrong already
 
 
@@ -36,6 +39,34 @@ class _Place(NamedTuple):
     @property
     def label(self) -> str:
         return ".".join(str(part)[:64] for part in self.path) or "the file"
+
+    @property
+    def declared(self) -> Declared:
+        """What the models declare for this place."""
+        return find_declared(PolicyFile, self.path)
+
+
+class _Elsewhere(NamedTuple):
+    """Advice on a key that belongs to another place, by the place that it is written in."""
+
+    where: str
+    advice: str
+
+
+#: Keys by which people look for a layer, in lower case.
+_ELSEWHERE = {
+    "macsec": _Elsewhere("layers", "write wire: {macsec: GCM-AES-128}"),
+    **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _Elsewhere(
+        "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
+    **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _Elsewhere(
+        "layers", "write dot1x: with eap: below it")),
+    **dict.fromkeys(("ike", "ikev2", "vpn"), _Elsewhere(
+        "layers", "write ipsec: with ike: 2 below it, or wireguard: {}")),
+    "group_cipher": _Elsewhere(
+        "layers.link", "leave it out: frames to all have the cipher of the others"),
+    **dict.fromkeys(("passphrase", "password", "psk", "secret"), _Elsewhere(
+        "layers.link", "leave it out: it is made anew for each run; write keys: psk or sae")),
+}
 
 
 def explain(error: ValidationError, document: Document) -> PolicyError:
@@ -80,7 +111,7 @@ def _spot(path: KeyPath, document: Document) -> Spot:
 
 
 def _missing(place: _Place) -> tuple[str, str]:
-    _, choices = _field(place.path)
+    choices = place.declared.choices
     *above, key = place.path
     where = ".".join(str(part) for part in above) or "the policy"
     if place.path == ("layers",):
@@ -91,11 +122,11 @@ def _missing(place: _Place) -> tuple[str, str]:
 
 def _boolean(place: _Place) -> tuple[str, str]:
     """Words like ``yes``, which YAML turns into booleans; no field of a policy is one."""
-    model, choices = _field(place.path)
+    declared = place.declared
     is_option = "options" in place.path[:-2]
     what = f"{place.label}: {place.text} is a boolean in YAML"
     number = 1 if place.value else 0
-    if model or "options" in place.path[-2:]:
+    if declared.model or "options" in place.path[-2:]:
         nothing = "null" if len(place.path) == _LAYER_DEPTH else "{}"
         advice = "write its keys below it" if place.value else f"write {nothing} for none"
         return f"{what}, where a block of keys belongs", advice
@@ -104,39 +135,86 @@ def _boolean(place: _Place) -> tuple[str, str]:
             f"{what}, where the daemon wants 0, 1 or a word",
             f"write {number}, or '{place.text}' in quotes for the word",
         )
-    if choices and isinstance(choices[0], int):
-        allowed = ", ".join(map(str, choices))
+    if declared.is_number:
         return f"{what}, where a number belongs", (
-            f"write {number}" if number in choices else f"write one of {allowed}"
+            f"write {number}" if number in declared.choices else declared.range_advice
         )
-    if choices:
-        return f"{what}, where a word belongs", f"write one of: {', '.join(map(str, choices))}"
+    if declared.is_list:
+        return f"{what}, where a list belongs", _list_advice(declared)
+    if declared.choices:
+        return f"{what}, where a word belongs", declared.range_advice
     return f"{what}, where text belongs", f"write '{place.text}' in quotes"
 
 
 def _unknown_key(place: _Place) -> tuple[str, str]:
     *above, key = place.path
-    model, _ = _field(tuple(above))
+    model = find_declared(PolicyFile, above).model
     where = ".".join(str(part) for part in above)
     what = f"unknown key {show(key)}" + (f" in {where}" if where else "")
+    if (belongs := _ELSEWHERE.get(str(key).casefold())) and where == belongs.where:
+        return what, belongs.advice
     return what, advise(str(key), model.model_fields if model else ())
 
 
 def _wrong_choice(place: _Place) -> tuple[str, str]:
-    _, choices = _field(place.path)
-    if isinstance(place.value, str) and place.value in map(str, choices):
-        return f"{place.label}: {show(place.value)} is text", f"write {place.value} without quotes"
-    word = place.value if isinstance(place.value, str) else ""
-    advice = advise(word, [str(choice) for choice in choices])
-    return f"{place.label}: {show(place.value)} is not known", advice
+    choices = [str(choice) for choice in place.declared.choices]
+    word, shown = place.value, show(place.value)
+    if isinstance(word, list):
+        return (f"{place.label}: a list stands where one value belongs",
+                place.declared.range_advice)
+    if not isinstance(word, str):
+        return f"{place.label}: {shown} is not known", advise("", choices)
+    if word in choices:
+        return f"{place.label}: {shown} is text", f"write {word} without quotes"
+    if len(_words_among(word, choices)) > 1:
+        return (f"{place.label}: {shown} names several, where one value belongs",
+                place.declared.range_advice)
+    known = SYNONYMS.get(str(place.path[-1]), {}).get(word.casefold())
+    if known in choices and place.declared.is_number:
+        return (f"{place.label}: {shown} is not known",
+                f"write {known} (known: {', '.join(choices)})")
+    return (f"{place.label}: {shown} is not known",
+            advise(known if known in choices else word, choices))
+
+
+def _words_among(text: str, known: Collection[str]) -> list[str]:
+    folded = {word.casefold() for word in known}
+    return [word for word in text.casefold().replace(",", " ").split() if word in folded]
+
+
+def _no_number(place: _Place) -> tuple[str, str]:
+    shown = show(place.value)
+    if isinstance(place.value, str) and place.value.strip().lstrip("-").isdecimal():
+        return (f"{place.label}: {shown} is text, where a number belongs",
+                f"{place.declared.range_advice}, without quotes")
+    return f"{place.label}: {shown} stands where a number belongs", place.declared.range_advice
+
+
+def _out_of_range(place: _Place) -> tuple[str, str]:
+    low = place.declared.low
+    size = "small" if low is not None and place.value < low else "large"
+    return f"{place.label}: {show(place.value)} is too {size}", place.declared.range_advice
+
+
+def _no_list(place: _Place) -> tuple[str, str]:
+    return (f"{place.label}: {show(place.value)} stands where a list belongs",
+            _list_advice(place.declared))
+
+
+def _list_advice(declared: Declared) -> str:
+    return f"write a list, such as {declared.default}" if declared.default else "write a list"
 
 
 def _no_block(place: _Place) -> tuple[str, str]:
-    model, _ = _field(place.path)
+    model = place.declared.model
     keys = ", ".join(model.model_fields) if model else "name: value"
     advice = f"write its keys below it ({keys})"
     if place.value is None:
         advice += ", or {} for none"
+    elif len(place.path) == _LAYER_DEPTH and place.value in _OFF:
+        advice = f"leave {place.path[-1]} out, which switches it off"
+    elif place.path == ("layers",) and place.value in _OFF:
+        advice = "write {} for none"
     return f"{place.label}: {show(place.value)} stands where a block of keys belongs", advice
 
 
@@ -156,6 +234,10 @@ def _other(place: _Place) -> tuple[str, str]:
 _HANDLERS: dict[str, Callable[[_Place], tuple[str, str]]] = {
     "extra_forbidden": _unknown_key,
     "literal_error": _wrong_choice,
+    "int_type": _no_number,
+    "greater_than_equal": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "list_type": _no_list,
     "model_type": _no_block,
     "mapping_type": _no_block,
     "dict_type": _no_block,
@@ -163,24 +245,3 @@ _HANDLERS: dict[str, Callable[[_Place], tuple[str, str]]] = {
     "string_too_short": _length,
     "string_too_long": _length,
 }
-
-
-def _field(path: KeyPath) -> tuple[type[BaseModel] | None, tuple[Any, ...]]:
-    """The model or the choices that belong at ``path``, as the models declare them."""
-    model: type[BaseModel] | None = PolicyFile
-    choices: tuple[Any, ...] = ()
-    for part in path:
-        field = model.model_fields.get(str(part)) if model else None
-        if field is None:
-            return None, ()
-        model, choices = _of_annotation(field.annotation)
-    return model, choices
-
-
-def _of_annotation(annotation: Any) -> tuple[type[BaseModel] | None, tuple[Any, ...]]:
-    for option in (annotation, *get_args(annotation)):
-        if isinstance(option, type) and issubclass(option, BaseModel):
-            return option, ()
-        if get_origin(option) is Literal:
-            return None, get_args(option)
-    return None, ()

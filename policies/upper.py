@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -30,21 +29,8 @@ _LONGEST_MS = 10_000
 _BOUNDS = (8192, 57_344)
 
 
-def _percent(value: int) -> int:
-    if not 0 <= value <= 100:
-        raise fault(f"{value} is not a percentage", "write 0 to 100")
-    return value
-
-
-def _packets(value: int) -> int:
-    if not 1 <= value <= _MOST_PACKETS:
-        raise fault(f"{value} packets are too {'few' if value < 1 else 'many'}",
-                    f"write 1 to {_MOST_PACKETS}")
-    return value
-
-
-_Percent = Annotated[int, AfterValidator(_percent), Whole]
-_Packets = Annotated[int, AfterValidator(_packets), Whole]
+_Percent = Annotated[int, Field(ge=0, le=100), Whole]
+_Packets = Annotated[int, Field(ge=1, le=_MOST_PACKETS), Whole]
 
 
 class StreamLayer(BaseModel):
@@ -122,21 +108,6 @@ class StreamLayer(BaseModel):
         return self
 
 
-def _milliseconds(value: int) -> int:
-    if not 0 <= value <= _LONGEST_MS:
-        raise fault(f"{value} ms are {'below zero' if value < 0 else 'too long'}",
-                    f"write 0 to {_LONGEST_MS}")
-    return value
-
-
-def _bound(value: int) -> int:
-    low, high = _BOUNDS
-    if not low <= value <= high:
-        raise fault(f"a queue of {value} bytes is too {'small' if value < low else 'large'}",
-                    f"write {low}, which takes the largest messages, to {high}")
-    return value
-
-
 class ChannelLayer(BaseModel):
     """How user messages are protected from host to host, below transport; by our own programs."""
 
@@ -148,10 +119,10 @@ class ChannelLayer(BaseModel):
         default="all", description="How much of a message is encrypted.")
     trailer: Literal["sequence", "checksum"] | None = Field(
         default=None, description="What ends a message of 1987. Left out: its number alone.")
-    timeout_ms: Annotated[int, AfterValidator(_milliseconds), Whole] = Field(
+    timeout_ms: Annotated[int, Field(ge=0, le=_LONGEST_MS), Whole] = Field(
         default=40, description="How long messages that are not urgent wait for others; 0: no "
         "message does.")
-    queue_bytes: Annotated[int, AfterValidator(_bound), Whole] = Field(
+    queue_bytes: Annotated[int, Field(ge=_BOUNDS[0], le=_BOUNDS[1]), Whole] = Field(
         default=24_576, description="User data that makes a queue full.")
 
     @model_validator(mode="after")

@@ -45,7 +45,7 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
     (("  ipsec: {ike: 2, ike_proposal: aes256gcm16-prfsha384-mlkem768-ke1_mlkem768, "
       "esp_proposal: aes256gcm16}"), "would do the same twice"),
     (("  ipsec: {ike: 2, ike_proposal: aes256gcm16-prfsha384-curve25519-ke1_mlkem1024, "
-      "esp_proposal: aes256gcm16}"), "did you mean 'ke1_mlkem768'"),
+      "esp_proposal: aes256gcm16}"), "write one of: ke1_mlkem768"),
     ("  link: {cipher: CCMP, keys: sae, pmf: 2, options: {hostapd: {sae_password: ''}}}",
      "made anew for each run"),
     (("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, options: {wpa_supplicant: "
@@ -53,12 +53,12 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
     ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: radsec}\n  aaa: {}",
      "aaa is about servers that are asked by UDP"),
     ("  wire: {encrypts: 0}", "layers.wire lacks the key 'macsec'"),
-    ("  wire: {macsec: GCM-AES-256}", "did you mean 'GCM-AES-128'"),
+    ("  wire: {macsec: GCM-AES-256}", "write one of: GCM-AES-128"),
     ("  wire: {macsec: GCM-AES-128, encrypts: 2}", "encrypts"),
     ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: tls}",
      "transport: 'tls' is not known"),
     ("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, tls: {version: '1.4'}}",
-     "did you mean '1.3'"),
+     "write one of: 1.2, 1.3"),
 ])
 def test_what_cannot_be_is_one_line(tmp_path: Path, layers: str, words: str) -> None:
     """Refused as the file is read, before anything starts, with what to do."""

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import re
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import policies
+import policies.policy
 from conftest import PROJECT
 from policies import Policy, PolicyError, load, load_all
+from policies.declared import find_declared
 from policies.document import DEPTH_LIMIT, SIZE_LIMIT
+from policies.errors import advise, suggest
 from policies.loader import EXTENDS_LIMIT
 from policies.options import OWNED
 from policies.proposals import pattern_esp, pattern_ike
@@ -174,13 +177,13 @@ def test_the_twelve_are_what_they_were() -> None:
 
 
 @pytest.mark.parametrize(("stream", "words"), [
-    ("{scheme: delayed, bundle: 0}", "layers.stream.bundle: 0 packets are too few; write 1"),
+    ("{scheme: delayed, bundle: 0}", "layers.stream.bundle: 0 is too small; write 1 to 1024"),
     ("{scheme: percentage, range: [50, 10]}", "range: 50 to 10 % is upside down; write the lower"),
     ("{scheme: percentage, range: [50, 100], level: 10}", "level: 10 % is below the floor of 50"),
     ("{scheme: percentage, range: [0, 50], level: 80}", "level: 80 % is above the range, which"),
     ("{scheme: tree, level: 50}", "tree verifies every packet, so that it has no level; leave"),
     ("{scheme: tree, range: [5]}", "range: two levels belong there; write"),
-    ("{scheme: tree, range: [5, 101]}", "layers.stream.range.1: 101 is not a percentage; write"),
+    ("{scheme: tree, range: [5, 101]}", "layers.stream.range.1: 101 is too large; write 0 to 100"),
     ("{scheme: tesla, bundle: 3}", "tesla has no bundles; leave out bundle"),
     ("{scheme: tesla, controller: bounded}", "bounded chooses bundles, and tesla has none; write"),
     ("{scheme: tree, limit_packets: 4}", "limit_packets is for the controllers of 1998; leave"),
@@ -196,10 +199,10 @@ def test_a_streams_layer_is_checked(tmp_path: Path, stream: str, words: str) -> 
 @pytest.mark.parametrize(("channel", "words"), [
     ("{protocol: adp, scope: none}", "scope: adp always authenticates; write trailer or all"),
     ("{protocol: adp, trailer: checksum}", "adp ends with a tag of its own; leave out"),
-    ("{protocol: adp, timeout_ms: -1}", "layers.channel.timeout_ms: -1 ms are below zero; write 0"),
-    ("{protocol: adp, timeout_ms: 20000}", "20000 ms are too long; write 0 to 10000"),
-    ("{protocol: adp, queue_bytes: 100}", "a queue of 100 bytes is too small; write 8192, which"),
-    ("{protocol: adp-1986}", "'adp-1986' is not known; did you mean 'adp-1987'?"),
+    ("{protocol: adp, timeout_ms: -1}", "layers.channel.timeout_ms: -1 is too small; write 0"),
+    ("{protocol: adp, timeout_ms: 20000}", "20000 is too large; write 0 to 10000"),
+    ("{protocol: adp, queue_bytes: 100}", "100 is too small; write 8192 to 57344"),
+    ("{protocol: adp-1986}", "'adp-1986' is not known; write one of: adp, adp-1987"),
     ("{scope: all}", "layers.channel lacks the key 'protocol'; add protocol")])
 def test_a_channels_layer_is_checked(tmp_path: Path, channel: str, words: str) -> None:
     """A timeout below zero, a bound that a message does not fit, what one protocol has not."""
@@ -465,6 +468,84 @@ def test_possible_layers_are_accepted(layers: dict[str, Any], tmp_path: Path) ->
     assert load(file).id == "X"
 
 
+# Values that people write in another way, by what each is told to write
+
+SINGLE_VALUES: list[tuple[str, str]] = [
+    *((f"link: {{cipher: CCMP, keys: sae, pmf: 2, {field}}}", said) for field, said in [
+        ("group: 22", "group: 22 is not known; write one of: 19, 20, 21"),
+        ('group: "19"', "group: '19' is text; write 19 without quotes"),
+        ("group: [19, 20]", "group: a list stands where one value belongs; write one of: 19, 20"),
+        ("group: p-256", "group: 'p-256' is not known; write 19 (known: 19, 20, 21)"),
+        ("group: yes", "group: yes is a boolean in YAML, where a number belongs; write one of: 19"),
+        ("ocv: true", "ocv: true is a boolean in YAML, where a number belongs; write 1"),
+        ("beacon_protection: no", "no is a boolean in YAML, where a number belongs; write 0"),
+        ("beacon_protection: 2", "beacon_protection: 2 is not known; write one of: 0, 1"),
+        ("group_cipher: TKIP", "unknown key 'group_cipher' in layers.link; leave it out")]),
+    *((f"wireguard: {{roams: {value}}}", said) for value, said in [
+        ("true", "roams: true is a boolean in YAML, where a number belongs; write 1"),
+        ("2", "roams: 2 is not known; write one of: 0, 1"),
+        ("'1'", "roams: '1' is text; write 1 without quotes")]),
+    ("wire: {macsec: GCM-AES-128, encrypts: true}", "where a number belongs; write 1"),
+    ("ipsec: {ike: 2, ike_proposal: aes256-sha256-ecp256, esp_proposal: aes256gcm16, mobike: 2}",
+     "mobike: 2 is not known; write one of: 0, 1"),
+    *((f"dot1x: {{eap: TLS, tls: {{{field}}}}}", said) for field, said in [
+        ("fragment_bytes: 9000", "fragment_bytes: 9000 is too large; write 100 to 1400"),
+        ("fragment_bytes: 50", "fragment_bytes: 50 is too small; write 100 to 1400"),
+        ('fragment_bytes: "500"', "'500' is text, where a number belongs; write 100 to 1400, with"),
+        ("fragment_bytes: yes", "a boolean in YAML, where a number belongs; write 100 to 1400"),
+        ("fragment_bytes: [1]", "a list stands where a number belongs; write 100 to 1400")]),
+    ("stream: {scheme: tree, bundle: '3'}", "'3' is text, where a number belongs; write 1 to 1024"),
+    ("stream: {scheme: tree, range: 50}", "50 stands where a list belongs; write a list, such as"),
+    ("stream: {scheme: tree, range: [a, 5]}", "range.0: 'a' stands where a number belongs; write"),
+    ("kerberos: {udp_limit_bytes: 0}", "udp_limit_bytes: 0 is too small; write 1 to 32700"),
+    ("kerberos: {certificate_bits: yes}", "where a number belongs; write one of: 2048, 3072, 4096"),
+    ("link: {cipher: CCMP, keys: psk, pmf: required}", "'required' is not known; write 2 (known: "),
+    ("link: {cipher: AES, keys: psk}", "'AES' is not known; did you mean 'CCMP'?"),
+    ("link: {cipher: CCMP, keys: [psk, sae], pmf: 1}", "keys: a list stands where one value bel"),
+    ("link: {cipher: CCMP, keys: psk sae, pmf: 1}", "keys: 'psk sae' names several, where one"),
+    ("link: open", "'open' stands where a block of keys belongs; leave link out, which switches"),
+    ("macsec: GCM-AES-128", "unknown key 'macsec' in layers; write wire: {macsec: GCM-AES-128}")]
+
+
+@pytest.mark.parametrize(("layer", "said"), SINGLE_VALUES)
+def test_value_of_another_kind_is_told_what_belongs_there(layer: str, said: str,
+                                                          tmp_path: Path) -> None:
+    """The message names the words, the number or the range that belongs in the place."""
+    assert said in message(tmp_path, HEAD + f"  {layer}\n")
+
+
+def _number_fields(model: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name in model.model_fields:
+        declared = find_declared(model, [name])
+        if declared.model is not None:
+            yield from _number_fields(declared.model, (*path, name))
+        elif declared.is_number and model is not policies.DaemonOptions:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", [*_number_fields(policies.policy.PolicyFile)], ids=".".join)
+def test_every_number_says_its_range(path: tuple[str, ...]) -> None:
+    """Of each field that is a number, it is known which ones it can be."""
+    assert re.fullmatch(r"write (one of: )?\d.*\d", find_declared(
+        policies.policy.PolicyFile, path).range_advice)
+
+
+@pytest.mark.parametrize(("word", "known"), [
+    ("rsa-3072", ["rsa-1024", "rsa-2048", "p-256"]), ("ecp521", ["ecp256", "ecp384"]),
+    ("GCM-AES-256", ["GCM-AES-128"]), ("sha384", ["sha1", "sha256"]), ("wep", ["WEP-40", "WEP-104"]),
+    ("modp8192", ["modp1024", "modp4096"]), ("1.4", ["1.2", "1.3"])])
+def test_another_number_is_no_misspelling(word: str, known: list[str]) -> None:
+    """Whoever writes a longer key is not sent to a shorter one: what is known is listed."""
+    assert advise(word, known) == f"write one of: {', '.join(known)}"
+
+
+@pytest.mark.parametrize(("word", "meant"), [
+    ("rsa2048", "rsa-2048"), ("GMCP-256", "GCMP-256"), ("dotlx", "dot1x"), ("mopd1024", "modp1024")])
+def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> None:
+    """The number is right, or none was written where one word alone has one."""
+    assert suggest(word, ["rsa-1024", "rsa-2048", "GCMP", "GCMP-256", "dot1x", "modp1024"]) == meant
+
+
 # Daemon options
 
 
@@ -484,7 +565,7 @@ def test_booleans_where_a_daemon_wants_a_number(word: str, tmp_path: Path) -> No
         ("  link: {cipher: CCMP, keys: psk, pmf: no}", "pmf: no is a boolean in YAML, .*; write 0"),
         ("  dot1x: {eap: on}", "eap: on is a boolean in YAML, .*; write one of: MD5, TLS"),
         ("  link: off", "link: off is a boolean in YAML, .*; write null for none"),
-        ("  ipsec: {ike: false}", "ike: false is a boolean in YAML, .*; write one of 1, 2"),
+        ("  ipsec: {ike: false}", "ike: false is a boolean in YAML, .*; write one of: 1, 2"),
     ],
 )
 def test_booleans_elsewhere(lines: str, expected: str, tmp_path: Path) -> None:
@@ -628,8 +709,8 @@ def test_extends_has_a_depth_limit(tmp_path: Path) -> None:
 NO_POLICY: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "1: the file is empty; write at least id, name and layers"),
     "only comments": ("# nothing\n", "1: the file is empty"),
-    "a list": ("\n- P1\n- P2\n", "2: the file holds a list; write id:, name: and layers:"),
-    "text": ("hello", "1: the file holds plain text; write id:"),
+    "a list": ("\n- P1\n- P2\n", "2: the file holds a list; write id:.*, one policy a file"),
+    "text": ("hello", "1: the file holds plain text; write id:.* as examples/wpa2-psk"),
     "without layers": ("id: X\nname: x\n", "1: the policy has no layers; add layers:"),
     "empty layers": (HEAD, "3: layers: empty .null. stands .*, or {} for none"),
     "unknown key": ("id: X\nname: x\nlayers: {}\nlayer: {}\n", "4: unknown key 'layer'; did you m"),
