@@ -199,7 +199,8 @@ class Cells:
     @cached_property
     def _circumstances(self) -> list[list[Any]]:
         return [self.results.frame[name].tolist()
-                for name in ("status", "reason", "repetition", "verified", "checks")]
+                for name in ("status", "reason", "repetition", "verified", "checks",
+                             "unchecked")]
 
     def _column(self, name: str) -> Sample:
         if name not in self._columns:

@@ -1,11 +1,12 @@
 """Records become a frame: one row a repetition, many files read by all processors side by side.
 
 Columns: one for each factor; `repetition`, `status`, `reason`, `attempt`, `verified` (there is
-evidence, and all of it is ok), `checks_ok`, `checks`, `FACTOR_sha256` for every factor (the digest
-of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (something disturbed
-it: `flags` says what), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall
-clock), `processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in
-virtual time); and every value that the study gives of a record. What was not measured is NaN.
+evidence, and all of it is ok), `checks_ok`, `checks`, `unchecked` (settings that no check covers),
+`FACTOR_sha256` for every factor (the digest of the level), `medium`, `clock`, `machine`,
+`builder`, `fault`, `flagged` (something disturbed it: `flags` says what), `alone` (measured with
+nothing beside it), `elapsed_s`, `started_s` (wall clock), `processor_busy_s`, `processor_idle_s`
+(of the machine while the repetition ran; not in virtual time); and every value that the study
+gives of a record. What was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from analysis.bodies import Body, ask, body_of, values_of
 from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
-from measure.record import Record, RecordError
+from measure.record import Record, RecordError, listed_settings
 from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
@@ -193,6 +194,7 @@ def _row(record: Record) -> dict[str, Any]:
         "reason": printable(record.reason), "attempt": record.attempt,
         "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
+        "unchecked": printable(listed_settings(record.unchecked or ())),
         "elapsed_s": record.elapsed_s, "started_s": _number(record.raw.get("stamps"), "start"),
         # In virtual time, processor seconds are meaningless.
         **_processor(None if environment.get("clock") == VIRTUAL

@@ -7,6 +7,6 @@ DIGEST = "_sha256"
 #: Circumstances, from a record's environment.
 CIRCUMSTANCES = ("medium", "air", "clock", "machine", "builder", "fault")
 COLUMNS = frozenset((
-    "repetition", "status", "reason", "attempt", "checks_ok", "checks", "verified", "elapsed_s",
-    "started_s", "processor_busy_s", "processor_idle_s", "flagged", "flags", "alone",
+    "repetition", "status", "reason", "attempt", "checks_ok", "checks", "verified", "unchecked",
+    "elapsed_s", "started_s", "processor_busy_s", "processor_idle_s", "flagged", "flags", "alone",
     *CIRCUMSTANCES))

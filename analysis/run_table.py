@@ -17,6 +17,8 @@ from measure.manifest import FactorRecord
 
 ID = "run"
 _PART = "Measured"
+#: Of a cell whose checks hold, and some of whose settings no check covers.
+PARTLY = "partly"
 
 
 @dataclass(frozen=True)
@@ -171,19 +173,24 @@ def _trailing(cells: Cells) -> list[Further]:
 
     def verified(ids: Ids) -> Entry:
         standing = cells.standing(ids)
+        if standing.verified and standing.unchecked:
+            return Entry(PARTLY)
         return Entry("-" if standing.word == "not run" else "yes" if standing.verified else "no")
 
     return [Further(Column("shown_verified", "verified", heading=("veri-", "fied"),
                            part=last.part or _PART, only="screen"), verified),
             _standing("verified", lambda ids: Entry(
                 "yes" if cells.standing(ids).verified else "no")),
-            _standing("verified_reason", lambda ids: Entry(cells.standing(ids).verified_reason))]
+            _standing("verified_reason", lambda ids: Entry(cells.standing(ids).verified_reason)),
+            _standing("unchecked", lambda ids: Entry(cells.standing(ids).unchecked))]
 
 
 def _remarks(cells: Cells, ids: Ids) -> Iterator[str]:
-    """Why repetitions do not count, and why a cell with good ones is not verified."""
+    """Why repetitions do not count, and what of a cell with good ones is not verified."""
     standing = cells.standing(ids)
     name = ", ".join(cells.results.part(ids, cells.results.compared))
     yield from (f"{name} {line}" for line in standing.failures)
     if standing.missing is None and not standing.verified:
         yield f"{name} not verified: {standing.verified_reason}"
+    if standing.good and standing.unchecked:
+        yield f"{name}: no check covers {standing.unchecked}"

@@ -35,6 +35,8 @@ class Standing:
     missing: Missing | None
     failures: tuple[str, ...]
     enough: int
+    #: Settings that no check of a good repetition covers, in words.
+    unchecked: str = ""
 
     @property
     def word(self) -> str:
@@ -51,6 +53,7 @@ class CountedRepetition:
     number: int
     verified: bool
     checks: int
+    unchecked: str = ""
 
 
 def not_run(planned: int) -> Standing:
@@ -71,7 +74,8 @@ def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Stand
         missing = Missing.TOO_FEW if good else Missing.SKIPPED if skipped else Missing.FAILED
     verified, why = _verified(good, bad, missing, repetitions[-1].reason)
     return Standing(len(good), total, verified, why, missing,
-                    tuple(_failures(bad, len(repetitions))), enough)
+                    tuple(_failures(bad, len(repetitions))), enough,
+                    ", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)))
 
 
 def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],

@@ -17,6 +17,7 @@ from measure import (
     decryption,
     evidence,
     following,
+    hidden,
     inside,
     management,
     mobility,
@@ -41,7 +42,8 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
     tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
     server = _radsec(seen) if policy.uses_radsec else ()
     wires = _macsec(policy, seen) if policy.uses_macsec else ()
-    return [*evidence.layers(policy, seen), *server, *wires, *tunnel, *counting.verify(seen),
+    name = [hidden.verify(seen)] if hidden.is_hidden(policy) else ()
+    return [*evidence.layers(policy, seen), *name, *server, *wires, *tunnel, *counting.verify(seen),
             *(following.verify(seen) if seen.tunnel_follows else
               mobility.verify(policy.layers.ipsec is not None, seen))]
 

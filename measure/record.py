@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,12 +21,20 @@ NOT_KEPT = "not kept"
 #: What words of `environment.flags` say of a repetition, which counts all the same.
 FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
 SCHEMA = 2
+#: Keys of a path such as `link.options.hostapd.wpa_group_rekey`.
+_OPTION_DEPTH = 4
 #: More than any record, plan or list of ours has.
 LARGEST_DOCUMENT_BYTES = 64 << 20
 
 #: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where
 #: it does not fit. By the schema that it reads.
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def listed_settings(paths: Sequence[str]) -> str:
+    """Return settings by their paths in words: `hostapd's wpa_group_rekey, dot1x.tls.key`."""
+    return ", ".join(f"{parts[2]}'s {parts[3]}" if len(parts := path.split(".")) == _OPTION_DEPTH
+                     and parts[1] == "options" else path for path in paths)
 
 
 class RecordError(ValueError):
@@ -61,6 +69,8 @@ class Record(RecordPart):
     that has one. `asked` are the workload's settings. `measured` is None where nothing was.
     `files` are kept in `files/NAME/`. `secrets` are those of the run that the judge needed, by
     place and name; `sha256` has the checksum of each file that it judged, by the file's name.
+    `unchecked` are settings of the cell, by their paths, that no check of the evidence covers; None
+    where that was not recorded.
     """
 
     schema_: int = Field(alias="schema")
@@ -78,6 +88,7 @@ class Record(RecordPart):
     files: list[str] = []
     secrets: dict[str, str] = {}
     sha256: dict[str, str] = {}
+    unchecked: list[str] | None = None
     attempt: int = 1
     elapsed_s: float = 0.0
     raw: dict[str, Any] = {}

@@ -116,7 +116,9 @@ class Dot1xLayer(SparseLayer):
     def _tls_fits_eap(self) -> Self:
         # Whoever decides by EAP-AKA may have stations of EAP-TLS besides.
         if self.tls is not None and self.eap not in ("TLS", *BY_CARD):
-            raise fault(f"EAP-{self.eap} has no TLS to set", "leave out tls, or write eap: TLS",
+            what = f"EAP-{self.eap} has TLS 1.2 with the usual settings here, and no others" \
+                if self.eap in TUNNELS else f"EAP-{self.eap} has no TLS to set"
+            raise fault(f"{what}: tls is for EAP-TLS", "leave out tls, or write eap: TLS",
                         ("tls",), ("eap",))
         return self
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from policies.declared import SYNONYMS, Declared, find_declared
 from policies.document import Document, KeyPath, Spot
 from policies.errors import PolicyError, advise, show
+from policies.options import DAEMONS, is_secret
 from policies.policy import PolicyFile
 
 _LAYER_DEPTH = 2  # layers.link and its like, which may be null
@@ -72,10 +73,16 @@ _ELSEWHERE = {
 def explain(error: ValidationError, document: Document) -> PolicyError:
     """The first thing wrong, by line, with the number of the others."""
     details = [detail for detail in error.errors(include_url=False)
-               if detail["type"] != _CONSEQUENCE]
+               if detail["type"] != _CONSEQUENCE and not _shows_secret(detail["loc"])]
     mistakes = sorted(_found(detail, document) for detail in details)
     first = mistakes[0]
     return PolicyError(document.file, first.line, first.what, first.advice, len(mistakes) - 1)
+
+
+def _shows_secret(path: KeyPath) -> bool:
+    """Return whether an error is about a secret's value; that about its name comes beside it."""
+    daemon = next((daemon for daemon in DAEMONS if daemon in path[:-1]), None)
+    return daemon is not None and path[-1] != _KEY and is_secret(daemon, str(path[-1]))
 
 
 def _found(detail: Any, document: Document) -> _Found:

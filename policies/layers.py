@@ -19,6 +19,7 @@ from policies.dot1x import BY_CARD, KEY_DERIVING, Dot1xLayer
 from policies.errors import fault
 from policies.fields import SparseLayer, Whole
 from policies.link import LinkLayer
+from policies.options import OptionSetting, check_phase1, check_setting, is_secret
 from policies.proposals import (
     ADDITIONAL,
     check_esp,
@@ -200,17 +201,36 @@ class Layers(UpperLayers):
                         "leave out identity, or write server: freeradius", ("aaa", "identity"))
         return self
 
+    def settings(self) -> list[OptionSetting]:
+        """Return each daemon option that the policy sets."""
+        return [setting for name in ("link", "dot1x") if (layer := getattr(self, name)) is not None
+                for setting in layer.options.settings(name)]
+
     @model_validator(mode="after")
     def _option_said_once(self) -> Self:
-        if self.link is None or self.dot1x is None:
-            return self
-        for daemon in ("hostapd", "wpa_supplicant"):
-            ours: dict[str, Any] = getattr(self.dot1x.options, daemon)
-            for name in sorted(ours.keys() & getattr(self.link.options, daemon)):
-                raise fault(
-                    f"{daemon}'s option {name} stands in both link and dot1x",
-                    "leave it in one of them",
-                    ("dot1x", "options", daemon, name),
-                    ("link", "options", daemon, name),
-                )
+        seen = set[tuple[str, str]]()
+        for setting in self.settings():
+            if (setting.daemon, setting.name) in seen:
+                raise fault(f"{setting.said} stands in both link and dot1x",
+                            "leave it in one of them", setting.path,
+                            ("link", *setting.path[1:]))
+            seen.add((setting.daemon, setting.name))
         return self
+
+    @model_validator(mode="after")
+    def _options_take_effect(self) -> Self:
+        for setting in self.settings():
+            if is_secret(setting.daemon, setting.name, setting.value):
+                raise fault(f"{setting.said} holds a secret",
+                            "leave it out: secrets are made anew for each run", setting.path)
+            check_setting(setting, self._word)
+            if (setting.daemon, setting.name) == ("wpa_supplicant", "phase1") and self.dot1x:
+                tls = self.dot1x.tls
+                check_phase1(setting, self.dot1x.eap, tls.version if tls else "1.2")
+        return self
+
+    def _word(self, field: str) -> str | None:
+        """Return the policy's word for a field of a layer, such as `link.keys`."""
+        layer, _, name = field.partition(".")
+        value = getattr(getattr(self, layer), name, None)
+        return None if value is None else str(value)

@@ -1,71 +1,158 @@
-"""Further daemon options of a layer, by the daemon's own names, but for those the roles own."""
+"""Further daemon options of a layer by the daemon's own names, and what is known of each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from policies.document import read_document
 from policies.errors import fault, show
 from policies.fields import OptionValue
 
 Daemon = Literal["hostapd", "wpa_supplicant"]
+DAEMONS: tuple[Daemon, ...] = ("hostapd", "wpa_supplicant")
 
 OPTION_NAME = r"^[A-Za-z][A-Za-z0-9_]{1,63}$"
-
-_TOPOLOGY = "it comes from the topology, node by node; change it there"
-_SOCKET = "the harness talks to the daemon through it; leave it out"
-_LINK = "it follows from layers.link; set cipher, keys or pmf there"
-_DOT1X = "it follows from layers.dot1x; set eap or first_offer there"
-_SECRET = "it is a secret or a credential made anew for each run; leave it out"  # noqa: S105
-_MEDIUM = "it keeps EAPOL frames on the emulated medium; leave it out"
-_SECOND = "it would begin a second network, which nothing here measures; leave it out"
-_FULL = "every authentication is measured in full, from the same start; leave it out"
-_CODE = "it loads code into the daemon; leave it out"
 #: Of SAE-PK: a configuration that asks for it is read, and nothing comes of it.
 NOT_BUILT_IN = "is in neither hostapd nor wpa_supplicant as Debian 12 builds them"
-_SAE_PK = f"SAE-PK {NOT_BUILT_IN}; leave it out"
-_TLS_VERSIONS = "tls_disable_tlsv1_"
-_WEP_KEYS = "wep_key0 wep_key1 wep_key2 wep_key3"
-
-# (reason with its advice, names); the roles write these themselves or rely on their absence.
-_HOSTAPD = (
-    (_TOPOLOGY, "interface bridge driver ssid ssid2 utf8_ssid bssid channel hw_mode"),
-    (_TOPOLOGY, "own_ip_addr nas_identifier auth_server_addr auth_server_port"),
-    (_SOCKET, "ctrl_interface ctrl_interface_group"),
-    (_LINK, "wpa wpa_key_mgmt wpa_pairwise rsn_pairwise ieee80211w wep_default_key"),
-    (_DOT1X, "ieee8021x eap_server eap_user_file wep_key_len_broadcast wep_key_len_unicast"),
-    (_SECRET, f"{_WEP_KEYS} wpa_passphrase wpa_psk wpa_psk_file sae_password"),
-    (_SECRET, "auth_server_shared_secret ca_cert server_cert private_key private_key_passwd"),
-    (_MEDIUM, "driver_params"),
-    (_SECOND, "bss"),
-    (_SAE_PK, "sae_pk_omit sae_pk_password_check_skip"),
-)
-_WPA_SUPPLICANT = (
-    (_TOPOLOGY, "ssid bssid scan_freq freq_list scan_ssid mode frequency"),
-    (_SOCKET, "ctrl_interface ctrl_interface_group update_config"),
-    (_LINK, "key_mgmt proto pairwise ieee80211w pmf wep_tx_keyidx"),
-    (_DOT1X, "eap eapol_flags"),
-    (_SECRET, f"{_WEP_KEYS} psk sae_password identity anonymous_identity password"),
-    (_SECRET, "ca_cert ca_path client_cert private_key private_key_passwd"),
-    (_MEDIUM, "driver_param"),
-    (_SECOND, "network cred disabled"),
-    (_SAE_PK, "sae_pk"),
-    (_FULL, "ap_scan fast_reauth"),
-    (_CODE, "load_dynamic_eap opensc_engine_path pkcs11_engine_path pkcs11_module_path"),
-)
+#: A word of `needs` that every value fulfils, but none.
+_ANY = "any"
+_TABLE = Path(__file__).with_name("daemon_options.yml")
+#: Parts of names that hold a secret, beside those that the table names.
+_SECRET_WORDS = frozenset(("secret", "password", "passwd", "passphrase", "pin", "token"))
+_SECRET_VALUE = re.compile(r"\b(passw(or)?d|passphrase|secret|pin|psk)\s*=", re.IGNORECASE)
+_TLS_SWITCH = re.compile(r"tls_disable_tlsv1_(\d)=(\d)")
 
 
-def _by_name(groups: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return {name: why for why, names in groups for name in names.split()}
+class OptionGroup(BaseModel):
+    """What the table says of some options of a daemon; see policies/daemon_options.yml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    names: str
+    set_by: str = ""
+    no_effect: str = ""
+    needs: Mapping[str, Sequence[str]] = {}
+    excludes: str = ""
+    check: str = ""
+
+    def has(self, name: str) -> bool:
+        """Return whether an option is one of them."""
+        return any(fnmatchcase(name, pattern) for pattern in self.names.split())
 
 
-OWNED: Mapping[Daemon, Mapping[str, str]] = {
-    "hostapd": _by_name(_HOSTAPD),
-    "wpa_supplicant": _by_name(_WPA_SUPPLICANT),
-}
+class OptionTable(BaseModel):
+    """What is known of the options of each daemon; the first group that has an option counts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    owners: Mapping[str, str]
+    hostapd: list[OptionGroup]
+    wpa_supplicant: list[OptionGroup]
+
+    def groups(self, daemon: Daemon) -> list[OptionGroup]:
+        """Return the groups of one daemon's options."""
+        return self.hostapd if daemon == "hostapd" else self.wpa_supplicant
+
+    def find(self, daemon: Daemon, name: str) -> OptionGroup:
+        """Return what is known of an option."""
+        return next((group for group in self.groups(daemon) if group.has(name)),
+                    OptionGroup(names=name))
+
+
+@cache
+def load_options() -> OptionTable:
+    """Return the table of what is known of daemons' options."""
+    return OptionTable.model_validate(read_document(str(_TABLE)).data)
+
+
+class OptionSetting(NamedTuple):
+    """One option as a policy sets it."""
+
+    layer: str
+    daemon: Daemon
+    name: str
+    value: str | int
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys that lead to it from the layers."""
+        return (self.layer, "options", self.daemon, self.name)
+
+    @property
+    def group(self) -> OptionGroup:
+        """What is known of it."""
+        return load_options().find(self.daemon, self.name)
+
+    @property
+    def said(self) -> str:
+        """The option in words."""
+        return f"{self.daemon}'s option {self.name}"
+
+
+def is_secret(daemon: Daemon, name: str, value: object = "") -> bool:
+    """Return whether an option, by its name or its value, holds a secret."""
+    return (load_options().find(daemon, name).set_by == "secret"
+            or bool(_SECRET_WORDS & set(name.lower().split("_")))
+            or bool(_SECRET_VALUE.search(str(value))))
+
+
+def refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
+    """Return why no policy may set an option: what is wrong, and what to do."""
+    table = load_options()
+    group = table.find(daemon, name)
+    said = f"{daemon}'s option {name}"
+    if group.set_by or is_secret(daemon, name):
+        return f"{said} is not a policy's to set", table.owners[group.set_by or "secret"]
+    if group.no_effect:
+        return f"{said} has no effect here: {group.no_effect}", "leave it out"
+    return None
+
+
+def check_setting(setting: OptionSetting, say: Callable[[str], str | None]) -> None:
+    """Refuse an option that the rest of a policy leaves without effect, or says already.
+
+    `say` returns the policy's word for a field such as `link.keys`, None where it has none. Raises
+    a fault for pydantic to collect.
+    """
+    group = setting.group
+    for field, words in group.needs.items():
+        word = say(field)
+        if word is None or (word not in words and _ANY not in words):
+            due = f"{field} {' or '.join(words)}" if _ANY not in words else field.split(".")[0]
+            is_now = f"{field} is {word}" if word else f"there is no {field}"
+            raise fault(f"{setting.said} has no effect without {due}, and {is_now}",
+                        "leave it out, or change that", setting.path)
+    if group.excludes and say(group.excludes) is not None:
+        raise fault(f"{setting.said} and {group.excludes} say the same", "leave out one of them",
+                    setting.path)
+
+
+def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
+    """Refuse a phase1 by which the station lacks the version of TLS that the server speaks.
+
+    Raises a fault for pydantic to collect.
+    """
+    switches = {f"1.{minor}": flag for minor, flag in _TLS_SWITCH.findall(str(setting.value))}
+    speaks = f"the server speaks TLS {version} with EAP-{eap}"
+    if switches.get(version) == "1":
+        raise fault(f"phase1 switches TLS {version} off, and {speaks}",
+                    f"leave tls_disable_tlsv1_{version[-1]}=1 out of it", setting.path)
+    if version == "1.3" and switches.get("1.3") != "0":
+        raise fault(f"phase1 stands in place of what switches TLS 1.3 on, and {speaks}",
+                    "add tls_disable_tlsv1_3=0 to it", setting.path)
+    others = [name for name, flag in switches.items() if flag == "0" and name != version]
+    if others:
+        raise fault(f"phase1 switches TLS {others[0]} on without effect: {speaks} alone",
+                    f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
+                        f', or write version: "{others[0]}" in dot1x.tls'
+                        if eap == "TLS" and others[0] in ("1.2", "1.3") else ""), setting.path)
 
 
 def _name_check(daemon: Daemon) -> Callable[[str], str]:
@@ -75,17 +162,26 @@ def _name_check(daemon: Daemon) -> Callable[[str], str]:
                 f"{show(name)} cannot be an option of {daemon}",
                 "write the option's own name: letters, digits and '_'",
             )
-        why = OWNED[daemon].get(name)
-        if why:
-            raise fault(f"{daemon}'s option {name} is not a policy's to set", why)
+        if refused := refusal(daemon, name):
+            raise fault(*refused)
         return name
 
     return check
 
 
+def refused_patterns(daemon: Daemon) -> list[str]:
+    """Return the names that no policy may set, with * where any letters may follow."""
+    return sorted({pattern for group in load_options().groups(daemon)
+                   if group.set_by or group.no_effect for pattern in group.names.split()})
+
+
 def _editor_hints(daemon: Daemon) -> dict[str, Any]:
-    names = {"pattern": OPTION_NAME, "not": {"enum": sorted(OWNED[daemon])}}
-    return {"propertyNames": names}
+    patterns = refused_patterns(daemon)
+    names = [name for name in patterns if "*" not in name]
+    globs = [translate(name).removeprefix("(?s:").removesuffix(r")\Z") for name in patterns
+             if "*" in name]
+    return {"propertyNames": {"pattern": OPTION_NAME, "not": {
+        "anyOf": [{"enum": names}, {"pattern": f"^({'|'.join(globs)})$"}]}}}
 
 
 class DaemonOptions(BaseModel):
@@ -106,11 +202,8 @@ class DaemonOptions(BaseModel):
         json_schema_extra=_editor_hints("wpa_supplicant"),
     )
 
-    @model_validator(mode="after")
-    def _leaves_the_version_to_tls(self) -> Self:
-        # The server is told the same version; another one here would be refused amid a run.
-        if _TLS_VERSIONS in str(self.wpa_supplicant.get("phase1", "")):
-            raise fault("phase1 says which versions of TLS there are, and the server has the one "
-                        "that layers.dot1x.tls says", "leave it out, and write dot1x.tls.version",
-                        ("wpa_supplicant", "phase1"))
-        return self
+    def settings(self, layer: str) -> Iterator[OptionSetting]:
+        """Yield each option of a layer's that is set."""
+        for daemon in DAEMONS:
+            for name, value in getattr(self, daemon).items():
+                yield OptionSetting(layer, daemon, name, value)

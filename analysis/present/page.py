@@ -33,7 +33,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _MOST_RECORDS = 24
 #: Verdicts and yes or no as badges.
 _BADGES = {"confirmed": "good", "refuted": "bad", "undecided": "open", "yes": "good", "no": "bad",
-           "medium": "tint", "processor": "open", "emulator": "open"}
+           "partly": "open", "medium": "tint", "processor": "open", "emulator": "open"}
 
 
 class Details:

@@ -21,7 +21,8 @@ from analysis.table import Entry, Table
 _STYLES = {"best": "bold green", "recommended": "bold", "differs": "yellow", "missing": "dim",
            "spans-zero": "dim", "significant": "bold"}
 _WORDS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "yes": "green",
-          "no": "red", "failed": "red", "skipped": "yellow", "too few": "yellow"}
+          "no": "red", "partly": "yellow", "failed": "red", "skipped": "yellow",
+          "too few": "yellow"}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan
-from measure.record import FLAGS
+from measure.record import FLAGS, listed_settings
 from studies.study import Metric
 
 _EVERY_S = 1.0
@@ -113,6 +113,8 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     flags = [FLAGS.get(flag, flag) for flag in event.get("flags") or ()]
     flagged = f"; flagged: {' and '.join(flags)}" if flags else ""
     checks = "1 check holds" if event["checks"] == 1 else f"{event['checks']} checks hold"
+    if unchecked := event.get("unchecked"):
+        checks += f", none covers {listed_settings(unchecked)}"
     return f"{event['name']}: {'; '.join(filter(None, [', '.join(shown), checks]))}{again}{flagged}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.engine import contention
@@ -13,9 +13,11 @@ from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
 from harness.portable.contents import DATA_SUFFIXES, kind_of
 from harness.secrets import Secrets, look_up
+from measure import unproven
 from measure.body import of_today
-from measure.record import NOT_KEPT, SCHEMA, Record, StudyRecord
-from studies.study import Judged, Repetition, Study, StudyError
+from measure.record import NOT_KEPT, SCHEMA, CheckRecord, Record, StudyRecord
+from policies import Policy
+from studies.study import Cell, Judged, Repetition, Study, StudyError
 
 
 def judge(study: Study, repetition: Repetition) -> Judged:
@@ -66,7 +68,14 @@ def _record(plan: Plan, step: Step, **fields: Any) -> Record:
         schema=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
         repetition=step.repetition, asked=plan.asked.kept(),
         digests={name: level.digest for name, level in step.cell.levels.items() if level.digest},
-        **fields)
+        unchecked=list_unchecked(step.cell, fields["evidence"]), **fields)
+
+
+def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord]) -> list[str]:
+    """Return the settings of a cell's policies that no check of the evidence covers."""
+    made = list(evidence)
+    return [setting.path for level in cell.levels.values() if isinstance(level.value, Policy)
+            for setting in unproven.settings(level.value, made)]
 
 
 def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
@@ -91,7 +100,8 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
     events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
                attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
                again=contention.is_due_again(entry.environment),
-               values=shown(study, entry), checks=sum(check.ok for check in entry.evidence))
+               values=shown(study, entry), checks=sum(check.ok for check in entry.evidence),
+               unchecked=entry.unchecked or [])
     if flags:
         events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
 

@@ -21,6 +21,7 @@ from typing import Any
 import studies
 from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.packing import PACKED_RAW, RAW, SUFFIX
+from harness.engine.recording import list_unchecked
 from harness.portable.checksums import digest_of
 from harness.portable.contents import is_safe
 from harness.portable.survey import Survey, record_path
@@ -189,6 +190,9 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
     anew, then = _document(verdict), record.model_dump(mode="json", by_alias=True)
     for field in _COMPARED:
         yield from _differences(then[field], anew[field], field)
+    if record.unchecked is not None:
+        yield from _differences(record.unchecked, list_unchecked(cell, verdict.evidence),
+                                "unchecked")
 
 
 def _document(verdict: Judged) -> dict[str, Any]:

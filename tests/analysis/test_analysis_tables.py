@@ -57,6 +57,23 @@ def test_the_row_of_p12_reads_as_measured() -> None:
     assert re.sub(r" +", " ", row_of(text, "P1")).endswith("baseline baseline yes")
 
 
+def test_row_names_the_settings_that_no_check_covers() -> None:
+    """Verified is `partly` then; screens, pages and files name the settings; others are as ever."""
+    paths = ["dot1x.tls.chain", "link.options.hostapd.wpa_group_rekey"]
+    records = [record.model_copy(update={"unchecked": paths})
+               if record.cell["policy"] == "P12" else record for record in paper_run()]
+    cells = cells_of(*records)
+    table = STUDY.run_table(cells)
+    text = text_of(cells, 165)
+    assert row_of(text, "P12").endswith(" partly")
+    assert row_of(text, "P11").endswith(" yes")
+    said = "P12: no check covers dot1x.tls.chain, hostapd's wpa_group_rekey"
+    assert said in text
+    assert said.replace("_", r"\_") in to_markdown(table)
+    [row] = [row for row in csv.DictReader(io.StringIO(to_csv(table))) if row["policy"] == "P12"]
+    assert row["unchecked"] == "dot1x.tls.chain, hostapd's wpa_group_rekey"
+
+
 def test_components_of_a_row_add_up_to_its_authentication_time() -> None:
     """A component that a policy does not count is a dash, though it took place: P12's away."""
     cells = cells_of(*paper_run(("R1",)))

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import plans
 from conftest import PROJECT
 from fabricated import make
-from harness.engine import recording
+from harness.engine import progress, recording
+from harness.engine.plan import Step
 from measure import record
 from measure.record import (
     SCHEMA,
@@ -28,7 +29,10 @@ from measure.record import (
     StudyRecord,
     record_name,
 )
+from policies import Policy
 from studies import records as stored
+from studies.mobile import policy_level
+from studies.parts import Cell
 from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -298,6 +302,24 @@ def test_a_medium_of_the_users_is_kept_by_its_own_name(tmp_path: Path) -> None:
     assert made.asked["medium"] == "802.11g" and list(plan.manifest.media) == ["802.11g"]
     assert str(tmp_path) not in plan.manifest.model_dump_json() + made.model_dump_json()
     assert plan.digest == plans.plan_of("P1", asked={"medium": "802.11g"}).digest
+
+
+def test_settings_that_no_check_covers_are_recorded_and_told() -> None:
+    """By their paths, as the policy and the evidence have them; a line names them."""
+    link = {"cipher": "CCMP", "keys": "psk", "options": {"hostapd": {"wpa_group_rekey": 600}}}
+    policy = Policy.model_validate({"id": "P", "name": "p", "layers": {"link": link}})
+    plan = plans.plan_of("P1")
+    step = plan.steps()[0]
+    cell = Cell({**step.cell.levels, "policy": policy_level(policy)})
+    assert recording.list_unchecked(step.cell, []) == []
+    paths = recording.list_unchecked(cell, [])
+    assert paths == ["link.options.hostapd.wpa_group_rekey"]
+    assert recording.unmeasured(plan, Step(cell, 1), "no", environment={},
+                                attempt=1).unchecked == paths
+    event = {"name": "P-N2-001", "status": "ok", "values": {}, "checks": 20, "attempt": 1,
+             "exclusive": False, "unchecked": [*paths, "dot1x.tls.key"]}
+    assert progress.line(event, ()) == (
+        "P-N2-001: 20 checks hold, none covers hostapd's wpa_group_rekey, dot1x.tls.key")
 
 
 # Of schema 1 ----------------------------------------------------------------------------------

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from conftest import PROJECT
-from measure import unproven
+from measure import hidden, unproven
+from measure.record import CheckRecord
 from policies import AaaLayer, Dot1xLayer, LinkLayer, Policy, TlsSettings, load, load_named, named
 from policies.layers import IpsecLayer, WireGuardLayer, WireLayer
+from policies.options import DAEMONS, load_options
 
 
 def _said(**layers: Any) -> list[str]:
-    return unproven.settings(Policy.model_validate({"id": "X", "name": "X", "layers": layers}))
+    return [setting.shown for setting in unproven.settings(
+        Policy.model_validate({"id": "X", "name": "X", "layers": layers}))]
 
 
 def test_options_are_named_each() -> None:
@@ -21,7 +24,7 @@ def test_options_are_named_each() -> None:
     link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
     dot1x = {"eap": "TLS", "options": {"wpa_supplicant": {"fragment_size": 300}}}
     assert _said(link=link, dot1x=dot1x) == [
-        "hostapd's option wpa_group_rekey (600)", "wpa_supplicant's option fragment_size (300)"]
+        "wpa_supplicant's fragment_size (300)", "hostapd's wpa_group_rekey (600)"]
 
 
 @pytest.mark.parametrize(("tls", "said"), [
@@ -48,7 +51,7 @@ def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
-    assert all(said == ["that hostapd insists on link.ocv"] for said in left.values())
+    assert all(said == [("link.ocv", "link.ocv at hostapd", "")] for said in left.values())
     assert unproven.settings(load(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 
 
@@ -85,3 +88,23 @@ def test_every_field_is_proven_or_named() -> None:
     rows = (PROJECT / "docs" / "records.md").read_text() + (PROJECT / "docs/proof.md").read_text()
     assert [check for check in PROVEN_BY.values() if check != ONE_VALUE
             and check not in rows] == []
+
+
+def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> None:
+    """The table says which check it is; a record's evidence, whether it holds."""
+    link = {"cipher": "CCMP", "keys": "psk", "options": {
+        "hostapd": {"ignore_broadcast_ssid": 1, "wpa_group_rekey": 600}}}
+    policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"link": link}})
+    rekey, name = (f"link.options.hostapd.{each}" for each in (
+        "wpa_group_rekey", "ignore_broadcast_ssid"))
+    held = CheckRecord(check=hidden.NAME, ok=True, detail="")
+    assert [each.path for each in unproven.settings(policy)] == [rekey]
+    assert [each.path for each in unproven.settings(policy, [held])] == [rekey]
+    for evidence in ([], [held.model_copy(update={"ok": False})]):
+        assert [each.path for each in unproven.settings(policy, evidence)] == [name, rekey]
+
+
+def test_checks_of_the_table_of_options_exist() -> None:
+    """What covers an option is a check that is made."""
+    assert {group.check for daemon in DAEMONS for group in load_options().groups(daemon)
+            if group.check} == {hidden.NAME}

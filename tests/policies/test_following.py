@@ -49,7 +49,7 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
     ("  link: {cipher: CCMP, keys: sae, pmf: 2, options: {hostapd: {sae_password: ''}}}",
      "made anew for each run"),
     (("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, options: {wpa_supplicant: "
-     "{phase1: tls_disable_tlsv1_3=0 tls_disable_tlsv1_2=1}}}"), "which versions of TLS"),
+     "{phase1: tls_disable_tlsv1_3=0 tls_disable_tlsv1_2=1}}}"), "phase1 switches TLS 1.2 off"),
     ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: radsec}\n  aaa: {}",
      "aaa is about servers that are asked by UDP"),
     ("  wire: {encrypts: 0}", "layers.wire lacks the key 'macsec'"),

@@ -26,7 +26,7 @@ from policies.declared import find_declared
 from policies.document import DEPTH_LIMIT, SIZE_LIMIT
 from policies.errors import advise, suggest
 from policies.loader import EXTENDS_LIMIT
-from policies.options import OWNED
+from policies.options import DAEMONS, is_secret, load_options
 from policies.proposals import pattern_esp, pattern_ike
 from policies.schema import SCHEMA_FILE, schema_text
 
@@ -532,7 +532,8 @@ def test_every_number_says_its_range(path: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("word", "known"), [
     ("rsa-3072", ["rsa-1024", "rsa-2048", "p-256"]), ("ecp521", ["ecp256", "ecp384"]),
-    ("GCM-AES-256", ["GCM-AES-128"]), ("sha384", ["sha1", "sha256"]), ("wep", ["WEP-40", "WEP-104"]),
+    ("GCM-AES-256", ["GCM-AES-128"]), ("sha384", ["sha1", "sha256"]),
+    ("wep", ["WEP-40", "WEP-104"]),
     ("modp8192", ["modp1024", "modp4096"]), ("1.4", ["1.2", "1.3"])])
 def test_another_number_is_no_misspelling(word: str, known: list[str]) -> None:
     """Whoever writes a longer key is not sent to a shorter one: what is known is listed."""
@@ -540,7 +541,8 @@ def test_another_number_is_no_misspelling(word: str, known: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("word", "meant"), [
-    ("rsa2048", "rsa-2048"), ("GMCP-256", "GCMP-256"), ("dotlx", "dot1x"), ("mopd1024", "modp1024")])
+    ("rsa2048", "rsa-2048"), ("GMCP-256", "GCMP-256"), ("dotlx", "dot1x"),
+    ("mopd1024", "modp1024")])
 def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> None:
     """The number is right, or none was written where one word alone has one."""
     assert suggest(word, ["rsa-1024", "rsa-2048", "GCMP", "GCMP-256", "dot1x", "modp1024"]) == meant
@@ -552,9 +554,9 @@ def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> 
 @pytest.mark.parametrize("word", ["yes", "on", "true", "True"])
 def test_booleans_where_a_daemon_wants_a_number(word: str, tmp_path: Path) -> None:
     """YAML's boolean words are refused in options, with 1 and the quoted word as ways out."""
-    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{okc: {word}}}}}\n"
+    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{dtim: {word}}}}}\n"
     assert message(tmp_path, HEAD + lines) == (
-        f"x.yml:7: layers.link.options.hostapd.okc: {word} is a boolean in YAML, where the daemon "
+        f"x.yml:7: layers.link.options.hostapd.dtim: {word} is a boolean in YAML, where the daemon "
         f"wants 0, 1 or a word; write 1, or '{word}' in quotes for the word"
     )
 
@@ -573,13 +575,105 @@ def test_booleans_elsewhere(lines: str, expected: str, tmp_path: Path) -> None:
     assert re.match(rf"x\.yml:4: layers\.(\w+\.)?{expected}", message(tmp_path, HEAD + lines))
 
 
-@pytest.mark.parametrize(
-    ("daemon", "name"), [(daemon, name) for daemon in OWNED for name in OWNED[daemon]]
-)
-def test_owned_options_are_refused_with_the_reason(daemon: str, name: str) -> None:
-    """What topology, layers, secrets and harness decide cannot be set behind their back."""
-    with pytest.raises(ValidationError, match=f"{daemon}'s option {name} is not a policy's"):
+REFUSED = [(daemon, name.replace("*", "x")) for daemon in DAEMONS
+           for group in load_options().groups(daemon) if group.set_by or group.no_effect
+           for name in group.names.split()]
+
+
+@pytest.mark.parametrize(("daemon", "name"), REFUSED)
+def test_option_that_no_policy_may_set_is_refused_with_the_reason(daemon: str, name: str) -> None:
+    """What others decide, and what cannot take effect here, cannot be set."""
+    with pytest.raises(ValidationError, match=rf"{daemon}'s option {name} (is not a policy's to set"
+                       "|has no effect here: .+); "):
         policies.DaemonOptions.model_validate({daemon: {name: 1}})
+
+
+def test_option_table_says_one_thing_of_each_option() -> None:
+    """No name stands twice, each owner is known, and needs are fields that a policy has."""
+    for daemon in DAEMONS:
+        names = [name for group in load_options().groups(daemon) for name in group.names.split()]
+        assert len(set(names)) == len(names)
+        for group in load_options().groups(daemon):
+            assert sum(map(bool, (group.set_by, group.no_effect, group.needs, group.check))) == 1
+            assert not group.set_by or group.set_by in load_options().owners
+            for field in (*group.needs, *filter(None, [group.excludes])):
+                declared = find_declared(policies.Layers, field.split("."))
+                assert set(group.needs.get(field, ())) <= {"any", *map(str, declared.choices)}
+                assert declared.choices
+
+
+EAP = {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "MSCHAPV2"}}
+FAST = {"link": link(roaming="ft")}
+NO_EFFECT: list[tuple[dict[str, Any], str, str, Any, str]] = [
+    (EAP, "hostapd", "acct_server_addr", "10.1.0.1", "no node takes RADIUS accounting"),
+    (EAP, "hostapd", "radius_acct_interim_interval", 60, "no node takes RADIUS accounting"),
+    (EAP, "hostapd", "auth_server_type", "TLS", "it follows from layers.dot1x.transport; write ra"),
+    (EAP, "hostapd", "dynamic_vlan", 2, "gives no VLAN ID in its Access-Accept"),
+    (EAP, "hostapd", "okc", 1, "it follows from layers.link.roaming; write roaming okc"),
+    (EAP, "wpa_supplicant", "proactive_key_caching", 1, "layers.link.roaming; write roaming okc"),
+    (EAP, "wpa_supplicant", "anonymous_identity", "x", "layers.dot1x.identity; write anonymous"),
+    (FAST, "wpa_supplicant", "bgscan", "simple:2:-60:20", "no scan in the background decides"),
+    ({"link": link(keys="sae", pmf=2, roaming="ft")}, "hostapd", "ft_psk_generate_local", 1,
+     "has no effect without link.keys psk, and link.keys is sae; leave it out, or change that"),
+    ({"link": link()}, "hostapd", "ft_psk_generate_local", 1,
+     "has no effect without link.roaming ft, and there is no link.roaming"),
+    ({"link": link()}, "hostapd", "sae_sync", 3, "without link.keys sae, and link.keys is psk"),
+    ({"link": link()}, "hostapd", "eap_reauth_period", 9, "without dot1x, and there is no dot1x"),
+    ({"link": link(keys="sae", pmf=2)}, "wpa_supplicant", "sae_groups", "20 19",
+     "it follows from layers.link.group"),
+    ({"link": link(keys="sae", pmf=2, sae="h2e")}, "hostapd", "sae_pwe", 2,
+     "hostapd's option sae_pwe and link.sae say the same; leave out one of them"),
+    ({"link": link(keys="owe", pmf=2)}, "hostapd", "owe_transition_ssid", "x", "no second BSS"),
+    (EAP, "wpa_supplicant", "phase1", "tls_disable_tlsv1_2=1",
+     "phase1 switches TLS 1.2 off, and the server speaks TLS 1.2 with EAP-PEAP; leave tls_disa"),
+    (EAP, "wpa_supplicant", "phase1", "tls_disable_tlsv1_3=0",
+     "phase1 switches TLS 1.3 on without effect: the server speaks TLS 1.2 with EAP-PEAP alone"),
+    ({"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"version": "1.3"}}},
+     "wpa_supplicant", "phase1", "tls_disable_session_ticket=1", "add tls_disable_tlsv1_3=0 to it"),
+]
+
+
+@pytest.mark.parametrize(("layers", "daemon", "name", "value", "said"), NO_EFFECT)
+def test_option_without_effect_is_refused_with_the_reason(
+        layers: dict[str, Any], daemon: str, name: str, value: Any, said: str,
+        tmp_path: Path) -> None:
+    """What the testbed or the rest of the policy leaves without effect passes for nothing."""
+    layers = deepcopy(layers)
+    layers["link"]["options"] = {daemon: {name: value}}
+    assert said in layers_message(tmp_path, **layers)
+
+
+@pytest.mark.parametrize(("layers", "daemon", "name", "value"), [
+    (FAST, "hostapd", "ft_psk_generate_local", 1), (FAST, "hostapd", "mobility_domain", "4f57"),
+    ({"link": link(keys="sae", pmf=2)}, "hostapd", "sae_pwe", 2),
+    (EAP, "wpa_supplicant", "phase1", "peaplabel=0 tls_disable_tlsv1_3=1"),
+    (EAP, "wpa_supplicant", "domain_match", "ha-a"),
+    ({"link": link()}, "hostapd", "ignore_broadcast_ssid", 1),
+    ({"link": link()}, "hostapd", "an_option_of_tomorrow", 1)])
+def test_option_with_effect_is_accepted(layers: dict[str, Any], daemon: str, name: str,
+                                         value: Any) -> None:
+    """What can take effect is passed on, known or not."""
+    layers = deepcopy(layers)
+    layers["link"]["options"] = {daemon: {name: value}}
+    policies.Layers.model_validate(layers)
+
+
+@pytest.mark.parametrize(("daemon", "name", "value"), [
+    ("hostapd", "acct_server_shared_secret", "hunter2"), ("hostapd", "r0kh", "hunter2"),
+    ("hostapd", "radius_das_client", "10.1.0.1 hunter2"), ("hostapd", "wps_secret", "hunter2"),
+    ("hostapd", "acct_server_shared_secret", "hunter2\n"), ("wpa_supplicant", "psk", ["hunter2"]),
+    ("hostapd", "auth_server_shared_secret", True),
+    ("wpa_supplicant", "machine_password", "{{hunter2"),
+    ("wpa_supplicant", "phase1", "password=hunter2"), ("wpa_supplicant", "sim_pin", "hunter2")])
+def test_secret_is_refused_and_not_printed(daemon: str, name: str, value: Any,
+                                           tmp_path: Path) -> None:
+    """No option holds a secret, so that none can stand in a report; nor does the message."""
+    layers = deepcopy(EAP)
+    layers["dot1x"]["options"] = {daemon: {name: value}}
+    found = layers_message(tmp_path, **layers)
+    assert "secret" in found
+    assert "hunter2" not in found
+    assert is_secret(daemon, name, value)
 
 
 @pytest.mark.parametrize(
@@ -588,10 +682,10 @@ def test_owned_options_are_refused_with_the_reason(daemon: str, name: str) -> No
         ({"ssid": "x"}, "hostapd's option ssid is not a policy's to set; it comes from the topol"),
         ({"a b": 1}, "'a b' cannot be an option of hostapd; write the option's own name"),
         ({"okc\nssid": 1}, r"'okc\\nssid' cannot be an option of hostapd; write the option's own"),
-        ({"okc": "1\nssid=evil"}, "contains a line break or another control character; keep it"),
-        ({"okc": "{{ lookup('env', 'HOME') }}"}, "contains {{; leave out {{, a template mark"),
-        ({"okc": [1]}, "the value is a list; write a number or text"),
-        ({"okc": None}, r"the value is empty \(null\); write a number or text"),
+        ({"dtim": "1\nssid=evil"}, "contains a line break or another control character; keep"),
+        ({"dtim": "{{ lookup('env', 'HOME') }}"}, "contains {{; leave out {{, a template mark"),
+        ({"dtim": [1]}, "the value is a list; write a number or text"),
+        ({"dtim": None}, r"the value is empty \(null\); write a number or text"),
     ],
 )
 def test_impossible_options(option: dict[str, Any], expected: str, tmp_path: Path) -> None:

@@ -174,5 +174,5 @@ def _notes(about_baseline: str, policies: Iterable[ScoredPolicy]) -> Iterator[st
             yield (f"{scored.id}: no weight is given for {', '.join(scored.score.unweighted)}; "
                    "that counts nothing in its sigma.")
         if scored.definition is not None and (left := unproven.settings(scored.definition)):
-            yield (f"{scored.id}: no check shows {'; '.join(left)}. The daemons were told so, and "
-                   "it could be otherwise.")
+            yield (f"{scored.id}: no check covers {'; '.join(each.shown for each in left)}. The "
+                   "daemons were told so, and it could be otherwise.")

@@ -1,0 +1,60 @@
+"""Check that a network's beacons do not name it, and that the station asks for it by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from measure import pcap
+from measure.air_header import MAC_HEADER_BYTES
+from measure.observed import Check, Observed
+from policies import Policy
+
+#: The check's name in policies/daemon_options.yml.
+NAME = "hidden network"
+_BEACON, _PROBE_REQUEST = 0x80, 0x40
+#: Timestamp, interval and capabilities stand before a beacon's elements.
+_BEACON_FIELDS_BYTES = 12
+_SSID = 0
+
+
+def is_hidden(policy: Policy) -> bool:
+    """Return whether a policy has access points leave their network's name out of beacons."""
+    return any(setting.name == "ignore_broadcast_ssid" and str(setting.value) != "0"
+               for setting in policy.layers.settings())
+
+
+def verify(seen: Observed) -> Check:
+    """Return the check of a hidden network, by the air while the node got on and streamed.
+
+    An authentication may end between two beacons.
+    """
+    names: dict[int, list[bytes]] = {_BEACON: [], _PROBE_REQUEST: []}
+    for file in (seen.file("auth-air"), seen.file("traffic-air")):
+        for data in _frames(file) if file.exists() else ():
+            sender = ":".join(f"{octet:02x}" for octet in data[10:16])
+            if data[0] == _BEACON or (data[0] == _PROBE_REQUEST and sender == seen.mac):
+                names[data[0]].append(_ssid(data))
+    named = sum(bool(name.strip(b"\0")) for name in names[_BEACON])
+    asked = sum(bool(name) for name in names[_PROBE_REQUEST])
+    return Check(NAME, bool(names[_BEACON]) and not named and bool(asked),
+                 f"{named} of {len(names[_BEACON])} beacons name the network, {asked} of "
+                 f"{len(names[_PROBE_REQUEST])} probe requests of the mobile node's")
+
+
+def _frames(file: Path) -> Iterator[bytes]:
+    has_radio = pcap.link_type(file) == pcap.RADIOTAP
+    for frame in pcap.frames(file, pcap.IEEE802_11):
+        data = frame.data[int.from_bytes(frame.data[2:4], "little") if has_radio else 0:]
+        if len(data) > MAC_HEADER_BYTES:
+            yield data
+
+
+def _ssid(data: bytes) -> bytes:
+    at = MAC_HEADER_BYTES + (_BEACON_FIELDS_BYTES if data[0] == _BEACON else 0)
+    while at + 2 <= len(data):
+        element, size = data[at], data[at + 1]
+        if element == _SSID:
+            return data[at + 2:at + 2 + size]
+        at += 2 + size
+    return b""
