@@ -16,6 +16,7 @@ from guest.processes import tied
 from harness.errors import UserError
 from harness.playing import ANSIBLE, Player, PlayerLostError
 from harness.secrets import Secrets
+from measure.causes import find_ansible_cause, hide_secrets, secrets_of
 from policies import Policy
 from topologies.model import Network, Node
 
@@ -205,8 +206,10 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     arguments = ["-i", str(inputs / f"{name}.inventory.json"), str(ANSIBLE / "policy.yml"),
                  "-e", f"@{inputs / f'{name}.vars.json'}"]
     if await _play(player, name, arguments, log=log, temporary=inputs / "tmp"):
+        cause = find_ansible_cause(log.read_text(errors="replace").splitlines())
+        hidden = [*secrets_of(secrets.values())]
         raise UserError(f"policy {policy.id}: ansible-playbook failed: "
-                        f"{_complaint(log.read_bytes())} (log: {log})", status=1)
+                        f"{hide_secrets(cause, hidden)} (log: {log})", status=1)
     return output
 
 
@@ -238,8 +241,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     await process.communicate()  # to the end, or its pipe would outlive the event loop
 
-
-def _complaint(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").splitlines()
-    telling = [line for line in lines if "ERROR" in line or "fatal:" in line or '"msg"' in line]
-    return " ".join((telling or lines or ["no output"])[-1].split())[:300]

@@ -16,6 +16,7 @@ from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
 from measure.services.echoes import EchoSockets
+from measure.services.explaining import explaining
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.macsec import WireKeys
@@ -200,9 +201,15 @@ class Access:
     def attach(self, name: str, access_point: str) -> None:
         """All steps of a station onto the network, at one access point. Raises MeasureError."""
         station = self.station(name)
-        self.join(station, access_point)
-        station.register()
-        station.tunnel()
+        with self.explaining():
+            self.join(station, access_point)
+            station.register()
+            station.tunnel()
+
+    def explaining(self) -> AbstractContextManager[None]:
+        """Add to a MeasureError what daemons have said meanwhile of why it came about."""
+        return explaining((self._supplicants, self._hostapd, self._proxies, self._freeradius,
+                           self._eap_server, self._charon))
 
     def join(self, station: MeasuredStation, access_point: str) -> None:
         """Associate and authenticate with one access point, until both sides say so.

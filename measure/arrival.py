@@ -75,7 +75,8 @@ class Arrival:
     def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         try:
-            self._steps(access_point, prefix)
+            with self.access.explaining():
+                self._steps(access_point, prefix)
         finally:
             # Where nobody waits for it any more.
             self._session.raw["kernel"][f"{prefix}station"] = self._flags(access_point)

@@ -11,7 +11,7 @@ from typing import Any
 import vici
 from vici.exception import CommandException
 
-from measure import charon_log
+from measure.causes import find_cause
 from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
@@ -47,13 +47,14 @@ def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> N
     What charon says line by line meanwhile is in its log, and read there only if it fails: who
     listened would compute between its messages, which are timed.
     """
-    said_before = log.stat().st_size
+    said_before = log.stat().st_size if log.exists() else 0
     try:
         charon.request("initiate", {"child": child, "timeout": str(round(timeout_s * 1000)),
                                     "loglevel": _SILENT})
     except CommandException as error:
+        said = log.read_bytes()[said_before:].decode("utf-8", "replace") if log.exists() else ""
         raise MeasureError("ike", "IKE negotiation failed: "
-                           f"{charon_log.clue(log.read_bytes()[said_before:]) or error}") from error
+                           f"{find_cause('charon', said.splitlines(), most=1) or error}") from error
 
 
 def terminate(charon: vici.Session, peer: str = "") -> None:

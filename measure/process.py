@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+from measure.causes import find_cause, last_line
 from measure.errors import MeasureError
 
 _STOP_S = 2.0
@@ -115,11 +116,24 @@ class Daemon:
         fate = "gave no sign of being ready" if state is None else f"ended with status {state}"
         self.stop()
         raise MeasureError("testbed", f"{self.name} {fate} within {self._timeout_s:g} s: "
-                           f"{self.last_words()} (log: {self.log.name})")
+                           f"{self.cause()} (log: {self.log.name})")
 
-    def last_words(self) -> str:
-        """The last line of output that says anything."""
-        return next((line for line in reversed(self.output()) if line.strip()), "no output")
+    def cause(self) -> str:
+        """Return what its output says of why it failed, or else the last line."""
+        lines = self._lines(_TAIL_BYTES)
+        return find_cause(self.name.partition(" on ")[0], lines) or last_line(lines)
+
+    def position(self) -> int:
+        """Return where in its log the next line will stand."""
+        return self.log.stat().st_size
+
+    def cause_since(self, position: int, *, takes_weak: bool = True) -> str:
+        """Return what it has said from a position on of why something failed; "" if nothing."""
+        with self.log.open("rb") as log:
+            log.seek(position)
+            said = log.read(_TAIL_BYTES).decode("utf-8", "replace")
+        return find_cause(self.name.partition(" on ")[0], said.splitlines(), most=1,
+                          takes_weak=takes_weak)
 
     def output(self) -> list[str]:
         """The last lines of output, oldest first."""

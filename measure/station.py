@@ -37,6 +37,8 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-AUTH-REJECT": "802.11 authentication refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+#: Of an event's text, what says why: a status (IEEE 802.11-2020, table 9-50) or hostap's word.
+_EVENT_REASON = re.compile(r"(?:reason|status_code)=(\w+)")
 
 
 def _bssid(access_point: Node) -> str:
@@ -145,6 +147,8 @@ class MeasuredStation:
         stage = "dot1x" if "CTRL-EVENT-EAP-STARTED" in seen else "link"
         if event is not None:
             what = _REFUSED[event.name]
+            if why := _EVENT_REASON.search(event.text):
+                what += f" (status {why[1]})" if why[1].isdecimal() else f" ({why[1]})"
         else:
             goal = "802.1X did not finish" if stage == "dot1x" else "no association"
             what = f"{goal} within {LINK_S:g} s"
@@ -209,5 +213,7 @@ class MeasuredStation:
         for event in self.supplicant.history:
             if event.name == "CTRL-EVENT-EAP-TLS-CERT-ERROR":
                 match = re.search(r"err='([^']*)'", event.text)
-                return f"({match[1] if match else event.text})"
+                shown = re.search(r"subject='([^']*)'", event.text)
+                of = f" of the certificate for {shown[1]}" if shown else ""
+                return f"({match[1] if match else event.text}{of})"
         return ""

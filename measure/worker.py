@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import clock, company, kernel, processors, shell, workload
+from measure.causes import describe_error, hide_secrets, secrets_of
 from measure.errors import MeasureError
 from measure.services.starting import Starter
 from measure.session import Files, Inbox, Lines, RepetitionSession, say
@@ -81,10 +82,16 @@ class Worker:
         try:
             say(**self._do(command))
         except MeasureError as error:
-            say("failed", stage=error.stage, reason=error.reason)
+            say("failed", **self._told(error))
         except Exception as error:  # noqa: BLE001 - a study's code may raise any; the log has it
             traceback.print_exc()
-            say("failed", stage="testbed", reason=_one_line(error))
+            say("failed", **self._told(MeasureError("testbed", describe_error(error))))
+
+    def _told(self, error: MeasureError) -> dict[str, str]:
+        """Return a failure as the harness is told, without the run's secrets."""
+        secrets = [*secrets_of(self.job.get("secrets", {}).values())]
+        said = {"stage": error.stage, "reason": hide_secrets(error.reason, secrets)}
+        return said | ({"cause": hide_secrets(error.cause, secrets)} if error.cause else {})
 
     def _do(self, command: dict[str, Any]) -> dict[str, Any]:
         does: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -166,7 +173,7 @@ class Worker:
                "clock_step_s": clock.offset_s() - set_to,
                "processor_clock": {**kernel.processor_clock(), **self._slowed, **self._beside()},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
-               "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
+               "failure": self._told(failure) if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 
@@ -202,10 +209,6 @@ def _monitor_up() -> None:
                          "radios=0')") from None
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
-
-
 def _terminate(*_: object) -> None:
     raise SystemExit(143)
 
@@ -223,7 +226,8 @@ def main() -> int:
     except (RadioError, RuntimeError, OSError, ImportError, AttributeError,
             subprocess.SubprocessError) as error:
         traceback.print_exc()
-        say("failed", stage="testbed", reason=_one_line(error))
+        said = str(error) if isinstance(error, RadioError) else describe_error(error)
+        say("failed", stage="testbed", reason=said)
         return 1
     return 0
 

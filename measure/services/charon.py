@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measure import ike
+from measure.causes import find_cause, last_line
 from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.daemons import Daemons
@@ -59,14 +60,18 @@ class Charon(Daemons):
 
     def _load_connections(self, node: str) -> None:
         home = self.site.mount / node
+        since = self.daemons[node].position()
         done = subprocess.run(
             [self._programs(node)[1], "--load-all", "--noprompt", "--uri", f"unix://{self.socket(node)}"],
             env={**os.environ, "STRONGSWAN_CONF": str(home / self.file),
                  "SWANCTL_DIR": str(home / "swanctl")},
             capture_output=True, text=True, timeout=_LOAD_S, check=False)
         if done.returncode:
-            raise MeasureError("testbed", f"swanctl on {node}: "
-                               f"{(done.stderr or done.stdout).strip().splitlines()[-1]}")
+            said = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+            cause = [find_cause("swanctl", said, most=1) or last_line(said),
+                     self.daemons[node].cause_since(since)]
+            raise MeasureError("testbed", f"swanctl on {node}: {'; '.join(filter(None, cause))} "
+                               f"(log: {self.daemons[node].log.name})")
 
 
 class IpsecTunnels:

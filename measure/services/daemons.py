@@ -84,7 +84,7 @@ class Daemons:
                 whose = f" (killed; the kernel: {last_killing() or 'nothing'})" \
                     if status == -signal.SIGKILL else ""
                 raise MeasureError("testbed", f"{daemon.name} ended with status {status}{whose}: "
-                                   f"{daemon.last_words()} (log: {daemon.log.name})")
+                                   f"{daemon.cause()} (log: {daemon.log.name})")
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:

@@ -82,7 +82,8 @@ class WireKeys(Daemons):
                 while not is_secured(self.state(node, port)):
                     if time.monotonic() > until:
                         raise MeasureError("testbed", f"{self.name} on {node}: no keys for {port} "
-                                           f"within {_AGREED_S:g} s (log: {daemon.log.name})")
+                                           f"within {_AGREED_S:g} s: {daemon.cause()} (log: "
+                                           f"{daemon.log.name})")
                     time.sleep(_POLL_S)
 
     def stop(self) -> None:

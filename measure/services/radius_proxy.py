@@ -80,7 +80,8 @@ class RadiusProxies(Daemons):
         keys = self._keys()[known:]
         if not keys:
             raise MeasureError("testbed", f"{self.name} on {node}: no TLS connection to the "
-                               f"authentication server (log: {self.daemons[node].log.name})")
+                               f"authentication server: {self.daemons[node].cause()} (log: "
+                               f"{self.daemons[node].log.name})")
         [summary] = taken
         return Connected(keys, summary, (folder / str(summary["file"])).read_bytes())
 
@@ -104,5 +105,6 @@ class RadiusProxies(Daemons):
                 asking.recv(4096)
             except TimeoutError:
                 raise MeasureError("testbed", f"{self.name} on {node}: no answer from the "
-                                   f"authentication server within {_ANSWER_S:g} s (log: "
+                                   f"authentication server within {_ANSWER_S:g} s: "
+                                   f"{self.daemons[node].cause()} (log: "
                                    f"{self.daemons[node].log.name})") from None

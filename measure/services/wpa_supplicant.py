@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
@@ -45,8 +46,15 @@ class WpaSupplicant(Daemons):
     def _attached(self, name: str) -> ControlSocket:
         home = self.site.mount / name
         interface = self.site.network.nodes[name].radio_interface
+        daemon = self.daemons[name]
+        since = daemon.position()
         with ControlSocket(home / "run" / "global", f"wpa_supplicant on {name}") as everything:
-            everything.command(f"INTERFACE_ADD {interface}\t{home / self.file}\tnl80211"
-                               f"\t{home / 'run' / 'wpa_supplicant'}")
+            try:
+                everything.command(f"INTERFACE_ADD {interface}\t{home / self.file}\tnl80211"
+                                   f"\t{home / 'run' / 'wpa_supplicant'}")
+            except MeasureError as error:
+                cause = daemon.cause_since(since) or error.reason
+                raise MeasureError("testbed", f"{daemon.name} does not take {interface} with its "
+                                   f"configuration: {cause} (log: {daemon.log.name})") from None
         return ControlSocket(home / "run" / "wpa_supplicant" / interface,
                              f"wpa_supplicant on {name}")

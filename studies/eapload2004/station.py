@@ -6,6 +6,7 @@ import time
 
 from measure.card import SoftwareCard
 from measure.errors import MeasureError
+from measure.services.explaining import explaining
 from measure.workload import Site
 from measure.wpa_ctrl import give_up_link
 from studies.eapload2004 import network
@@ -30,6 +31,10 @@ class RepeatedStation:
 
     def authenticate(self) -> None:
         """From nothing to connected, and off the air again."""
+        with explaining((self._supplicant, self._hostapd)):
+            self._authenticate()
+
+    def _authenticate(self) -> None:
         control = self._supplicant.controls[network.STATION_NODE]
         access_point = self._hostapd.controls[network.AP]
         for either in (control, access_point):

@@ -19,7 +19,8 @@ _ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certifi
            "45": "certificate expired", "46": "certificate unknown", "47": "illegal parameter",
            "48": "unknown CA", "49": "access denied", "50": "decode error", "51": "decrypt error",
            "70": "protocol version", "71": "insufficient security", "80": "internal error",
-           "109": "missing extension", "116": "certificate required"}
+           "109": "missing extension", "113": "bad certificate status response",
+           "116": "certificate required"}
 
 
 def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
@@ -84,8 +85,13 @@ def _left(left: Mapping[str, Any] | None, *, with_binding: bool) -> str:
 
 
 def explain(failure: Mapping[str, str], seen: Observed) -> str:
-    """The reason of a failed repetition, sharpened by what the packets show."""
-    reason = failure["reason"]
+    """The reason of a failed repetition, sharpened by what the packets show, and its cause."""
+    cause = f"; {failure['cause']}" if failure.get("cause") else ""
+    return _shown_by_packets(failure, failure["reason"].removesuffix(cause), seen) + cause
+
+
+def _shown_by_packets(failure: Mapping[str, str], reason: str, seen: Observed) -> str:
+    """Return a reason with what the packets show of it."""
     # RADIUS stays behind the access point: the visited one's, once the mobile node is there.
     radius = seen.packets("auth-foreign") if "foreign_start" in seen.raw["stamps"] \
         else seen.packets("auth-wire")
@@ -94,8 +100,7 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
     if failure["stage"] == "dot1x" and requests and not replies:
         return f"{reason}: the RADIUS server answered none of {requests} Access-Requests"
     if any(p.radius_code == 3 for p in radius):
-        return (f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
-                f"{_alert(seen)}")
+        return f"{reason}: {_refused(seen)}"
     sent = [p for p in seen.packets("auth-air")
             if p.is_data and p.transmitter == seen.mac and p.protected]
     unreadable = [p for p in sent if p.is_decryptable and not p.has_llc]
@@ -105,18 +110,30 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
     return reason
 
 
-def _alert(seen: Observed) -> str:
-    """Which alert ended a TLS handshake, and whose, in words; "" where none is to be read."""
+def _refused(seen: Observed) -> str:
+    """Return who refused whom, where the RADIUS server said Access-Reject.
+
+    Where the mobile node has ended the TLS handshake by an alert, it has refused the server.
+    """
+    sender, alert = _alert(seen)
+    if sender == seen.mac:
+        return (f"the mobile node refused the RADIUS server, by TLS's alert {alert} (Access-Reject "
+                "followed)")
+    by_alert = f"; the server sent TLS's alert {alert}" if alert else ""
+    return f"the RADIUS server rejected the mobile node (Access-Reject){by_alert}"
+
+
+def _alert(seen: Observed) -> tuple[str, str]:
+    """Return who ended a TLS handshake, and by which alert, in words; "" where none is read."""
     # Of an authentication with others after it, the capture has a name of its own.
     files = [seen.folder / entry["file"] for entry in seen.raw["captures"]
              if _AT_THE_NODE.fullmatch(entry["file"])]
     file = seen.folder / _LAST if seen.folder / _LAST in files else next(iter(files), None)
     if file is None or not file.exists():
-        return ""
+        return "", ""
     sent = [(source, description.partition(",")[0]) for source, description in fields.read(
         file, ("eth.src", "tls.alert_message.desc"), "tls.alert_message.desc")]
     if not sent:
-        return ""
+        return "", ""
     source, number = sent[-1]
-    who = "the mobile node" if source == seen.mac else "the server"
-    return f"; {who} sent TLS's alert {_ALERTS.get(number, f'number {number}')}"
+    return source, _ALERTS.get(number, f"number {number}")

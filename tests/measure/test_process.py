@@ -213,7 +213,7 @@ def test_output_is_kept_whole_in_the_log_and_in_part_at_hand(log: Path) -> None:
     daemon.stop()
     assert log.read_text().splitlines() == ["ready", *map(str, range(1, 501))]
     assert daemon.output() == [str(number) for number in range(489, 501)]
-    assert daemon.last_words() == "500"
+    assert daemon.cause() == "500"
 
 
 def test_log_is_appended_to(log: Path) -> None:

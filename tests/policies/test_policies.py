@@ -554,9 +554,9 @@ def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> 
 @pytest.mark.parametrize("word", ["yes", "on", "true", "True"])
 def test_booleans_where_a_daemon_wants_a_number(word: str, tmp_path: Path) -> None:
     """YAML's boolean words are refused in options, with 1 and the quoted word as ways out."""
-    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{dtim: {word}}}}}\n"
+    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{wmm: {word}}}}}\n"
     assert message(tmp_path, HEAD + lines) == (
-        f"x.yml:7: layers.link.options.hostapd.dtim: {word} is a boolean in YAML, where the daemon "
+        f"x.yml:7: layers.link.options.hostapd.wmm: {word} is a boolean in YAML, where the daemon "
         f"wants 0, 1 or a word; write 1, or '{word}' in quotes for the word"
     )
 

@@ -849,6 +849,31 @@ def test_radius_reject_is_said() -> None:
         "a2: it failed: the RADIUS server rejected the mobile node (Access-Reject)")
 
 
+@pytest.mark.parametrize(("sender", "said"), [
+    (MAC, "the mobile node refused the RADIUS server, by TLS's alert unknown CA (Access-Reject "
+          "followed)"),
+    ("02:00:00:00:a0:00", "the RADIUS server rejected the mobile node (Access-Reject); the server "
+                          "sent TLS's alert unknown CA"),
+    ("", "the RADIUS server rejected the mobile node (Access-Reject)")])
+def test_radius_reject_says_who_refused_whom(sender: str, said: str,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ended the TLS handshake by an alert refused the other."""
+    monkeypatch.setattr(evidence, "_alert", lambda _: (sender, "unknown CA" if sender else ""))
+    reject = change("auth-wire", lambda p: p.radius_code == 2, radius_code=3)
+    assert explained("dot1x", "P7", reject) == f"a2: it failed: {said}"
+
+
+def test_cause_in_daemons_logs_stands_behind_what_packets_show() -> None:
+    """Packets decide; the cause is shown."""
+    seen = observed("P8")
+    drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))(seen)
+    cause = "hostapd on ap-a: recvmsg[RADIUS]: Connection refused"
+    said = evidence.explain({"stage": "dot1x", "reason": f"a2: it failed; {cause}",
+                             "cause": cause}, seen)
+    assert said.startswith("a2: it failed: the RADIUS server answered none of ")
+    assert said.endswith(f" Access-Requests; {cause}")
+
+
 def test_wrong_wep_key_is_said() -> None:
     """Sent frames that do not decrypt with the access point's key: counted."""
     closed = change("auth-air", data, ip_src="", arp_opcode=None, has_llc=False)

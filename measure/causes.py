@@ -1,0 +1,189 @@
+"""Find in a daemon's log why it failed. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import traceback
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_CODE = Path(__file__).parents[1]
+#: More of a cause than that buries the message.
+_LONGEST, _MOST = 240, 2
+#: Words by which a line tells of a failure, whoever wrote it.
+_TELLING = re.compile(
+    r"fail|invalid|mismatch|refus|reject|denied|did not|not (found|allowed|supported|recogni[sz]ed"
+    r"|permitted|trusted)|unknown|incorrect|unable|cannot|could not|\bno \w+( \w+)* found|error"
+    r"|timed? ?out|expired|no such|unmet|already in use|exceed|inacceptable|no response|missing"
+    r"|unexpected|forbidden|duplicate|out of range|unreachable", re.IGNORECASE)
+#: What stands before the text of a line: a date and level, a thread and connection, an interface.
+_BEGINNINGS = (
+    re.compile(r"^\w{3} \w{3} +\d+ [\d:]+ \d{4} : (?:\w+: )?"),
+    re.compile(r"^\d+\[[A-Z]+\] (?:<[^>]*> ?)? *"),
+    re.compile(r"^\(\d+\) +"),
+    re.compile(r"^<\d>"),
+    re.compile(r"^\S+: (?=STA |CTRL-EVENT|RSN: |WPA: |SME: |IEEE 802|AP-|interface state)"),
+    re.compile(r"^STA (?:[0-9a-f]{2}:){5}[0-9a-f]{2} "))
+#: How many times a client asked, and where from, says nothing of why.
+_ENDING = re.compile(r"(: \[[^\]]*\])? \(from client .*$")
+#: What FreeRADIUS adds to a refusal where it has no module to proxy to.
+_BESIDE_THE_POINT = re.compile(r" \(Cannot proxy packets unless [^)]*\)")
+_ERRNO = re.compile(r"\[Errno \d+\] ")
+#: Lines of ansible-playbook's output.
+_TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(.*)\] \**$")
+_FATAL = re.compile(r"^(?:fatal|failed): \[([^\]]*)\].*?=> (\{.*)$")
+_ANSIBLE_ERROR = re.compile(r"(?:\[ERROR\]: |ERROR! )(.*)")
+_ANSIBLE_PREFIX = re.compile(r"^(?:Task failed: |Action failed: |Module failed: )+")
+_NAMES_SECRET = re.compile(
+    r"((?:\w*pass\w*|\w*psk|\w*secret\w*|wep_key\d|\w*pin)\b[^'\"]{0,20})(['\"]).*\2",
+    re.IGNORECASE)
+#: Values that no message may show are as long at least.
+_SECRET_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class LogWords:
+    """How the log of one program is read.
+
+    Lines with `noise` never tell a cause. Those with `weak` say that something failed, and not
+    why: they count where no other line does.
+    """
+
+    noise: re.Pattern[str]
+    weak: re.Pattern[str]
+
+
+def _pattern(*parts: str) -> re.Pattern[str]:
+    return re.compile("|".join(parts) or r"(?!)")
+
+
+_WPA = LogWords(
+    noise=_pattern(
+        "CTRL_IFACE: Detach monitor", "CTRL-EVENT-TERMINATING", "CTRL-EVENT-DSCP", "PMKSA-CACHE",
+        "nl80211: deinit", "CTRL-EVENT-EAP-PEER", "CTRL-EVENT-EAP-METHOD",
+        "Authentication succeeded", "CTRL-EVENT-EAP-STARTED", "TLV Result",
+        "CTRL-EVENT-EAP-FAILURE"),
+    weak=_pattern(
+        "errors found in configuration", "Failed to set up interface", "Failed to initialize",
+        "hostapd_free_hapd_data", "Unable to setup interface", "driver initialization failed",
+        "Failed to read or parse", "failed to parse network block",
+        "CTRL-EVENT-SSID-TEMP-DISABLED", "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-ASSOC-REJECT",
+        "CTRL-EVENT-EAP-TLS-CERT-ERROR", "SSL: SSL3 alert", "authentication failed - EAP type",
+        "Driver does not support authentication/association", "CTRL-EVENT-DISCONNECTED"))
+_RADIUS = LogWords(
+    noise=_pattern("Info: ", "Login OK", "Debugger not attached"),
+    weak=_pattern(
+        "previously rejected", r"Login incorrect( \(Cannot proxy|:|$)",
+        "Instantiation failed for module",
+        "Failed initializing SSL context", "Failed to initialise", "Errors reading or parsing",
+        "Failed parsing configuration item", "Error binding to port", "Alert read"))
+_IKE = LogWords(
+    noise=_pattern(r"^\d+\[(ENC|NET)\]", "opening directory"),
+    weak=_pattern(
+        "abort initialization", "invalid config file", "initialization failed", "aborting charon",
+        "critical plugin features", "failed to load, "))
+_ANY = LogWords(noise=_pattern(), weak=_pattern())
+_WORDS = {"hostapd": _WPA, "wpa_supplicant": _WPA, "macsec": _WPA, "eap-server": _WPA,
+          "eap_server": _WPA, "freeradius": _RADIUS, "radius_proxy": _RADIUS, "charon": _IKE,
+          "swanctl": _IKE}
+
+
+def find_cause(program: str, lines: Iterable[str], *, most: int = _MOST,
+               takes_weak: bool = True) -> str:
+    """Return what a program's log says of why it failed; "" where no line tells.
+
+    Args:
+        program: The program, or the service that it is run as.
+        lines: What it said since it was well, oldest first.
+        most: How many lines are taken, of the first that tell; equal ones count once.
+        takes_weak: Whether lines count that say that something failed, and not why.
+    """
+    words = _WORDS.get(program, _ANY)
+    telling = [line.strip() for line in lines
+               if _TELLING.search(line) and not words.noise.search(line)]
+    strong = [line for line in telling if not words.weak.search(line)]
+    texts = dict.fromkeys(filter(None, map(_to_text, strong or telling * takes_weak)))
+    return "; ".join([*texts][:most])
+
+
+def find_ansible_cause(lines: Sequence[str]) -> str:
+    """Return what ansible-playbook says of the task that failed first: where, which task, why."""
+    task = ""
+    for line in lines:
+        if match := _TASK.match(line):
+            task = match[1]
+        elif match := _FATAL.match(line):
+            return f"{match[1]}: {task}: {_of_task(match[2])}"
+    errors = [match[1] for line in lines if (match := _ANSIBLE_ERROR.search(line))]
+    return _to_text(errors[0]) if errors else last_line(lines)
+
+
+def _of_task(result: str) -> str:
+    """Return what a task's result, which is JSON, says of why it failed."""
+    try:
+        said = json.loads(result)
+    except ValueError:
+        return _to_text(result)
+    reasons = said.get("argument_errors") or [said.get("msg")]
+    texts = [str(reason) for reason in reasons if reason] or ["no reason given"]
+    if (ends := str(said.get("stderr") or said.get("module_stderr") or "").strip()) and (
+            "MODULE FAILURE" in texts[0] or "non-zero return code" in texts[0]):
+        texts = [ends.splitlines()[-1]]
+    return _to_text("; ".join(_ANSIBLE_PREFIX.sub("", text) for text in texts[:_MOST]))
+
+
+def last_line(lines: Sequence[str]) -> str:
+    """Return the last line that says anything, for who finds no cause."""
+    return next((_to_text(line) for line in reversed(lines) if line.strip()), "no output")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return in words what broke in the machine, and where; the log has the whole."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if Path(frame.filename).is_relative_to(_CODE)]
+    place = f"{Path(frames[-1].filename).relative_to(_CODE)}:{frames[-1].lineno}" if frames else \
+        "the worker"
+    return " ".join(f"the machine could not go on: {_in_words(error)} (at {place}; "
+                    "console.log has the whole)".split())
+
+
+def _in_words(error: BaseException) -> str:
+    """Return what an error says, without the name of its kind where its words will do."""
+    if isinstance(error, subprocess.CalledProcessError):
+        said = error.stderr or error.stdout or b""
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        program = error.cmd[0] if isinstance(error.cmd, list) else error.cmd
+        return f"{program} ended with status {error.returncode}: {last_line(text.splitlines())}"
+    if isinstance(error, OSError) and error.strerror:
+        of = f" ({error.filename})" if error.filename else ""
+        return f"the kernel says {error.strerror.lower()!r}{of}"
+    said = str(error)[:400]
+    return said if said and type(error) is RuntimeError else \
+        f"{type(error).__name__} {said}".strip()
+
+
+def hide_secrets(text: str, secrets: Collection[str]) -> str:
+    """Return a text without secrets: those given, and values in quotes behind a secret's name."""
+    for secret in secrets:
+        if len(secret) >= _SECRET_LENGTH:
+            text = text.replace(secret, "(secret)")
+    return _NAMES_SECRET.sub(r"\1(secret)", text)
+
+
+def secrets_of(places: Iterable[dict[str, str]]) -> Iterator[str]:
+    """Yield the values of a run's secrets that are no words of its own."""
+    for place in places:
+        yield from (value for value in place.values() if re.fullmatch(r"[0-9a-f]{16,}", value))
+
+
+def _to_text(line: str) -> str:
+    text = line.strip()
+    for beginning in _BEGINNINGS:
+        text = beginning.sub("", text)
+    for beside in (_ENDING, _BESIDE_THE_POINT, _ERRNO):
+        text = beside.sub("", text)
+    text = "".join(char if char.isprintable() else "?" for char in text).strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 3]}..."
