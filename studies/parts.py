@@ -224,13 +224,16 @@ USED_FILE = "processor.json"
 class Repetition:
     """What is judged: a cell, what was asked of it, and the folder that its workload left behind.
 
-    `secrets` are those of the run, by place and name.
+    `secrets` are those of the run, by place and name. `clock` is the one that it was measured by
+    (None where nobody says), `fault` the negative control that was in force, if any.
     """
 
     cell: Cell
     asked: Asked
     out: Path
     secrets: Mapping[str, Mapping[str, str]]
+    clock: Clock | None = None
+    fault: str = ""
 
     def processor_s(self, begins: str, ends: str) -> float | None:
         """What its machine took of the host's processor (user and system) between two reports.
@@ -254,6 +257,7 @@ class Judged:
     with the record, in `files/NAME/`: data by their names (.json, .csv, .txt, ...), no pages and no
     programs, which nobody would take in. `flags` are words for why it should be measured once more,
     with nothing beside it: what disturbed it without making it wrong (analysis.contention).
+    `causes` say why a metric has no value, by the metric's name.
     """
 
     measured: BaseModel | None
@@ -265,6 +269,7 @@ class Judged:
     flags: Sequence[str] = ()
     elapsed_s: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict)
+    causes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,16 @@ class Study:
         """
         raise NotImplementedError
 
+    def required_metrics(self, cell: Cell, asked: Asked,
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return the metrics without which no repetition of a cell is good; by default all.
+
+        A study whose cells do not have all metrics says here which they have: a handoff only where
+        the scenario moves, for one. `clock` is the run's, None where nobody knows it. A repetition
+        that lacks one fails, with what `Judged.causes` says of it.
+        """
+        return self.metrics
+
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """One row of numbers (SI units, by name) of a record's body: its metrics and further ones.
 

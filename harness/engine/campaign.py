@@ -251,7 +251,8 @@ class Campaign:
             environment |= self._contention(measured)
             verdict = await self._dissectors.run(functools.partial(
                 recording.judge, self.plan.study,
-                Repetition(step.cell, self.plan.asked, out, self._secrets)))
+                Repetition(step.cell, self.plan.asked, out, self._secrets,
+                           self.plan.settings.clock, self.plan.settings.fault or "")))
             if verdict.flags:
                 environment |= {"flags": [*environment.get("flags", ()), *verdict.flags],
                                 "alone": measured.exclusive}

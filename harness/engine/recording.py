@@ -17,15 +17,17 @@ from measure import unproven
 from measure.body import of_today
 from measure.record import NOT_KEPT, SCHEMA, CheckRecord, Record, StudyRecord
 from policies import Policy
+from studies import required
 from studies.study import Cell, Judged, Repetition, Study, StudyError
 
 
 def judge(study: Study, repetition: Repetition) -> Judged:
     """What a repetition came to; a function of a module, so that another process can be given it.
 
-    Raises what the study raises, and StudyError where it keeps what results cannot hold.
+    One that lacks a required metric fails (studies.required). Raises what the study raises, and
+    StudyError where it keeps what results cannot hold.
     """
-    verdict = study.judge(repetition)
+    verdict = required.judge(study, repetition)
     for name in verdict.files:
         if "/" in name or not kind_of(f"files/{repetition.cell.name}/{name}"):
             raise StudyError(f"the study's judge keeps {name}, which is no data by its name; one "

@@ -28,6 +28,7 @@ from harness.portable.survey import Survey, record_path
 from measure.errors import MeasureError
 from measure.manifest import Manifest
 from measure.record import CheckRecord, Record
+from studies import required
 from studies.study import Cell, Judged, Repetition, Study, StudyError
 from studies.validating import said
 
@@ -182,7 +183,9 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
         place, _, secret = path.partition(".")
         secrets.setdefault(place, {})[secret] = value
     try:
-        verdict = study.judge(Repetition(cell, asked, out, secrets))
+        verdict = required.judge(study, Repetition(
+            cell, asked, out, secrets, record.environment.get("clock"),
+            record.environment.get("fault") or ""))
     except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
         what = error.reason if isinstance(error, MeasureError) else said(error)
         yield f"cannot be judged from what is kept: {what.replace(f'{out}/', '')}"

@@ -107,7 +107,8 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
                 before, begun = processor_s(testbed.pid), time.monotonic()
                 out = await testbed.measure(f"bench-{repetition}", task, deadline_s)
                 elapsed, taken = time.monotonic() - begun, processor_s(testbed.pid) - before
-                dissected = _dissection_s(plan.study, Repetition(cell, plan.asked, out, made))
+                dissected = _dissection_s(plan.study, Repetition(
+                    cell, plan.asked, out, made, plan.settings.clock))
                 if not repetition:
                     continue  # the first one also does what is done once a testbed
                 dissection.append(dissected)

@@ -9,6 +9,16 @@ from typing import Any
 from policies import ChannelLayer
 from studies import mobile
 from studies.adp1987.asked import Asked
+from studies.adp1987.body import (
+    ADP_BYTES,
+    ESTABLISHMENT,
+    LATENCY,
+    RATE,
+    THROUGHPUT,
+    UTILISATION,
+    WIRE_BYTES,
+    WORK,
+)
 from studies.adp1987.design import (
     DEVICES,
     NOMINAL_URGENCY,
@@ -19,7 +29,8 @@ from studies.adp1987.design import (
     URGENCY,
     is_paced,
 )
-from studies.study import Cell, StudyError
+from studies.adp1987.traces import TRACES
+from studies.study import Cell, Metric, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies import shapes
 from topologies.loader import load_wire, to_json
@@ -92,6 +103,25 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
         "saturated": not is_paced(ids),
         "scenario": to_json(cell.value("scenario")) if on_air else None,
         "has_port": on_air and cell.value("policy").uses_eap}
+
+
+def required_metrics(cell: Cell, asked: Asked) -> list[Metric]:
+    """Return the metrics that every repetition of a cell has.
+
+    Nobody waits for an urgent message where none is; whether one is in a trace of the user's own,
+    its level does not say.
+    """
+    told, ids = task(cell, asked), cell.ids
+    kind = TRACES.get(ids["trace"])
+    share = (told["urgent"] or kind.urgent) if kind else 0.0
+    required = [WIRE_BYTES]
+    required += [LATENCY] * bool(round(share * told["paced_messages"]))
+    required += [ESTABLISHMENT] * (told["protocol"] != "none")
+    if told["scenario"]:
+        return [*required, THROUGHPUT, RATE]
+    if ids["technology"] == REAL_TIME:
+        return [*required, THROUGHPUT, RATE, WORK]
+    return [*required, UTILISATION, ADP_BYTES, *([THROUGHPUT] if told["saturated"] else [])]
 
 
 def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:

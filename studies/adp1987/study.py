@@ -120,6 +120,13 @@ class Adp1987(Study):
 
         return judge.judge(repetition)
 
+    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return what the cell's place and phases have; latencies where a message is urgent."""
+        from studies.adp1987 import matrix
+
+        return matrix.required_metrics(cell, asked)
+
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Its numbers, and those of the trace's first parts, a column each."""
         columns = dict(super().values(measured))

@@ -105,7 +105,8 @@ class Measured(RecordPart):
     demands_s: dict[str, list[float]] = Field(default_factory=dict)
     waterfall_s: dict[str, list[float]] = Field(default_factory=dict)
     round_trips: float
-    utilization_share: float
+    #: Of records of before 0 where nobody could know it.
+    utilization_share: float | None
     demand_s: float
     cycle_s: float
     rate_per_s: float = 0.0

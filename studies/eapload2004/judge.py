@@ -27,6 +27,7 @@ from studies.eapload2004.body import (
 from studies.eapload2004.capacity import BEFORE, capacity_per_s
 from studies.eapload2004.evidence import evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
+from studies.eapload2004.metrics import BACKGROUND, BACKGROUND_P95, METRICS
 from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.overload import is_overloaded
 from studies.eapload2004.reference import OURS, THEIRS
@@ -89,7 +90,22 @@ def judge(repetition: Repetition) -> Judged:
     reason = "; ".join(judging.unproven(checks))
     measured = _measured(observed, seen, journal, asked, out) if seen and observed.server else None
     return Judged(measured, checks, reason, captures=raw["captures"], raw=kept,
-                  files=judging.present(out, _JOURNALS))
+                  files=judging.present(out, _JOURNALS),
+                  causes=_causes(seen, observed, asked["steady_s"]))
+
+
+def _causes(seen: Sequence[SupplicantTime], observed: ObservedLoad,
+            steady_s: float) -> dict[str, str]:
+    """Return why a metric has no value, by its name."""
+    accepted = [row for row in observed.rows if not row["reason"]]
+    came = sum(row["due_s"] >= steady_s for row in accepted)
+    of_all = (f"{len(seen)} whole authentications of the supplicant and {len(observed.server)} at "
+              "the server are captured")
+    background = (f"{len(observed.rows)} authentications of the background began, "
+                  f"{len(accepted)} were accepted, {came} of them begun after the first "
+                  f"{steady_s:g} s; ask for more --authentications")
+    return {**dict.fromkeys((each.name for each in METRICS), of_all), **(
+        {BACKGROUND.name: background, BACKGROUND_P95.name: background} if seen else {})}
 
 
 def _rate(cell: Mapping[str, str], out: Path) -> float:
@@ -190,12 +206,15 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
 
 
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
-                 span_s: float) -> float:
-    """How busy the emulated processor was; of a real one, what came of what it can take."""
+                 span_s: float) -> float | None:
+    """How busy the emulated processor was; of a real one, what came of what it can take.
+
+    None of a real one of which nobody has measured what it can take.
+    """
     if observed.raw["clock"] == "virtual" or observed.raw["charged"]["charged_s"]:
         return float(observed.raw["charged"]["busy_s"] / span_s)
     came = len(observed.rows) + len(observed.server)
-    return came / span_s / saturation.capacity_per_s if saturation else 0.0
+    return came / span_s / saturation.capacity_per_s if saturation else None
 
 
 def _whole(those: Sequence[Exchange]) -> list[Exchange]:

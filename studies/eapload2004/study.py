@@ -13,7 +13,17 @@ from studies.eapload2004 import design, network, overload
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import Measured, OverloadRecord
 from studies.eapload2004.controls import CONTROLS
-from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
+from studies.eapload2004.metrics import (
+    BACKGROUND,
+    BACKGROUND_P95,
+    CAPACITY,
+    DISTRIBUTIONS,
+    METRICS,
+    ROUND_TRIPS,
+    SERVICE,
+    SERVICE_P95,
+    UTILIZATION,
+)
 from studies.study import (
     Cell,
     Clock,
@@ -148,6 +158,22 @@ class EapLoad2004(Study):
         from studies.eapload2004 import judge
 
         return judge.judge(repetition)
+
+    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return the supplicant's; the background's and the capacity where the cell has them.
+
+        A server with too much to do may accept nobody of the background. In real time nobody
+        knows how busy a server is whose capacity was not measured.
+        """
+        has_share = bool(float(cell.ids["share"]))
+        has_capacity = has_share or _calibrates(cell)
+        has_background = (has_share or bool(float(cell.ids["load"]))) and not (
+            overload.is_overloaded(cell.ids, asked))
+        return [SERVICE, SERVICE_P95, ROUND_TRIPS,
+                *([BACKGROUND, BACKGROUND_P95] if has_background else []),
+                *([CAPACITY] if has_capacity else []),
+                *([UTILIZATION] if has_capacity or clock == "virtual" else [])]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Its numbers, where the time goes, and the server's capacity."""

@@ -133,6 +133,14 @@ class Kerberos2002(Study):
 
         return judge.judge(repetition)
 
+    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return all metrics; the paper's phases only of protocols for a mobile client."""
+        from studies.kerberos2002.variants import VARIANTS
+
+        has_phases = VARIANTS[design.LOGINS.chosen(cell)].way == "mobile"
+        return [metric for metric in self.metrics if has_phases or metric not in body.PHASES]
+
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics; demands at every party; visits and service times, which the models take."""
         from studies.kerberos2002.model import column

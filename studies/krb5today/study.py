@@ -88,6 +88,14 @@ class Krb5Today(AnyStudy):
         """Ten times what it takes, and then some."""
         return 120 + 10 * self.expected(cell, asked).duration_s
 
+    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return all but logins elsewhere without a move, and work that a clock does not count."""
+        moves = mobile.is_on_air(cell) and cell.value("scenario").roams_to is not None
+        absent = [] if moves else [body.AWAY]
+        absent += [] if clock == "processor" else [body.CLIENT, body.KDC]
+        return [metric for metric in self.metrics if metric not in absent]
+
     def judge(self, repetition: Repetition) -> Judged:
         """What was used, from packets; and what it took."""
         from studies.krb5today import judge

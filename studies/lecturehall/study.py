@@ -152,6 +152,13 @@ class LectureHall(Study):
         raw: dict[str, Any] = json.loads((repetition.out / "raw.json").read_text())
         return judge.judge(repetition, raw)
 
+    def required_metrics(self, cell: Cell, asked: Asked,
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return all metrics; a time of authentication only where the policy has a handshake."""
+        has_handshake = cell.value("policy").has_handshake
+        return [metric for metric in self.metrics
+                if has_handshake or metric.name != "handshake_mean_s"]
+
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Means, sums and the worst of a repetition's stations."""
         rates: Sequence[float] = measured.streams_bps

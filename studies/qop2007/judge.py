@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure import clock, in_force, iperf, judging, observed, outages, phases, retransmissions
+from measure import (
+    arrived_stream,
+    clock,
+    in_force,
+    iperf,
+    judging,
+    observed,
+    outages,
+    phases,
+    retransmissions,
+)
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
@@ -25,7 +34,9 @@ from studies.qop2007.body import (
     handoff_s,
     mean_components_s,
 )
+from studies.qop2007.metrics import TCP, UDP
 from studies.qop2007.phases import (
+    HOME,
     authentication_time_s,
     components,
     exchange_of,
@@ -61,6 +72,8 @@ def judge(repetition: Repetition) -> Judged:
     if not reason and measured.authentication_time_s is None:
         lacking = missing(measured.authentication_components_s, measured.authentication_sum)
         reason = f"not measured: no {', '.join(lacking)} in the captures"
+    if not reason:
+        reason = _lacking(measured)
     if not reason and "pulses" in raw and len(measured.outages or {}) < _WAYS:
         reason = "not measured: the stream over the move did not come back both ways"
     return Judged(
@@ -68,7 +81,20 @@ def judge(repetition: Repetition) -> Judged:
         evidence=judging.recorded(checks),
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
-        raw=_recorded(raw) | ({"retransmissions": again} if again else {}))
+        raw=_recorded(raw) | ({"retransmissions": again} if again else {}),
+        causes={} if reason else _causes(seen, scenario))
+
+
+def _lacking(measured: Measured) -> str:
+    """Return which authentication lacks a component that a mean is over all of them; "" if none.
+
+    A mean over those that have it would be of fewer than were asked for.
+    """
+    at_home = [name for name in measured.authentication_sum if name.endswith(HOME)]
+    lacking = [(number, name) for number, each in enumerate(measured.authentications, start=1)
+               for name in missing(each.components_s, at_home)]
+    return "; ".join(f"not measured: no {name} in the captures of authentication {number}"
+                     for number, name in lacking)
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,31 +169,35 @@ def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
 
 
 def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
+    """Return TCP's goodput by iperf3's server; None where it received nothing."""
     if "iperf_tcp" not in raw:
         return None
     said = iperf.summarize(raw["iperf_tcp"])
     return StreamRecord(goodput_bps=said["goodput_bps"], bytes=round(said["bytes"]),
-                        duration_s=said["duration_s"], iperf=said)
+                        duration_s=said["duration_s"], iperf=said) if said["bytes"] else None
 
 
 def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
-    """UDP goodput: what iperf3's server received, over the time in which it arrived.
+    """Return UDP's goodput: what iperf3's server received, over the time that the stream lasted.
 
     Iperf3's own duration also holds its closing talk, so arrivals are timed where the peer captures
-    them: n datagrams take n/(n-1) of the time from the first to the last. Older captures
-    have a tunnel's packets packed and unpacked; where only packed ones are, the commonest size is
-    the stream's.
+    them (arrived_stream). None where nothing arrived.
     """
     if "iperf_udp" not in raw:
         return None
     said = iperf.summarize(raw["iperf_udp"])
-    stamps = raw["stamps"]
-    during = [p for p in arrived if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]]
-    during = [p for p in during if p.udp_dst == iperf.PORT] or during
-    size = Counter(p.length for p in during).most_common(1)
-    times = [p.time_s for p in during if size and p.length == size[0][0]]
-    if len(times) < 2 or times[-1] <= times[0]:
+    duration_s = arrived_stream.lasted_s(raw, arrived_stream.arrivals_s(raw, arrived))
+    if duration_s is None or not said["bytes"]:
         return None
-    duration_s = (times[-1] - times[0]) * len(times) / (len(times) - 1)
     return StreamRecord(goodput_bps=said["bytes"] * 8 / duration_s, bytes=round(said["bytes"]),
                         duration_s=duration_s, iperf=said)
+
+
+def _causes(seen: Observed, scenario: Scenario) -> dict[str, str]:
+    """Return why a stream has no value, by its metric's name."""
+    raw = seen.raw
+    return {
+        TCP.name: "iperf3's server received none of its bytes" if "iperf_tcp" in raw else
+        "no stream was sent",
+        UDP.name: arrived_stream.describe_loss(seen, scenario) if "iperf_udp" in raw else
+        "no stream was sent"}

@@ -11,6 +11,8 @@ from policies.layers import MOBILE_IP
 #: Where keys come of an exchange on the link before any handshake: the phases that it takes. The
 #: paper has none of these; a component of each bears its name.
 EXCHANGES: Mapping[str, tuple[str, ...]] = {"sae": ("authentication",), "owe": ("association",)}
+#: What the names of components at home end with.
+HOME = "_home"
 
 
 def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:

@@ -13,10 +13,11 @@ from studies.qop2007.body import Measured, from_schema_1, with_one_authenticatio
 from studies.qop2007.controls import FAULTS
 from studies.qop2007.factors import FACTORS
 from studies.qop2007.former_plan import plan_from_schema_1
-from studies.qop2007.metrics import METRICS, STAGES
+from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, LOST, METRICS, OUTAGE, STAGES, TCP, UDP
 from studies.qop2007.report_options import NO_LAYERS_SHA256, REPORT_OPTIONS
 from studies.study import (
     Cell,
+    Clock,
     Expected,
     Factor,
     Fault,
@@ -128,6 +129,13 @@ class Qop2007(Study):
         from studies.qop2007 import judge
 
         return judge.judge(repetition)
+
+    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+                         clock: Clock | None) -> Sequence[Metric]:
+        """Return time and streams; where the node moves the handoff, and what a stream lost."""
+        moves = cell.value("scenario").roams_to is not None
+        return [AUTHENTICATION, TCP, UDP, *([HANDOFF] if moves else []),
+                *([OUTAGE, LOST] if moves and asked.move_stream_ms else [])]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics, the authentication time's components and the phases, a column each."""

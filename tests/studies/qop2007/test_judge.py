@@ -22,13 +22,15 @@ from recorded import (
     POLICIES,
     has_static_key,
     judged,
+    observed,
     packets,
     path,
     policy_of,
     raw,
+    scenario_of,
 )
 from studies.qop2007 import judge
-from studies.qop2007.body import FOREIGN, Measured, StreamRecord
+from studies.qop2007.body import FOREIGN, AuthenticationRecord, Measured, StreamRecord
 from studies.qop2007.phases import table_4
 from studies.study import Judged
 
@@ -38,13 +40,14 @@ RECORDED_DATAGRAMS = 8
 
 
 def udp(times: list[float], *, received_bytes: int = 140_000, length: int = 1442,
-        others: list[float] | None = None) -> StreamRecord | None:
+        others: list[float] | None = None, sent_s: float = 1e-4) -> StreamRecord | None:
     """The UDP stream of datagrams seen at these times, between 10 and 20 s, and other packets."""
     report = raw("P1")["iperf_udp"]
     report["end"]["sum_received"]["bytes"] = received_bytes
+    report["end"]["sum_sent"]["seconds"] = sent_s
     values = {"iperf_udp": report, "stamps": {"udp_start": 10.0, "udp_end": 20.0}}
-    wire = [replace(BLANK, time_s=at_s, length=length) for at_s in times]
-    wire += [replace(BLANK, time_s=at_s, length=66) for at_s in others or []]
+    wire = [replace(BLANK, time_s=at_s, length=length, ip_bytes=length - 14) for at_s in times]
+    wire += [replace(BLANK, time_s=at_s, length=66, ip_bytes=52) for at_s in others or []]
     return judge._udp(values, sorted(wire, key=lambda packet: packet.time_s))
 
 
@@ -64,10 +67,21 @@ def test_udp_counts_only_its_own_packets_in_its_own_time() -> None:
     assert udp([9.0, 11, 12, 13, 21.0]) == plain_stream
 
 
-@pytest.mark.parametrize("times", [[], [11.0], [12.0, 12.0], [5.0, 25.0]])
-def test_udp_without_a_duration_is_no_stream(times: list[float]) -> None:
-    """Fewer than two datagrams, or no time between them, give no rate rather than a wrong one."""
+@pytest.mark.parametrize("times", [[], [5.0, 25.0]])
+def test_udp_without_an_arrival_is_no_stream(times: list[float]) -> None:
+    """Where none of the stream's datagrams arrives in its time, no rate is made up."""
     assert udp(times) is None
+    assert udp([11.0, 12.0], received_bytes=0) is None
+
+
+@pytest.mark.parametrize("times", [[11.0], [11.0, 11.001], [12.0, 12.0], [11.0, 11.5, 12.0]])
+def test_udp_that_arrives_in_a_part_of_its_time_is_timed_by_its_sending(
+        times: list[float]) -> None:
+    """Two datagrams of seventy, one behind the other, are not the rate of the whole stream."""
+    found = udp(times, received_bytes=1400 * len(times), sent_s=4.0)
+    assert found is not None
+    assert found.duration_s == pytest.approx(4.0)
+    assert found.goodput_bps == pytest.approx(1400 * len(times) * 8 / 4)
 
 
 @given(st.integers(2, 400), st.floats(1e-4, 0.02))
@@ -241,3 +255,32 @@ def test_static_policy_with_another_key_fails() -> None:
     assert body_of(made).authentication_time_s is None
     assert made.reason.startswith("not proven: static WEP key in use (0 of ")
     assert has_static_key(POLICIES["P7"])
+
+
+def test_component_that_one_of_several_authentications_lacks_is_named() -> None:
+    """A mean over those that have it would be of fewer authentications than were asked for."""
+    whole = AuthenticationRecord(components_s={"ike_home": 0.1, "eap_foreign": 0.1}, phases=[])
+    measured = Measured(schema=2, authentication_time_s=0.1, handoff=[], tcp=None, udp=None,
+                        authentication_sum=["ike_home", "mip_registration_foreign"],
+                        authentications=[whole, whole])
+    assert not judge._lacking(measured)
+    lacking = measured.model_copy(update={"authentications": [
+        whole, AuthenticationRecord(components_s={}, phases=[])]})
+    assert judge._lacking(lacking) == (
+        "not measured: no ike_home in the captures of authentication 2")
+
+
+def test_stream_of_which_nothing_arrives_is_described_by_captures_and_links() -> None:
+    """The place where datagrams were last captured, and a link that takes less than they have."""
+    seen, scenario = observed("P1"), scenario_of("P1")
+    network = scenario.network
+    narrow = [replace(link, mtu_bytes=600) if "ap-a/eth-a" in link.ends else link
+              for link in network.links]
+    scenario = replace(scenario, network=replace(network, links=narrow))
+    lost = replace(seen, captures={name: [p for p in seen.packets(name) if p.udp_dst != 5201
+                                          or name == "traffic-air"] for name in seen.captures})
+    lost.raw["iperf_udp"]["end"]["sum_received"]["bytes"] = 0
+    assert judge._udp(lost.raw, lost.packets("traffic-peer")) is None
+    said = judge._causes(lost, scenario)["udp_goodput_bps"]
+    assert said.startswith("0 of 9 datagrams arrived: last captured on the air from a2; the link ")
+    assert said.endswith("takes 600 bytes, datagrams have 1428")

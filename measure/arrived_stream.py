@@ -1,0 +1,100 @@
+"""Time the arrivals of a UDP stream, and find where its datagrams were last captured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from measure import iperf
+from measure.dissect import ESP, IP_IN_IP, Packet
+from measure.observed import Observed
+from measure.pcap import UDP
+from topologies.model import ROUTER, STATION, Link, Scenario
+
+#: Headers of IPv4 and UDP.
+_IP_UDP_BYTES = 28
+#: Arrivals that cover less of the time of sending than this say nothing of the rest of it.
+_COVERED_SHARE = 0.9
+#: A fragment of a datagram, or a tunnel's packet of one, is longer than a packet of iperf3's talk.
+_LEAST_FRAGMENT_BYTES = 300
+
+
+def arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list[float]:
+    """Return the times at which the stream's datagrams, or their first fragments, arrived.
+
+    Iperf3 begins with a datagram of four bytes, which is none of them. Older captures have a
+    tunnel's packets packed and unpacked; where only packed ones are, the commonest size is the
+    stream's.
+    """
+    stamps, (size_bytes, _) = raw["stamps"], iperf.datagrams(raw["iperf_udp"])
+    least_bytes = min(size_bytes + _IP_UDP_BYTES, _LEAST_FRAGMENT_BYTES)
+    during = [p for p in arrived if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]
+              and p.ip_bytes >= least_bytes]
+    during = [p for p in during if p.udp_dst == iperf.PORT] or during
+    size = Counter(p.length for p in during).most_common(1)
+    return [p.time_s for p in during if p.length == size[0][0]]
+
+
+def lasted_s(raw: Mapping[str, Any], times_s: Sequence[float]) -> float | None:
+    """Return how long the stream lasted in seconds; None where none of it arrived.
+
+    Arrivals all through the stream are timed: n of them take n/(n-1) of the time from the first to
+    the last, which iperf3's closing talk is no part of. Where they come in a part of the time only
+    (two of seventy, or none after a wire broke), a mean over that part would be of what arrived
+    and not of the stream: then the stream lasted as long as it was sent.
+    """
+    if not times_s:
+        return None
+    sent_s = float(iperf.summarize(raw["iperf_udp"])["sent_duration_s"])
+    span_s = times_s[-1] - times_s[0]
+    timed_s = span_s * len(times_s) / (len(times_s) - 1) if len(times_s) > 1 else 0.0
+    return (timed_s if timed_s >= _COVERED_SHARE * sent_s else sent_s) or None
+
+
+def describe_loss(seen: Observed, scenario: Scenario) -> str:
+    """Return how many datagrams arrived, where they were last captured, and what is too narrow."""
+    said, (size_bytes, received) = iperf.summarize(seen.raw["iperf_udp"]), iperf.datagrams(
+        seen.raw["iperf_udp"])
+    sent = round(said["sent_bytes"] / size_bytes) if size_bytes else 0
+    arrived = len(arrivals_s(seen.raw, seen.packets("traffic-peer")))
+    last = [place for name, place in _path(scenario)
+            if _passing(seen, name, size_bytes + _IP_UDP_BYTES)]
+    counted = "" if arrived == received else f", iperf3's server counted {received}"
+    text = (f"{arrived} of {sent} datagrams arrived{counted}: "
+            f"{f'last captured {last[-1]}' if last else 'captured nowhere'}")
+    # An inner datagram is the least that a tunnel's packet of it has.
+    narrow = [link for link in scenario.network.links
+              if link.mtu_bytes < size_bytes + _IP_UDP_BYTES]
+    return text + "".join(f"; {_named(link)} takes {link.mtu_bytes} bytes, datagrams have "
+                          f"{size_bytes + _IP_UDP_BYTES}" for link in narrow[:1])
+
+
+def _path(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield captures of the stream in the order that it passes them, and words for the place."""
+    network, cell = scenario.network, scenario.access_point
+    yield "traffic-air", f"on the air from {scenario.mobile_node}"
+    yield "traffic-wire", f"on {cell}'s wire ({cell}/{network.link_of(cell)[0]})"
+    for router in network.of_duty(ROUTER)[:1]:
+        yield "traffic-core", f"on {router}'s wire ({router}/{network.link_of(router)[0]})"
+    if network.nodes[scenario.peer].has(STATION):
+        far = scenario.home_of(scenario.peer)
+        yield "traffic-far", f"on {far}'s wire ({far}/{network.link_of(far)[0]})"
+    yield "traffic-peer", f"at {scenario.peer}"
+
+
+def _passing(seen: Observed, name: str, size_bytes: int) -> int:
+    """Count the packets of a capture that carry the stream's datagrams, whole or in fragments."""
+    stamps = seen.raw["stamps"]
+    during = [p for p in seen.packets(name)
+              if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]]
+    if name.endswith("-air"):
+        return sum(p.is_data and p.transmitter == seen.mac and p.length >= size_bytes
+                   for p in during)
+    carrying = [p for p in during if p.ip_proto in (UDP, ESP, IP_IN_IP)]
+    return (sum(p.ip_bytes >= size_bytes for p in carrying)
+            or sum(p.ip_bytes >= _LEAST_FRAGMENT_BYTES for p in carrying))
+
+
+def _named(link: Link) -> str:
+    return f"the link {' to '.join(link.ends)}"

@@ -1,0 +1,46 @@
+"""Refuse a repetition that lacks a metric which was asked for, whatever its judge says of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from studies.parts import Judged, Repetition
+
+if TYPE_CHECKING:
+    from studies.study import Study
+
+_NO_CAUSE = "nothing that the repetition left has a value for it"
+
+
+def judge(study: Study, repetition: Repetition) -> Judged:
+    """Judge a repetition; fail it, with the cause, where it lacks a required metric.
+
+    Under a negative control nothing is required, because the control may be what takes it away.
+    Raises whatever the study's own judge raises.
+    """
+    verdict = study.judge(repetition)
+    if verdict.status != "ok" or verdict.reason or repetition.fault:
+        return verdict
+    lacking = list(_missing(study, repetition, verdict))
+    return replace(verdict, status="failed", reason="; ".join(lacking)) if lacking else verdict
+
+
+def _missing(study: Study, repetition: Repetition, verdict: Judged) -> Iterator[str]:
+    """Return a reason for each required metric that is absent, null or no finite number."""
+    try:
+        row: Mapping[str, Any] = {} if verdict.measured is None else study.values(verdict.measured)
+    except Exception as error:  # noqa: BLE001 - a study's own code may raise anything
+        yield f"not measured: the study cannot say what its values are ({error!r})"
+        return
+    for metric in study.required_metrics(repetition.cell, repetition.asked, repetition.clock):
+        if not is_measured(row.get(metric.name)):
+            yield f"not measured: {metric.title} ({verdict.causes.get(metric.name, _NO_CAUSE)})"
+
+
+def is_measured(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    return (isinstance(value, int | float) and not isinstance(value, bool)
+            and math.isfinite(value))
