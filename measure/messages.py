@@ -6,12 +6,13 @@ Nothing here is shared with a protocol's own programs: they are what is judged.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measure import pcap
+from measure.tcp_stream import TcpStream, place_of
 
 _IP_BYTES, _VERSION, _UDP_BYTES, _TCP, _UDP = 20, 4, 8, 6, 17
 _LENGTH_BYTES = 4
@@ -54,11 +55,10 @@ class Traffic:
 
 @dataclass
 class _Stream:
-    """One direction of a connection: bytes by their place, and when each place was filled."""
+    """One direction of a connection, from the number of its first byte on."""
 
     first: int | None = None
-    data: bytearray = field(default_factory=bytearray)
-    filled: list[tuple[int, float]] = field(default_factory=list)
+    bytes: TcpStream = field(default_factory=TcpStream)
 
 
 @dataclass
@@ -170,33 +170,21 @@ def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
         return int(again)
     if stream.first is None or not payload:
         return 0
-    place = (sequence - stream.first) & 0xFFFFFFFF
-    new = place + len(payload) - len(stream.data)
-    if new <= 0:
-        return 1
-    if place <= len(stream.data):
-        stream.data += payload[len(payload) - new:]
-        stream.filled.append((len(stream.data), at_s))
-    return 0
+    return int(not stream.bytes.take(place_of(sequence, stream.first), payload, at_s))
 
 
 def _messages(key: tuple[str, str, int, int], stream: _Stream,
               leads: Mapping[int, int]) -> Iterator[WireMessage]:
-    """The messages of a stream, each after its length."""
+    """The messages of a stream, each after its length, to the first byte that is not there."""
     source, target, *ports = key
     lead = max(leads.get(port, 0) for port in ports)
-    at = 0
-    while at + lead + _LENGTH_BYTES <= len(stream.data):
+    piece = next((piece for piece in stream.bytes.pieces() if piece.place == 0), None)
+    at, data = 0, piece.data if piece else b""
+    while piece and at + lead + _LENGTH_BYTES <= len(data):
         first = at + lead + _LENGTH_BYTES
-        end = first + int.from_bytes(stream.data[at + lead:first], "big")
-        if end > len(stream.data):
+        end = first + int.from_bytes(data[at + lead:first], "big")
+        if end > len(data):
             return
-        yield WireMessage(source, target, "tcp", bytes(stream.data[first:end]),
-                          _when(stream.filled, at + 1), _when(stream.filled, end),
-                          (ports[0], ports[1]), bytes(stream.data[at:at + lead]))
+        yield WireMessage(source, target, "tcp", data[first:end], piece.reached_s(at + 1),
+                          piece.reached_s(end), (ports[0], ports[1]), data[at:at + lead])
         at = end
-
-
-def _when(filled: Sequence[tuple[int, float]], place: int) -> float:
-    """When so many bytes were there."""
-    return next(at_s for upto, at_s in filled if upto >= place)

@@ -140,10 +140,12 @@ def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
 def _wireguard(packets: Sequence[Packet]) -> list[Packet]:
     """A handshake: from its initiation to its response, which two lengths tell."""
     ours = [p for p in packets if wireguard.PORT in (p.udp_src, p.udp_dst)]
-    begun, ended = (next((i for i, p in enumerate(ours) if p.length == _HEADERS_BYTES + size), None)
-                    for size in (wireguard.LENGTHS[wireguard.INITIATION],
-                                 wireguard.LENGTHS[wireguard.RESPONSE]))
-    return ours[begun:ended + 1] if begun is not None and ended is not None else []
+    begun = next((i for i, p in enumerate(ours) if p.length == _HEADERS_BYTES
+                  + wireguard.LENGTHS[wireguard.INITIATION]), len(ours))
+    # A response that came late to an earlier initiation is none to this one.
+    ended = next((i for i, p in enumerate(ours) if i > begun and p.length == _HEADERS_BYTES
+                  + wireguard.LENGTHS[wireguard.RESPONSE]), None)
+    return [] if ended is None else ours[begun:ended + 1]
 
 
 def _request_time(packets: Sequence[Packet]) -> float:
@@ -151,14 +153,25 @@ def _request_time(packets: Sequence[Packet]) -> float:
 
 
 def _scan(seen: Sight, start: float) -> Phase | None:
-    times = {event["name"]: event["at_s"] for event in reversed(seen.events)}
-    if not {"CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"} <= times.keys():
+    """Return the scans before the node authenticates, from the first one's start to the last's end.
+
+    Results of an earlier scan may still be reported at first, and one that begins once the node is
+    on the network is no part of getting there. An event is stamped when it is read, by when the
+    next step may already have begun.
+    """
+    started, ended = ([event["at_s"] for event in seen.events if event["name"] == name]
+                      for name in ("CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"))
+    joins = [p.time_s for p in seen.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]
+    begin = min(started, default=float("inf"))
+    join = min((at_s for at_s in joins if at_s > begin), default=float("inf"))
+    results = [at_s for at_s in ended if at_s >= begin]
+    if not results or (joins and join == float("inf")):
         return None
-    begin, end = times["CTRL-EVENT-SCAN-STARTED"], times["CTRL-EVENT-SCAN-RESULTS"]
-    # The event is stamped when it is read, by when the next step may already have begun.
-    end = min([end, *(p.time_s for p in seen.air if p.time_s > begin
-                      and p.subtype == dissect.AUTHENTICATION_SUBTYPE)])
-    probes = [p for p in seen.air if p.subtype in dissect.PROBE_SUBTYPES]
+    reported = [at_s for at_s in results if at_s < join]
+    last_began = max(at_s for at_s in started if at_s < join)
+    is_late = len(reported) < len(results) and max(reported, default=0.0) < last_began
+    end = join if is_late else max(reported, default=join)
+    probes = [p for p in seen.air if p.subtype in dissect.PROBE_SUBTYPES and p.time_s < join]
     return Phase("scan", begin - start, end - begin, len(probes))
 
 

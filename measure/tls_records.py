@@ -12,18 +12,26 @@ import ipaddress
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from measure import pcap, tls_messages
+from measure.tcp_stream import TcpStream, place_of
 
 HANDSHAKE, APPLICATION_DATA = 22, 23
 _CHANGE_CIPHER_SPEC = 20
 _IPV4, _TCP, _IP_BYTES, _TCP_BYTES = 0x0800, 6, 20, 20
+_SYN, _ACK = 0x02, 0x10
 _RECORD = struct.Struct("!BHH")
+#: Types of records; and the most bytes of one (RFC 8446, 5.2).
+_KINDS, _LARGEST_BYTES = range(20, 24), (1 << 14) + 256
+#: What a record of data begins with: its type, and the version of all (5.1).
+_DATA_HEAD = bytes((APPLICATION_DATA, 3, 3))
+#: A part of a record, of which the rest is not in the capture.
+_CUT = -1
 #: So many records of a connection are tried before the first that a capture has.
 _MOST_BEFORE = 1 << 14
 #: Whose secrets are whose, in a key log; those of the handshake come first.
@@ -55,15 +63,19 @@ class TlsRecord:
 def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
     """All records to and from a server's port, by time. Raises MeasureError.
 
-    Bytes that are no record, or that a capture lacks, are one of kind 0 that is not opened.
+    Bytes that are no record, or that a capture lacks, are one of kind 0 that is not opened. Of a
+    record that was sent in part before the capture began, or after it ended, nothing is said where
+    others of its flow open.
     """
     secrets = [_secret(line) for line in dict.fromkeys(keys) if line.count(" ") == 2]
     records: list[TlsRecord] = []
-    for (ends, is_servers), segments in _flows(file, port).items():
+    for (ends, is_servers), flow in _flows(file, port).items():
         names = _OF_SERVER if is_servers else _OF_CLIENT
         opener = _Opener([secret for name in names for of, secret in secrets if of == name])
-        for at_s, kind, data in _records(segments):
-            records.append(TlsRecord(at_s, ends, is_servers, *opener.open(kind, data)))
+        of_flow = [(TlsRecord(at_s, ends, is_servers, *opener.open(kind, data)), kind)
+                   for at_s, kind, data in _records(flow)]
+        is_tls = any(record.suite for record, _ in of_flow)
+        records += [record for record, kind in of_flow if not (is_tls and kind == _CUT)]
     return sorted(records, key=lambda record: record.at_s)
 
 
@@ -78,47 +90,109 @@ def _secret(line: str) -> tuple[str, bytes]:
     return label, bytes.fromhex(secret)
 
 
-def _flows(file: Path, port: int) -> dict[tuple[str, bool], list[tuple[float, int, bytes]]]:
-    """Segments with data: time, number of the first byte, bytes; by both ends and the side."""
-    flows: dict[tuple[str, bool], list[tuple[float, int, bytes]]] = defaultdict(list)
+@dataclass
+class _Flow:
+    """One direction of a connection, as far as it was captured."""
+
+    stream: TcpStream = field(default_factory=TcpStream)
+    #: The number of the byte at place 0: the first of all where the connection's beginning is
+    #: captured, else the first that was captured.
+    first: int | None = None
+    has_beginning: bool = False
+    #: What its receiver has acknowledged, by places: first and most.
+    acknowledged: list[int] = field(default_factory=list)
+
+
+def _flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
+    """Read the flows to and from a port, by both ends and whether it is the server's."""
+    flows: dict[tuple[str, bool], _Flow] = defaultdict(_Flow)
+    acknowledged: list[tuple[tuple[str, bool], int]] = []
     for frame in pcap.frames(file):
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < _IP_BYTES + _TCP_BYTES or packet[9] != _TCP:
             continue
         start = (packet[0] & 15) * 4
-        source_port, target_port, number = struct.unpack_from("!HHI", packet, start)
+        source_port, target_port, number, acks = struct.unpack_from("!HHII", packet, start)
         data = packet[start + (packet[start + 12] >> 4) * 4:int.from_bytes(packet[2:4], "big")]
-        if port not in (source_port, target_port) or not data:
+        if port not in (source_port, target_port):
             continue
-        ends = (f"{ipaddress.IPv4Address(packet[at:at + 4])}:{port_there}"
-                for at, port_there in ((12, source_port), (16, target_port)))
-        flows[" to ".join(ends), source_port == port].append((frame.at_s, number, data))
+        ends = [f"{ipaddress.IPv4Address(packet[at:at + 4])}:{port_there}"
+                for at, port_there in ((12, source_port), (16, target_port))]
+        is_servers, flags = source_port == port, packet[start + 13]
+        if flags & _ACK:
+            acknowledged.append(((" to ".join(reversed(ends)), not is_servers), acks))
+        if not (data or flags & _SYN):
+            continue
+        flow = flows[" to ".join(ends), is_servers]
+        if flags & _SYN:
+            number += 1
+            flow.has_beginning = True
+        flow.first = number if flow.first is None else flow.first
+        flow.stream.take(place_of(number, flow.first), data, frame.at_s)
+    for key, number in acknowledged:
+        if key in flows and (first := flows[key].first) is not None:
+            flows[key].acknowledged.append(place_of(number, first))
     return flows
 
 
-def _records(segments: Sequence[tuple[float, int, bytes]]) -> Iterator[tuple[float, int, bytes]]:
-    """Each record of one direction: when it was whole, its type, and what is in it."""
-    first, pending, taken = segments[0][1], b"", 0
-    # Numbers go around at 2^32; what was sent again is there already.
-    ordered = sorted(((number - first + (1 << 31)) % (1 << 32) - (1 << 31), at_s, data)
-                     for at_s, number, data in segments)
-    for offset, at_s, data in ordered:
-        if offset > taken:
-            yield at_s, 0, pending
-            pending, taken = b"", offset
-        pending += data[taken - offset:]
-        taken = max(taken, offset + len(data))
-        while len(pending) >= _RECORD.size:
-            kind, version, size = _RECORD.unpack_from(pending)
-            if version >> 8 != 3:
-                yield at_s, 0, pending
-                pending = b""
-            if len(pending) < _RECORD.size + size:
+def _records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
+    """Yield each record of a flow: when it was whole, its type, and its bytes.
+
+    Bytes that ought to be there and are none are of kind 0; those of a record that a capture began
+    or ended in are of kind _CUT.
+    """
+    end = 0
+    for number, piece in enumerate(flow.stream.pieces()):
+        is_first = number == 0 and flow.has_beginning and piece.place <= 0
+        if (number or flow.has_beginning) and not is_first and not _is_on_its_way(
+                flow, end, piece.place):
+            yield piece.reached_s(1), 0, b""
+        place = 0 if is_first else _first_record(piece.data)
+        if place:
+            yield piece.reached_s(place), 0 if place > _LARGEST_BYTES else _CUT, piece.data[:place]
+        while size := _record_bytes(piece.data, place):
+            if place + size > len(piece.data):
                 break
-            yield at_s, kind, pending[:_RECORD.size + size]
-            pending = pending[_RECORD.size + size:]
-    if pending:
-        yield segments[-1][0], 0, pending
+            yield piece.reached_s(place + size), piece.data[place], piece.data[place:place + size]
+            place += size
+        rest = piece.data[place:]
+        if rest:
+            is_begun = len(rest) < _RECORD.size or bool(_record_bytes(piece.data, place))
+            yield piece.reached_s(len(piece.data)), _CUT if is_begun else 0, rest
+        end = piece.place + len(piece.data)
+
+
+def _is_on_its_way(flow: _Flow, begin: int, end: int) -> bool:
+    """Return whether what is missing was there before the capture, or had not come at its end.
+
+    The receiver's acknowledgements tell: one that covers it later says that it came meanwhile.
+    """
+    acknowledged = flow.acknowledged or [begin]
+    return acknowledged[0] >= end or max(acknowledged) <= begin
+
+
+def _record_bytes(data: bytes, place: int) -> int:
+    """Return how long the record is that begins there, head and all; 0 where none does."""
+    if len(data) < place + _RECORD.size:
+        return 0
+    kind, version, size = _RECORD.unpack_from(data, place)
+    is_one = kind in _KINDS and version >> 8 == 3 and 0 < size <= _LARGEST_BYTES
+    return _RECORD.size + size if is_one else 0
+
+
+def _first_record(data: bytes) -> int:
+    """Return where, amid a connection, the first record of data begins; else the end.
+
+    Another record follows it, or the end; by chance one time in some ten million.
+    """
+    for place in range(len(data)):
+        at, size = place, _record_bytes(data, place) * data.startswith(_DATA_HEAD, place)
+        while size and at + size + _RECORD.size <= len(data):
+            at += size
+            size = _record_bytes(data, at)
+        if size:
+            return place
+    return len(data)
 
 
 class _Opener:
@@ -135,7 +209,7 @@ class _Opener:
         if kind in (HANDSHAKE, _CHANGE_CIPHER_SPEC):
             return kind, record[_RECORD.size:], "clear"
         if kind != APPLICATION_DATA:
-            return kind, b"", ""
+            return max(kind, 0), b"", ""
         if self._way is not None:
             inner = self._way.open(self._number + 1, record)
             if inner is not None:

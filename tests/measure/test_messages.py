@@ -70,3 +70,14 @@ def test_what_hosts_were_asked_is_at_the_client(tmp_path: Path) -> None:
     assert seen["client"].opened_s == [0.0, 1.0]
     assert list(seen) == ["client", "early"]
     assert messages.by_point(captures[2:], tmp_path, "early").keys() == {"early"}
+
+
+def test_segment_that_overtakes_a_lost_one_is_not_lost(tmp_path: Path) -> None:
+    """What was sent behind a lost segment is there once, and counts from when the gap is filled."""
+    ports = (1000, 88)
+    traffic = capture(tmp_path / "d.pcap", [
+        frame(ports, 99, b"", SYN), frame(ports, 106, b"cd"), frame(ports, 108, b"e\0\0\0\1f"),
+        frame(ports, 100, b"\0\0\0\5ab")])
+    assert [(one.payload, one.ended_s) for one in traffic.messages] == [(b"abcde", 3.0),
+                                                                       (b"f", 3.0)]
+    assert traffic.retransmitted == 0

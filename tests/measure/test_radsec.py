@@ -81,6 +81,109 @@ def test_segments_that_come_twice_or_late_are_put_in_order(tmp_path: Path) -> No
         assert codes(written(tmp_path / f"{name}.pcap", there), KEYS) == CODES
 
 
+def segment(frame: pcap.CapturedFrame) -> bytes:
+    """TCP's data of a frame; nothing of another one."""
+    packet = frame.payload
+    if frame.kind != 0x0800 or packet[9] != 6:
+        return b""
+    return packet[20 + (packet[32] >> 4) * 4:int.from_bytes(packet[2:4], "big")]
+
+
+def piece(frame: pcap.CapturedFrame, first: int, end: int, by_s: float = 0.0) -> pcap.CapturedFrame:
+    """A part of a frame's data as a segment of its own, so much later."""
+    packet, text = frame.payload, segment(frame)
+    head = len(packet[:int.from_bytes(packet[2:4], "big")]) - len(text)
+    number = int.from_bytes(packet[24:28], "big") + first
+    made = bytearray(packet[:head] + text[first:end])
+    made[2:4] = len(made).to_bytes(2, "big")
+    made[24:28] = number.to_bytes(4, "big")
+    return pcap.CapturedFrame(frame.at_s + by_s, frame.data[:14] + bytes(made), 14 + len(made))
+
+
+def lost_and_sent_again(frames: list[pcap.CapturedFrame]) -> list[pcap.CapturedFrame]:
+    """Every third segment with data comes 0.3 s late, behind what was sent after it."""
+    late = [n for n, frame in enumerate(frames) if segment(frame)][::3]
+    return sorted([frame if n not in late else piece(frame, 0, len(segment(frame)), 0.3)
+                   for n, frame in enumerate(frames)], key=lambda frame: frame.at_s)
+
+
+def in_overlapping_pieces(frames: list[pcap.CapturedFrame]) -> list[pcap.CapturedFrame]:
+    """Each segment in three, of which the middle one comes last and has some of the others."""
+    there: list[pcap.CapturedFrame] = []
+    for frame in frames:
+        size = len(segment(frame))
+        there += [frame] if size < 9 else [
+            piece(frame, 0, size // 3), piece(frame, 2 * size // 3, size, 1e-5),
+            piece(frame, size // 3 - 2, 2 * size // 3 + 2, 2e-5)]
+    return there
+
+
+@pytest.mark.parametrize("lose", [lost_and_sent_again, in_overlapping_pieces])
+@pytest.mark.parametrize("name", ["auth-wire.pcap", "radsec-ap-a.pcap"])
+def test_wire_that_loses_packets_is_proven(tmp_path: Path, name: str, lose: Callable[
+        [list[pcap.CapturedFrame]], list[pcap.CapturedFrame]]) -> None:
+    """Segments sent again, late and in other pieces: the same records and the same two ends."""
+    for file in RECORDED.iterdir():
+        shutil.copy(file, tmp_path)
+    written(tmp_path / name, lose(list(pcap.frames(RECORDED / name))))
+    assert failing(tmp_path, raw_values()) == set()
+
+
+def numbered(frame: pcap.CapturedFrame, number: int, data: bytes) -> pcap.CapturedFrame:
+    """A segment of a frame's flow with other data, from a byte of this number on."""
+    packet = frame.payload
+    head = 20 + (packet[32] >> 4) * 4
+    made = bytearray(packet[:head] + data)
+    made[2:4] = len(made).to_bytes(2, "big")
+    made[24:28] = (number % (1 << 32)).to_bytes(4, "big")
+    return pcap.CapturedFrame(frame.at_s, frame.data[:14] + bytes(made), 14 + len(made))
+
+
+def of_flow(frames: list[pcap.CapturedFrame]) -> tuple[pcap.CapturedFrame, int, int]:
+    """A frame of the server's flow, the number of its first byte and that behind its last."""
+    theirs = [frame for frame in frames if segment(frame)
+              and int.from_bytes(frame.payload[20:22], "big") == PORT]
+    numbers = [int.from_bytes(frame.payload[24:28], "big") for frame in theirs]
+    return theirs[0], numbers[0], numbers[-1] + len(segment(theirs[-1]))
+
+
+def test_record_that_is_cut_by_the_captures_ends_is_no_fault(tmp_path: Path) -> None:
+    """The end of one that began before, and the beginning of one whose rest was lost."""
+    for file in RECORDED.iterdir():
+        shutil.copy(file, tmp_path)
+    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frame, first, end = of_flow(frames)
+    cut = [numbered(frame, first - 40, bytes(range(100, 140))), *frames,
+           numbered(frame, end, b"\x17\x03\x03\x00\x80" + bytes(50))]
+    written(tmp_path / "auth-wire.pcap", cut)
+    assert failing(tmp_path, raw_values()) == set()
+
+
+@pytest.mark.parametrize("data", [b"\x01\x07\x00\x26" + bytes(34),
+                                  b"\x17\x03\x03\x00\x20" + bytes(32)], ids=["clear", "closed"])
+def test_what_is_no_record_of_the_connection_fails(tmp_path: Path, data: bytes) -> None:
+    """RADIUS in clear, or a record under no key, behind those that open."""
+    for file in RECORDED.iterdir():
+        shutil.copy(file, tmp_path)
+    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frame, _, end = of_flow(frames)
+    written(tmp_path / "auth-wire.pcap", [*frames, numbered(frame, end, data)])
+    assert failing(tmp_path, raw_values()) == {INSIDE}
+
+
+def test_connection_in_clear_beside_the_protected_one_fails(tmp_path: Path) -> None:
+    """However short it is: nothing of it opens."""
+    for file in RECORDED.iterdir():
+        shutil.copy(file, tmp_path)
+    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frame, first, _ = of_flow(frames)
+    other = bytearray(numbered(frame, first, b"\x01\x07\x00\x26" + bytes(34)).data)
+    other[36:38] = (50_000).to_bytes(2, "big")
+    written(tmp_path / "auth-wire.pcap", [*frames, pcap.CapturedFrame(
+        frame.at_s, bytes(other), len(other))])
+    assert failing(tmp_path, raw_values()) == {INSIDE}
+
+
 def failing(folder: Path, raw: dict[str, Any]) -> set[str]:
     """The checks that do not hold."""
     return {check.check for check in radsec.verify(observed(folder, raw)) if not check.ok}

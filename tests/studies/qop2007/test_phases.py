@@ -343,18 +343,43 @@ def test_no_scan_without_both_events(event: str) -> None:
     assert "scan" not in find([], events=[{"name": event, "at_s": 100.5, "text": ""}])
 
 
-def test_first_scan_counts() -> None:
-    """Of several scans the first is the phase, with the probes of the mobile node alone."""
-    events = [{"name": name, "at_s": at_s, "text": ""} for name, at_s in (
-        ("CTRL-EVENT-SCAN-STARTED", 100.1), ("CTRL-EVENT-SCAN-RESULTS", 100.3),
-        ("CTRL-EVENT-SCAN-STARTED", 104.0), ("CTRL-EVENT-SCAN-RESULTS", 104.5))]
+STARTED, RESULTS, JOIN = "CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS", "authentication"
+
+
+@pytest.mark.parametrize(("happened", "expected"), [
+    ([(100.1, STARTED), (100.3, RESULTS), (100.4, JOIN)], (0.1, 0.2)),
+    ([(100.03, RESULTS), (101.0, STARTED), (101.2, RESULTS), (101.3, JOIN)], (1.0, 0.2)),
+    ([(100.1, STARTED), (100.3, RESULTS), (104.0, STARTED), (104.5, RESULTS), (105.0, JOIN)],
+     (0.1, 4.4)),
+    ([(100.1, STARTED), (100.3, JOIN), (100.31, RESULTS)], (0.1, 0.2)),
+    ([(100.1, STARTED), (100.2, RESULTS), (101.0, STARTED), (101.3, JOIN), (101.31, RESULTS)],
+     (0.1, 1.2)),
+    ([(100.1, STARTED), (100.3, RESULTS), (100.4, JOIN), (104.0, STARTED), (104.5, RESULTS)],
+     (0.1, 0.2)),
+    ([(100.03, RESULTS), (101.0, STARTED)], None),
+    ([(100.4, JOIN), (104.0, STARTED), (104.5, RESULTS)], None),
+    ([(100.1, STARTED), (100.3, RESULTS)], (0.1, 0.2)),
+    ([(100.1, STARTED), (100.3, RESULTS), (101.0, STARTED)], (0.1, 0.2)),
+], ids=["one", "results of an earlier scan", "two", "read late", "second read late",
+        "another once it is on", "no results but old ones", "once it is on alone",
+        "nothing found", "second without results"])
+def test_scans_before_the_node_authenticates_are_the_phase(
+        happened: list[tuple[float, str]], expected: tuple[float, float] | None) -> None:
+    """Whatever order events are read in, the phase begins with a scan and takes no less than 0."""
+    events = [{"name": name, "at_s": at_s, "text": ""} for at_s, name in happened if name != JOIN]
     probe = replace(BLANK, time_s=100.2, subtype=0x04, transmitter=MAC)
     beacon = replace(BLANK, time_s=100.2, subtype=0x08, transmitter="02:00:00:00:a0:00")
     strange = replace(probe, transmitter="02:00:00:00:ff:00")
-    scan = find([], air=[probe, beacon, strange], events=events)["scan"]
-    assert scan.start_s == pytest.approx(0.1)
-    assert scan.duration_s == pytest.approx(0.2)
-    assert scan.packets == 1
+    joins = [replace(BLANK, time_s=at_s, subtype=0x0B, transmitter=MAC)
+             for at_s, name in happened if name == JOIN]
+    found = find([], air=[probe, beacon, strange, *joins], events=events).get("scan")
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.start_s, found.duration_s) == (pytest.approx(expected[0]),
+                                                 pytest.approx(expected[1]))
+    assert found.packets == 1
 
 
 def test_other_stations_frames_are_not_ours() -> None:
