@@ -52,16 +52,21 @@ def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, 
 
 
 def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, list[bytes]]]:
-    """EAP's packets of each authentication that ended, with the time of its end."""
+    """EAP's packets of each authentication that ended, with the time of its end.
+
+    What is sent again is the same packet to the last byte (RFC 3748, 4.1), and counts once.
+    """
     so_far: list[bytes] = []
     for at_s, frame in frames:
         if len(frame) < _EAPOL_BYTES + 4 or frame[1] != _EAP_PACKET:
             continue
         eap = frame[_EAPOL_BYTES:]
         eap = eap[:int.from_bytes(eap[2:4], "big")]
-        so_far.append(eap)
+        if eap not in so_far:
+            so_far.append(eap)
         if eap[0] in (_SUCCESS, _FAILURE):
-            yield at_s, so_far
+            if len(so_far) > 1:
+                yield at_s, so_far
             so_far = []
 
 

@@ -29,7 +29,8 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
-           "eap.id", *_IKE_1, *_IKE_2, "ip.len", "wlan.fixed.mesh_ttl")
+           "eap.id", *_IKE_1, *_IKE_2, "ip.len", "wlan.fixed.mesh_ttl", "isakmp.ispi",
+           "isakmp.messageid", "isakmp.nextpayload")
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -52,6 +53,8 @@ REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 #: Statuses of a program that was killed: by itself, and through a shell's convention.
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+#: The first type of exchange of IKE's version 2 (RFC 7296, 3.1).
+_FIRST_OF_IKE_2 = 34
 _NOT_FOUND = 127
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
@@ -112,7 +115,24 @@ class Packet:
     ip_bytes: int = 0
     #: Whether tshark has taken it for a mesh's frame, of which there are none.
     is_mesh: bool = False
+    #: Of a message of IKE: the initiator's index of the association, the message's number in it,
+    #: and of what kind its first payload is.
+    ike_spi: str = ""
+    ike_number: int | None = None
+    ike_payload: int | None = None
     tkip_iv: str = ""
+
+    @property
+    def ike_message(self) -> tuple[object, ...]:
+        """What a message of IKE has in common with itself sent again, and with no other one.
+
+        In version 2 that is its number: a request in fragments, or once more with a cookie or in
+        another group, has the same (RFC 7296, 2.2 and 2.6; RFC 7383, 2.6). Of version 1 the number
+        tells exchanges apart, and within one the kind and the length do.
+        """
+        one = self.ethernet_src, self.ike_spi, self.isakmp_exchange, self.ike_number
+        return one if (self.isakmp_exchange or 0) >= _FIRST_OF_IKE_2 else (
+            *one, self.ike_payload, self.length)
 
     @property
     def is_mobile_ip(self) -> bool:
@@ -361,7 +381,8 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
         bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]),
-        _number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]))
+        _number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]), _first(c["isakmp.ispi"]),
+        _number(c["isakmp.messageid"]), _number(c["isakmp.nextpayload"]))
 
 
 def _suite(c: Mapping[str, str]) -> str:

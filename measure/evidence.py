@@ -278,12 +278,14 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
     # The tunnel outlives a move within a subnet; of one that follows its node, `following` counts.
     if seen.tunnel_follows and seen.care_of:
         packets = packets[:1]
-    isakmp = [len(stay) for stay in packets]
+    isakmp = [len({p.ike_message for p in stay}) for stay in packets]
+    again = sum(map(len, packets)) - sum(isakmp)
     each = _IKE_PACKETS[layer.ike] + (_INTERMEDIATES if layer.is_hybrid else 0)
     expected = [each if place == 0 or seen.renews_tunnel else 0
                 for place in range(len(isakmp))]
     yield Check("ISAKMP packets", isakmp == expected,
                 f"{listed(isakmp)}, {listed(expected)} expected; "
+                f"{f'{again} more of messages sent again; ' if again else ''}"
                 f"{listed([sum(p.ip_bytes for p in stay) for stay in packets])} bytes")
     yield _suite(layer, seen)
     if layer.is_post_quantum:

@@ -21,6 +21,9 @@ _GROUP_CIPHERS = {"BIP-CMAC-128": 6, "BIP-GMAC-256": 12}
 _COMMIT, _CONFIRM = 1, 2
 #: Status of a commit (IEEE 802.11-2020, table 9-50): by hash to element, or as before.
 _HASH_TO_ELEMENT, _SUCCESS = 126, 0
+_ACCEPTED = (_SUCCESS, _HASH_TO_ELEMENT)
+#: The same of a commit that is to be sent with a token, or in another group.
+_TOKEN_ASKED, _GROUP_REFUSED = 76, 77
 #: P-256, which every station and access point has.
 _USUAL_GROUP = 19
 _HANDSHAKE_FRAMES = 4
@@ -203,45 +206,77 @@ def _asked(seen: Observed) -> list[Management]:
 
 
 def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """Commit and confirm of both sides; a station that kept its keys would pass over them."""
+    """Commit and confirm of both sides; a station that kept its keys would pass over them.
+
+    An access point may ask for a token against clogging, or refuse a group, and a station then
+    commits anew; whatever is lost is sent again (IEEE 802.11-2020, 12.4.7 and 12.4.8).
+    """
     stays = [[frame for frame in stay if frame.algorithm == management.SAE
               and seen.mac in (frame.transmitter, frame.receiver)]
              for stay in seen.full(seen.management_by_stay())]
-    commits = [_from_both(stay, _COMMIT, (_SUCCESS, _HASH_TO_ELEMENT)) for stay in stays]
-    confirms = [_from_both(stay, _CONFIRM, (_SUCCESS,)) for stay in stays]
-    yield Check("SAE exchange", all(commits) and all(confirms),
-                f"{listed([len(stay) for stay in stays])} SAE frames, 4 in a whole exchange")
-    agreed = [frame for stay in stays for frame in stay if frame.sequence == _COMMIT]
+    agreed = [_agreed(stay, seen.mac) for stay in stays]
+    confirms = [[frame for frame in stay if frame.sequence == _CONFIRM and commits
+                 and frame.time_s > commits[0].time_s]
+                for stay, commits in zip(stays, agreed, strict=True)]
+    is_whole = all(map(_are_of_both, (*agreed, *confirms)))
+    refused = [frame for stay in stays for frame in stay if _is_refusal(frame, seen.mac)]
+    tokens = sum(frame.status == _TOKEN_ASKED for frame in refused)
+    strange = [frame for stay in stays for frame in stay if frame not in refused
+               and frame.status not in (_ACCEPTED if frame.sequence == _COMMIT else (_SUCCESS,))]
+    yield Check("SAE exchange", bool(stays) and is_whole and not strange,
+                f"{listed([len(stay) for stay in stays])} SAE frames: commits of "
+                f"{listed([len({f.transmitter for f in each}) for each in agreed])} sides and "
+                f"confirms of {listed([len({f.transmitter for f in each}) for each in confirms])}, "
+                f"2 and 2 in a whole exchange; {tokens} tokens asked for, "
+                f"{len(refused) - tokens} groups refused, {len(strange)} frames of another status")
     group = layer.group or _USUAL_GROUP
-    groups = {frame.sae_group for frame in agreed}
+    groups = {frame.sae_group for commits in agreed for frame in commits}
     yield Check("SAE group", groups == {group},
                 f"group {sorted(filter(None, groups))} in the commits, {group} expected")
     if layer.sae:
         expected = _HASH_TO_ELEMENT if layer.sae == "h2e" else _SUCCESS
-        statuses = {frame.status for frame in agreed}
+        statuses = {frame.status for commits in agreed for frame in commits}
         yield Check("SAE element", statuses == {expected},
                     f"status {sorted(s for s in statuses if s is not None)} of the commits, "
                     f"{expected} expected ({_HASH_TO_ELEMENT}: hash to element, {_SUCCESS}: "
                     "hunting and pecking)")
 
 
-def _from_both(frames: Sequence[Management], sequence: int, statuses: Sequence[int]) -> bool:
-    """Whether both sides sent one that the other accepted, and none that it did not."""
-    there = [frame for frame in frames if frame.sequence == sequence]
-    return len({frame.transmitter for frame in there if frame.status in statuses}) == 2 and all(
-        frame.status in statuses for frame in there)
+def _is_refusal(frame: Management, mac: str) -> bool:
+    """Return whether an access point answers a commit so that the station commits anew."""
+    return (frame.sequence == _COMMIT and frame.transmitter != mac
+            and frame.status in (_TOKEN_ASKED, _GROUP_REFUSED))
+
+
+def _agreed(frames: Sequence[Management], mac: str) -> list[Management]:
+    """Return the commits of one stay that were not refused: those behind the last refusal."""
+    refused_s = max((frame.time_s for frame in frames if _is_refusal(frame, mac)),
+                    default=float("-inf"))
+    return [frame for frame in frames if frame.sequence == _COMMIT
+            and frame.status in _ACCEPTED and frame.time_s > refused_s]
+
+
+def _are_of_both(frames: Sequence[Management]) -> bool:
+    return len({frame.transmitter for frame in frames}) == 2
 
 
 def _owe(layer: LinkLayer, seen: Observed) -> Check:
-    """A public key each way, in request and response, in the group that was asked for."""
+    """A public key each way, in request and response, in the group that was asked for.
+
+    A request may be sent again, and of a group that was refused nothing counts: what the response
+    answers is the last one before it.
+    """
     expected, whole, groups = layer.group or _USUAL_GROUP, [], set()
     for stay in seen.management_by_stay():
         said = [frame for frame in stay if frame.owe_key
                 and seen.mac in (frame.transmitter, frame.receiver)]
-        groups |= {frame.owe_group for frame in said}
-        whole.append(any(frame.is_request for frame in said)
-                     and any(frame.is_response for frame in said)
-                     and len({frame.owe_key for frame in said}) == len(said))
+        answers = [frame for frame in said if frame.is_response and not frame.status]
+        asked = [frame for frame in said if frame.is_request and answers
+                 and frame.time_s < answers[-1].time_s]
+        agreed = [*asked[-1:], *answers]
+        groups |= {frame.owe_group for frame in agreed}
+        whole.append(bool(asked) and bool(answers) and not (
+            {frame.owe_key for frame in asked} & {frame.owe_key for frame in answers}))
     return Check("OWE exchange", all(whole) and groups == {expected},
                  f"public keys both ways in {sum(whole)} of {len(whole)} associations, group "
                  f"{sorted(filter(None, groups))}, {expected} expected")

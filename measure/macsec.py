@@ -139,7 +139,7 @@ def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
                 f"{encrypted} of {len(frames)} frames are encrypted")
     keys, unknown = _handed(seen)
     yield from _opened(seen, files, keys, unknown)
-    yield _numbered(files)
+    yield _numbered(files, may_lose=seen.wires_lose > 0)
     yield _in_kernels(layer, seen, keys)
 
 
@@ -205,18 +205,25 @@ def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[Handed
                 f"{above - lacking} of {above} frames of the captures above were inside")
 
 
-def _numbered(files: Sequence[BelowCapture]) -> Check:
-    """Every channel's packet numbers rise by one from frame to frame, or by what is sampled."""
-    channels, gaps = 0, 0
+def _numbered(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
+    """Every channel's packet numbers rise by one from frame to frame, or by what is sampled.
+
+    On a wire that loses packets they may leave some out, and never stand still or go back.
+    """
+    channels, gaps, lost = 0, 0, 0
     for each in files:
         numbers: dict[tuple[bytes, int], list[int]] = defaultdict(list)
         for frame in each.frames:
             numbers[frame.channel, frame.association].append(frame.number)
         channels += len(numbers)
-        gaps += sum(after - before != each.one_in for sequence in numbers.values()
-                    for before, after in pairwise(sequence))
+        steps = [after - before for sequence in numbers.values()
+                 for before, after in pairwise(sequence) if after - before != each.one_in]
+        left_out = [step for step in steps if may_lose and step > 0 and not step % each.one_in]
+        lost += sum(step // each.one_in - 1 for step in left_out)
+        gaps += len(steps) - len(left_out)
     return Check("MACsec packet numbers", bool(channels) and not gaps,
-                 f"{gaps} gaps or repetitions in {channels} sequences")
+                 f"{gaps} gaps or repetitions in {channels} sequences"
+                 + (f"; {lost} numbers are left out, and a wire loses packets" if lost else ""))
 
 
 def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> Check:

@@ -115,10 +115,12 @@ def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 -
 def _going_on(tunnelled: Sequence[Packet], seen: Observed) -> float:
     """How many packets there may be beside the tunnel: to a peer elsewhere, each goes on once.
 
-    Where 1 in so many is captured, both counts are of different ones.
+    Where 1 in so many is captured, both counts are of different ones. Where a wire loses packets, a
+    packet's way on may be captured and its way in the tunnel lost.
     """
     stray = math.sqrt(2 * len(tunnelled)) if counting.one_in(seen, "traffic-core") > 1 else 0.0
-    return len(tunnelled) + counting.DEVIATIONS * stray
+    lost = len(tunnelled) * seen.wires_lose / max(1 - seen.wires_lose, seen.wires_lose)
+    return len(tunnelled) + lost + counting.DEVIATIONS * (stray + math.sqrt(lost))
 
 
 def _is_tunnelled(packet: Packet, protocol: int, seen: Observed) -> bool:

@@ -33,6 +33,9 @@ _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys"})
 #: keys that are handed out.
 _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
 
+#: What share of a TCP connection's packets a queue has no room for, at most: it sends less then.
+_BY_QUEUES = 0.05
+
 #: The capture of what arrives at the peer, which is UDP and nothing else.
 _ARRIVED = "traffic-peer"
 
@@ -99,6 +102,8 @@ class Observed:
     folder: Path = Path()
     #: The part that this is of, where that is seen as a repetition of its own; "" otherwise.
     part: str = ""
+    #: What share of packets the worst wire loses, because it says so or its queue has no room.
+    wires_lose: float = 0.0
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
 
@@ -229,7 +234,9 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
-        companions=tuple(scenario.companions))
+        companions=tuple(scenario.companions),
+        wires_lose=max((link.loss_percent / 100 + _BY_QUEUES * (link.rate_bps is not None)
+                        for link in scenario.network.links), default=0.0))
 
 
 def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,

@@ -172,8 +172,11 @@ def udp_head(frame: CapturedFrame) -> UdpHead | None:
 
 
 def datagrams(file: Path) -> Iterator[UdpFrame]:
-    """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
-    for frame in frames(file):
+    """All UDP datagrams of IPv4 that a capture has all of, where they begin. Raises MeasureError.
+
+    Those in fragments are put together, where they are whole.
+    """
+    for frame in joined(frames(file), UDP):
         head, packet = udp_head(frame), frame.payload
         if head is None or int.from_bytes(packet[6:8], "big") & MORE_FRAGMENTS:
             continue

@@ -1,8 +1,4 @@
-"""Retransmissions are found in captures: a message that was sent again, whose wait is in the times.
-
-Of IKE, one more packet than a negotiation has is no proof of it (`evidence.ipsec`); so it is not
-looked for here.
-"""
+"""Find retransmissions in captures: messages sent again, whose wait is in the times."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ _PAIRS = (("registration request", "mip_type", dissect.REGISTRATION_REQUEST,
 def find(seen: Observed) -> list[str]:
     """Each message that was sent again in any stay, in words."""
     return [text for stay in seen.by_stay("auth-mn")
-            for text in (*_eap(stay), *_unanswered(stay, seen.mac))]
+            for text in (*_eap(stay), *_ike(stay), *_unanswered(stay, seen.mac))]
 
 
 def _eap(stay: Sequence[Packet]) -> Iterator[str]:
@@ -37,6 +33,18 @@ def _eap(stay: Sequence[Packet]) -> Iterator[str]:
         if packet.eap_id in before:
             yield _said(f"EAP request {packet.eap_id}", before[packet.eap_id], packet)
         before[packet.eap_id] = packet
+
+
+def _ike(stay: Sequence[Packet]) -> Iterator[str]:
+    """Yield messages of IKE that are as long as before; those with a cookie, say, are longer."""
+    before: dict[object, Packet] = {}
+    for packet in stay:
+        if not packet.is_isakmp:
+            continue
+        message = packet.ike_message, packet.length
+        if message in before:
+            yield _said("IKE message", before[message], packet)
+        before[message] = packet
 
 
 def _unanswered(stay: Sequence[Packet], mac: str) -> Iterator[str]:

@@ -107,3 +107,19 @@ def test_there_is_one_in_each_negotiation() -> None:
     assert not _check([Challenged(1.0, ("other key",))])
     assert _check([home, away], moves=True)
     assert not _check([home], moves=True)
+
+
+def test_packets_that_are_sent_again_count_once(tmp_path: Path) -> None:
+    """Each EAP packet twice, as where an answer was lost; another challenge beside it is seen."""
+    file = tmp_path / "again.pcap"
+    frames = list(pcap.frames(STATION))
+    pcap.write(file, [frame for frame in frames for _ in range(1 + (frame.kind == 0x888E))])
+    twice = challenges.read([file], [WIRE], SECRETS)
+    assert [each.faults for each in twice if each.faults] == []
+    challenge = next(frame for frame in frames if frame.kind == 0x888E
+                     and (packet := packets.parse(frame.payload[_EAP_AT:])) and packet.mac)
+    other = bytearray(challenge.data)
+    other[14 + _EAP_AT + 1] ^= 1
+    pcap.write(file, [replace(challenge, data=bytes(other)), *frames])
+    assert any("packets of a challenge" in fault for each in challenges.read(
+        [file], [WIRE], SECRETS) for fault in each.faults)

@@ -95,6 +95,75 @@ def test_each_check_of_key_management_fails_alone(
     assert failing(layer, managed, akm) == {expected}, what
 
 
+def sae(time_s: float, by: str, sequence: int, status: int, group: int | None = 19) -> Management:
+    """A frame of SAE; of a confirm there is no group."""
+    return frame(time_s, dissect.AUTHENTICATION_SUBTYPE, by, algorithm=3, sequence=sequence,
+                 status=status, sae_group=group if sequence == 1 else None)
+
+
+def with_exchange(*exchange: Management) -> list[Management]:
+    """The frames of an association with another exchange of SAE in front of it."""
+    beacon, _, _, _, _, *rest = frames(8)
+    return [beacon, *exchange, *rest]
+
+
+TOKENS = [sae(2, STATION, 1, 126), sae(2.1, ACCESS_POINT, 1, 76), sae(2.2, STATION, 1, 126),
+          sae(2.3, ACCESS_POINT, 1, 126), sae(2.4, STATION, 2, 0), sae(2.5, ACCESS_POINT, 2, 0)]
+OTHER_GROUP = [sae(1.5, STATION, 1, 126, 20), sae(1.6, ACCESS_POINT, 1, 77, 20), *frames(8)[1:5]]
+REPEATED = [sae(2, STATION, 1, 126), sae(2.1, STATION, 1, 126), sae(2.2, ACCESS_POINT, 1, 126),
+            sae(2.3, STATION, 2, 0), sae(2.4, ACCESS_POINT, 1, 126), sae(2.5, STATION, 2, 0),
+            sae(2.6, ACCESS_POINT, 2, 0), sae(2.7, ACCESS_POINT, 2, 0)]
+
+
+@pytest.mark.parametrize("exchange", [TOKENS, OTHER_GROUP, REPEATED,
+                                      [*OTHER_GROUP[:2], *TOKENS]],
+                         ids=["token", "other group refused", "sent again", "both"])
+def test_legal_exchange_of_sae_is_whole(exchange: list[Management]) -> None:
+    """A token against clogging, a group that is refused, and frames that are sent again."""
+    assert failing(SAE, with_exchange(*exchange), 8) == set()
+
+
+@pytest.mark.parametrize(("exchange", "expected"), [
+    (TOKENS[:2], {"SAE exchange", "SAE group", "SAE element"}),
+    (TOKENS[:3], {"SAE exchange"}),
+    ([*TOKENS[:4], TOKENS[5]], {"SAE exchange"}),
+    ([*frames(8)[1:5], sae(6, ACCESS_POINT, 1, 76)],
+     {"SAE exchange", "SAE group", "SAE element"}),
+    ([*TOKENS[:2], replace(TOKENS[2], sae_group=20), replace(TOKENS[3], sae_group=20),
+      *TOKENS[4:]], {"SAE group"}),
+    ([*TOKENS[:2], replace(TOKENS[2], status=0), replace(TOKENS[3], status=0), *TOKENS[4:]],
+     {"SAE element"}),
+    ([*TOKENS[:2], replace(TOKENS[2], status=76), *TOKENS[2:]], {"SAE exchange"}),
+    ([*TOKENS[:3], replace(TOKENS[3], status=1), *TOKENS[3:]], {"SAE exchange"}),
+], ids=["asked for a token only", "not answered", "no confirm", "refused in the end",
+        "another group", "another element", "refused by the station", "refused otherwise"])
+def test_exchange_of_sae_that_agrees_on_nothing_is_none(
+        exchange: list[Management], expected: set[str]) -> None:
+    """What was refused counts for nothing, however many frames there are."""
+    assert failing(SAE, with_exchange(*exchange), 8) == expected
+
+
+def owe(time_s: float, subtype: int, by: str, key: str, group: int = 19, **said: Any) -> Management:
+    """A request or response with a public key."""
+    more = {"akms": (18,), "capabilities": CAPABILITIES, "group_cipher": 6} if by == STATION else {}
+    return frame(time_s, subtype, by, owe_group=group, owe_key=key, **more, **said)
+
+
+REQUEST, RESPONSE = management.ASSOCIATION_REQUEST, management.ASSOCIATION_RESPONSE
+
+
+@pytest.mark.parametrize(("further", "expected"), [
+    ([owe(6.9, REQUEST, STATION, "aa")], set()),
+    ([owe(6.8, REQUEST, STATION, "cc", 20), frame(6.9, RESPONSE, ACCESS_POINT, status=77)], set()),
+    ([owe(8.1, RESPONSE, ACCESS_POINT, "bb")], set()),
+    ([owe(6.9, REQUEST, STATION, "bb")], {"OWE exchange"}),
+], ids=["request again", "other group refused", "response again", "the key sent back"])
+def test_request_for_owe_may_be_sent_again(further: list[Management], expected: set[str]) -> None:
+    """The same, or in another group; a key that comes back is no exchange."""
+    managed = sorted([*frames(18), *further], key=lambda one: one.time_s)
+    assert failing(OWE, managed, 18) == expected
+
+
 LATE = frame(20.1, management.DEAUTHENTICATION, ACCESS_POINT)
 AGAIN = frame(30, management.REASSOCIATION_REQUEST, group_cipher=6, akms=(8,),
               capabilities=CAPABILITIES)
@@ -159,6 +228,16 @@ def test_each_check_of_tls_fails_alone(index: int, change: dict[str, Any], expec
     altered = [*OPENED]
     altered[index] = replace(altered[index], **change)
     assert verified(altered) == {expected}
+
+
+def test_server_that_asks_for_another_key_share_says_the_group_twice() -> None:
+    """Its first hello asks (HelloRetryRequest), the second agrees; another group in one fails."""
+    asking = hello(ACCESS_POINT, handshakes=(2,), versions=(0x0304,))
+    for first, expected in ((asking, set()), (replace(asking, groups=(29,)), set()),
+                            (replace(asking, groups=(23,)), {"TLS group"})):
+        observed = replace(seen([], 5), inside=[OPENED[0], first, *OPENED[1:]])
+        assert {check.check for check in tunnels.verify(TLS_1_3, [[]], observed)
+                if not check.ok} == expected
 
 
 def eap(time_s: float, identifier: int) -> Packet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,31 @@ def test_what_is_no_proof_fails_its_check(
     raw = raw_values()
     spoil_it(copied(tmp_path), raw)
     assert failing(tmp_path, raw) == fails
+
+
+def without_some(frames: list[pcap.CapturedFrame]) -> None:
+    """Two frames of one sender's are lost on the way."""
+    places = [i for i, each in enumerate(frames) if each.kind == 0x88E5]
+    del frames[places[4]], frames[places[2]]
+
+
+def one_again(frames: list[pcap.CapturedFrame]) -> None:
+    """A frame comes once more, behind others."""
+    frames.append(next(each for each in frames if each.kind == 0x88E5))
+
+
+@pytest.mark.parametrize(("change", "lose", "fails"), [
+    (without_some, 0.0, {NUMBERED}), (without_some, 0.1, set()),
+    (one_again, 0.0, {NUMBERED}), (one_again, 0.1, {NUMBERED})])
+def test_wire_that_loses_packets_leaves_numbers_out(
+        tmp_path: Path, change: Callable[[list[pcap.CapturedFrame]], object], lose: float,
+        fails: set[str]) -> None:
+    """Numbers may be missing on such a wire only, and on none may one come again."""
+    raw = raw_values()
+    spoil("auth-macsec.pcap", change)(copied(tmp_path), raw)
+    seen = replace(observed(tmp_path, raw), wires_lose=lose)
+    assert {check.check for check in macsec.verify(LAYER, seen)
+            if not check.ok} - {CARRIED} == fails
 
 
 def test_encrypted_frames_are_not_what_authenticated_ones_should_be() -> None:

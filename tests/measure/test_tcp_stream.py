@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ def test_numbers_go_around() -> None:
 def test_any_order_of_any_pieces_gives_the_stream(chance: random.Random) -> None:
     """Overlaps, repetitions and any order: the bytes are the stream's, and times never go back."""
     cuts = sorted({0, len(TEXT), *(chance.randrange(len(TEXT)) for _ in range(10))})
-    segments = [(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    segments = list(pairwise(cuts))
     segments += [(a, chance.randint(a, len(TEXT))) for a, _ in segments[:5]]
     chance.shuffle(segments)
     stream = TcpStream()

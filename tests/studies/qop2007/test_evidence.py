@@ -394,7 +394,10 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("EAPOL-Key in an open network", "P3", NO_DOT1X,
      add("auth-mn", is_key, source=("P8", "auth-mn"))),
     ("8 ISAKMP packets", "P3", ISAKMP, drop("auth-mn", lambda p: p.is_isakmp, keep=8)),
-    ("10 ISAKMP packets", "P12", ISAKMP, add("auth-mn", lambda p: p.is_isakmp)),
+    ("another negotiation's packet", "P12", ISAKMP, add("auth-mn", is_isakmp, ike_spi="ff")),
+    ("another packet of a negotiation", "P12", ISAKMP, add("auth-mn", is_isakmp, ike_number=7)),
+    ("a packet again in place of another", "P3", ISAKMP, each(
+        drop("auth-mn", is_isakmp, keep=8), add("auth-mn", is_isakmp))),
     ("a weaker hash for IKE", "P3", SUITE,
      change("auth-mn", is_choice, ike_suite="3des-md5-modp1024")),
     ("a weaker group", "P12", SUITE, change("auth-mn", is_choice, ike_suite="3des-sha1-modp768")),
@@ -460,7 +463,7 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
      kernel("kernel", "foreign_station", "authorized", value="no")),
     ("8 ISAKMP packets away", "P12-R1", ISAKMP, drop("auth-mn", away(is_isakmp), keep=8)),
     ("10 ISAKMP packets at home, 8 away", "P12-R1", ISAKMP, each(
-        add("auth-mn", is_isakmp), drop("auth-mn", away(is_isakmp), keep=8))),
+        add("auth-mn", is_isakmp, ike_spi="ff"), drop("auth-mn", away(is_isakmp), keep=8))),
     ("clear inner packet in the visited network", "P12-R1", INNER,
      add("auth-foreign", lambda p: p.ip_src == ADDRESS, source=("P1-R1", "traffic-wire"))),
     # Mobile IP.
@@ -570,6 +573,19 @@ def test_packets_past_the_tunnel_between_agents_fail_alone() -> None:
         for stray in (1, len(core) // 2):
             changed = {**seen.captures, "traffic-core": [*in_clear(tunnelled, stray), *plain]}
             assert failing(POLICIES["P1"], replace(seen, captures=changed)) == {IPIP}
+
+
+def test_tunnels_packet_that_a_wire_loses_is_allowed_for_by_the_wires_loss() -> None:
+    """As many packets may go on alone as that wire loses; of one that loses none, not one may."""
+    seen = observed("P1-R2")
+    core = seen.captures["traffic-core"]
+    tunnelled = [p for p in core if p.ip_proto == dissect.IP_IN_IP]
+    plain = [p for p in core if p.ip_proto != dissect.IP_IN_IP and p.ip_src]
+    for lost, lose, expected in ((1, 0.0, {IPIP}), (1, 0.1, set()),
+                                 (len(tunnelled) // 2, 0.1, {IPIP})):
+        changed = {**seen.captures, "traffic-core": [*in_clear(tunnelled[lost:], 0), *plain]}
+        assert failing(POLICIES["P1"], replace(seen, captures=changed,
+                                               wires_lose=lose)) == expected
 
 
 OFFERED = "key management offered"
@@ -741,6 +757,55 @@ def test_no_success_away_leaves_before_and_after_unproven() -> None:
     seen = observed("P12-R1")
     drop("auth-mn", away(is_success))(seen)
     assert failing(POLICIES["P12"], seen) == {SUCCESS, ONLY_EAPOL, AFTER, EAP_KEYS}
+
+
+def again(capture: str, match: Callable[[Packet], bool]) -> Mutation:
+    """Each packet that matches is captured twice, one behind the other."""
+    def apply(seen: Observed) -> None:
+        packets = seen.captures[capture]
+        assert isinstance(packets, list)
+        assert any(map(match, packets))
+        packets[:] = [replace(p, time_s=p.time_s + place * 1e-6) for p in packets
+                      for place in range(1 + match(p))]
+    return apply
+
+
+@pytest.mark.parametrize(("recording", "capture", "match"), [
+    ("P3", "auth-mn", is_isakmp), ("P12", "auth-mn", is_isakmp), ("P12-R1", "auth-mn", is_isakmp),
+    ("P5", "auth-mn", is_eap), ("P12", "auth-mn", is_eap), ("P8", "auth-mn", is_key),
+    ("P1", "auth-mn", is_request), ("P1-R1", "auth-mn", is_reply),
+    ("P8", "auth-wire", lambda p: p.radius_code is not None),
+    ("P1", "auth-air", lambda p: not p.is_data)])
+def test_message_that_is_sent_again_is_legal(recording: str, capture: str,
+                                             match: Callable[[Packet], bool]) -> None:
+    """What is lost is sent again: IKE, EAP, keys, registrations, RADIUS, management frames."""
+    seen = observed(recording)
+    before = failing(policy_of(recording), seen)
+    again(capture, match)(seen)
+    assert failing(policy_of(recording), seen) == before
+
+
+def test_request_with_a_cookie_is_the_same_message() -> None:
+    """IKE_SA_INIT once more, with a cookie or in another group, and its first answer."""
+    modern = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "3des-sha1"}}})
+    seen = observed("P3")
+    first = next(p for p in seen.packets("auth-mn") if p.is_isakmp)
+    told = {"isakmp_exchange": 34, "ike_number": 0, "ike_suite": ""}
+    ask, answer = replace(first, **told), replace(first, ethernet_src="02:00:00:00:00:01", **told)
+    chosen = replace(answer, ike_suite="aes128-sha256-ecp256")
+    auth = {"isakmp_exchange": 35, "ike_number": 1}
+    exchange = [ask, replace(answer, length=90), replace(ask, length=first.length + 20), chosen,
+                replace(ask, **auth), replace(answer, **auth)]
+
+    def isakmp(packets: Sequence[Packet]) -> Check:
+        found = replace(seen, captures={**seen.captures, "auth-mn": packets})
+        return next(c for c in in_force.verify(modern, found) if c.check == ISAKMP)
+
+    assert isakmp(exchange).ok
+    assert isakmp(exchange).detail.startswith("4, 4 expected; 2 more of messages sent again")
+    assert not isakmp(exchange[:4]).ok
+    assert not isakmp([*exchange, replace(ask, isakmp_exchange=37, ike_number=2)]).ok
 
 
 def test_wrong_static_key_is_seen() -> None:
