@@ -8,12 +8,23 @@ else takes them one by one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from measure import dissect, key_management, marked, post_quantum, suites, tunnels
+from measure import (
+    dissect,
+    heads,
+    key_management,
+    marked,
+    pairwise,
+    post_quantum,
+    suites,
+    tunnels,
+)
 from measure.air_header import MAC_HEADER_BYTES
 from measure.dissect import Packet
+from measure.heads import OpenedHeads
 from measure.observed import Check, Observed, listed
+from measure.points import AUTH, MOVE
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 from policies.dot1x import BY_CARD
 from policies.link import EXCHANGED
@@ -92,7 +103,7 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     if seen.has_link_keys:
         yield _lengths(layer, seen)
         if layer.keys != "static":
-            yield _decrypted(seen)
+            yield _decrypted(layer, seen)
     elif layer.keys in EXCHANGED or layer.roaming:
         yield Check("frames open with the keys in force", ok=False,
                     detail="no kernel has told a key")
@@ -111,7 +122,7 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
                  f" to their packets, {layer.frame_expansion_bytes} are charged")
 
 
-def _decrypted(seen: Observed) -> Check:
+def _decrypted(layer: LinkLayer, seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone.
 
     Those of its companions, which came before, do with what kernels tell, where one does.
@@ -122,7 +133,19 @@ def _decrypted(seen: Observed) -> Check:
                             "the keys of its negotiations"
                             + (" and its companions' by their kernels" if told else ""))
     readable, said = _readable(seen)
-    return Check("frames open with the keys in force", is_open and not readable, detail + said)
+    begun = _begun(layer, seen, macs)
+    return Check("frames open with the keys in force",
+                 is_open and not readable and not begun.closed, detail + begun.detail + said)
+
+
+def _begun(layer: LinkLayer, seen: Observed, macs: Collection[str]) -> OpenedHeads:
+    """Open the heads of frames of streams, of which captures have no more."""
+    keys = pairwise.temporal_keys(layer, seen.link_keys, [
+        seen.folder / f"{part}-mn.pcap" for part in (seen.part or AUTH, MOVE)])
+    if not keys:
+        return OpenedHeads(0, ())
+    return heads.verify(layer, [seen.file(name) for name in seen.captures
+                                if name.endswith("-air")], keys, macs, seen.addresses)
 
 
 def _readable(seen: Observed) -> tuple[int, str]:
@@ -173,8 +196,10 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         return
     is_open, detail = opened(seen.air, "the policy's key")
     readable, said = _readable(seen)
-    yield Check("static WEP key in use", is_open and not readable and not any(keys),
-                f"{detail}{said}, {sum(map(len, keys))} EAPOL-Key frames")
+    begun = _begun(layer, seen, seen.macs)
+    yield Check("static WEP key in use",
+                is_open and not readable and not begun.closed and not any(keys),
+                f"{detail}{begun.detail}{said}, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _success_times(seen: Observed) -> list[float]:

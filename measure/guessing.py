@@ -22,7 +22,10 @@ _LEAST_BYTES = 99
 
 @dataclass(frozen=True)
 class Handshake:
-    """What a guess is checked against: both addresses and nonces, and the second message."""
+    """What a guess is checked against: both addresses and nonces, and the second message.
+
+    The access point's come first.
+    """
 
     addresses: tuple[bytes, bytes]
     nonces: tuple[bytes, bytes]
@@ -30,8 +33,7 @@ class Handshake:
 
     def is_made_with(self, passphrase: str, ssid: str) -> bool:
         """Whether the message's check is that of a passphrase in a network of this name."""
-        master = hashlib.pbkdf2_hmac("sha1", passphrase.encode(), ssid.encode(), _ITERATIONS,
-                                     _KEY_BYTES)
+        master = master_key(passphrase, ssid)
         seed = b"".join((*sorted(self.addresses), *sorted(self.nonces)))
         key = hmac.digest(master, b"Pairwise key expansion\0" + seed + b"\0", "sha1")[:16]
         blank = self.message[:_CHECK.start] + bytes(_CHECK_BYTES) + self.message[_CHECK.stop:]
@@ -39,20 +41,24 @@ class Handshake:
         return hmac.compare_digest(made, self.message[_CHECK])
 
 
+def master_key(passphrase: str, ssid: str) -> bytes:
+    """Return the pairwise master key of a passphrase in a network of this name."""
+    return hashlib.pbkdf2_hmac("sha1", passphrase.encode(), ssid.encode(), _ITERATIONS, _KEY_BYTES)
+
+
 def handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
     """The first two messages of each four-way handshake of a capture."""
-    first: CapturedFrame | None = None
+    first: dict[bytes, CapturedFrame] = {}
     for frame in frames:
-        said = frame.payload
+        said, target, source = frame.payload, frame.data[:6], frame.data[6:12]
         if frame.kind != _EAPOL or len(said) < _LEAST_BYTES or said[1] != _KEY:
             continue
         if not any(said[_CHECK]):
-            first = frame
-        elif first is not None and frame.data[:6] == first.data[6:12]:
+            first[source + target] = frame
+        elif target + source in first:
             length = 4 + int.from_bytes(said[2:4], "big")
-            yield Handshake((frame.data[:6], frame.data[6:12]),
-                            (first.payload[_NONCE], said[_NONCE]), said[:length])
-            first = None
+            yield Handshake((target, source), (first.pop(target + source).payload[_NONCE],
+                                               said[_NONCE]), said[:length])
 
 
 def guessed(recorded: Sequence[Handshake], words: Iterable[str], ssid: str) -> str:

@@ -92,7 +92,7 @@ class Dissected:
     def _known(self, seen: Observed, parts: Sequence[str]) -> Observed:
         """What was seen, with the run's keys to judge it by."""
         seen = replace(
-            seen, has_link_keys=self.keys is not None,
+            seen, has_link_keys=self.keys is not None, link_keys=self.keys or (),
             wires_key=bytes.fromhex(self.secrets.get("wires", {}).get("cak", "")),
             roaming=seen.raw.get("roaming", ""), folder=self.out,
             management=self._management(parts), inside=self._inside(seen, parts),

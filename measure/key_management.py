@@ -218,17 +218,17 @@ def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     confirms = [[frame for frame in stay if frame.sequence == _CONFIRM and commits
                  and frame.time_s > commits[0].time_s]
                 for stay, commits in zip(stays, agreed, strict=True)]
-    is_whole = all(map(_are_of_both, (*agreed, *confirms)))
+    is_whole = all(len(_senders(frames)) == 2 for frames in (*agreed, *confirms))
     refused = [frame for stay in stays for frame in stay if _is_refusal(frame, seen.mac)]
     tokens = sum(frame.status == _TOKEN_ASKED for frame in refused)
     strange = [frame for stay in stays for frame in stay if frame not in refused
                and frame.status not in (_ACCEPTED if frame.sequence == _COMMIT else (_SUCCESS,))]
     yield Check("SAE exchange", bool(stays) and is_whole and not strange,
-                f"{listed([len(stay) for stay in stays])} SAE frames: commits of "
-                f"{listed([len({f.transmitter for f in each}) for each in agreed])} sides and "
-                f"confirms of {listed([len({f.transmitter for f in each}) for each in confirms])}, "
-                f"2 and 2 in a whole exchange; {tokens} tokens asked for, "
-                f"{len(refused) - tokens} groups refused, {len(strange)} frames of another status")
+                f"{listed([len(stay) for stay in stays])} SAE frames: "
+                f"{listed([len(_senders(each)) for each in agreed])} sides committed, "
+                f"{listed([len(_senders(each)) for each in confirms])} confirmed, 2 in a whole "
+                f"exchange; {tokens} asked for a token, {len(refused) - tokens} refused "
+                f"a group, {len(strange)} have another status")
     group = layer.group or _USUAL_GROUP
     groups = {frame.sae_group for commits in agreed for frame in commits}
     yield Check("SAE group", groups == {group},
@@ -256,8 +256,8 @@ def _agreed(frames: Sequence[Management], mac: str) -> list[Management]:
             and frame.status in _ACCEPTED and frame.time_s > refused_s]
 
 
-def _are_of_both(frames: Sequence[Management]) -> bool:
-    return len({frame.transmitter for frame in frames}) == 2
+def _senders(frames: Sequence[Management]) -> set[str]:
+    return {frame.transmitter for frame in frames}
 
 
 def _owe(layer: LinkLayer, seen: Observed) -> Check:

@@ -86,6 +86,8 @@ class Observed:
     companions: tuple[str, ...] = ()
     #: Whether captures were dissected with all keys that the link layer has.
     has_link_keys: bool = False
+    #: What opens frames of the air, as `decryption` has it; none where nobody knows.
+    link_keys: Sequence[str] = ()
     #: Management frames on the air while it got on, where the link layer is negotiated by them.
     management: Sequence[Management] = ()
     #: What EAP said inside TLS, where keys of the server's show it.

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from measure import decryption, dissect, eap_keys, evidence, fields, judging, marked, pcap
+from measure import (
+    decryption,
+    dissect,
+    eap_keys,
+    evidence,
+    fields,
+    heads,
+    judging,
+    marked,
+    pairwise,
+    pcap,
+)
 from measure.record import CheckRecord
 from policies import LinkLayer, Policy
 from studies.lecturehall import network
@@ -42,7 +53,8 @@ def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     rates = [bits * sum(all_on <= at_s < until for at_s in arrived[hall.nodes[name].address])
              / (until - all_on) for name in names]
     checks = [*_let_in(policy, _macs(hall, names), raw["let_in"], repetition),
-              *_on_the_air(policy.layers.link, frozenset(_macs(hall, names)), repetition,
+              *_on_the_air(policy.layers.link, frozenset(_macs(hall, names)),
+                            [hall.nodes[name].address for name in names], repetition,
                             raw["link_keys"]),
               _streams(names, rates)]
     reasons = [*judging.unproven(checks), *judging.lost(raw)]
@@ -122,8 +134,8 @@ def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
                        f"Access-Accept; {len(told & set(macs))} got an EAP-Success")
 
 
-def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], repetition: Repetition,
-                told: Sequence[str]) -> Iterator[CheckRecord]:
+def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
+                repetition: Repetition, told: Sequence[str]) -> Iterator[CheckRecord]:
     """Every frame of a station's or the access point's is as the policy says, and opens if short.
 
     `told` are pairwise keys that the kernel has, where none can be derived from captures.
@@ -149,9 +161,13 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], repetition: Repe
         heard = {p.transmitter for p in own if p.has_llc} & macs
         # Of streams the heads are captured, which a mark alone does not hide.
         readable, said = marked.among(repetition.out / f"hall-{point}.pcap" for point in _AIR)
+        begun = heads.verify(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
+            link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
+        closed = begun.closed if begun else ()
         yield CheckRecord(check="frames open with the keys in force",
-                          ok=is_open and heard == macs and not readable,
-                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations{said}")
+                          ok=is_open and heard == macs and not readable and not closed,
+                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations"
+                          f"{begun.detail if begun else ''}{said}")
     elif link is not None:
         yield CheckRecord(check="frames open with the keys in force", ok=False,
                           detail="no kernel has told a key")

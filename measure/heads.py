@@ -1,0 +1,191 @@
+"""Open the heads of frames that a capture cut short, and hold them to what a packet begins with.
+
+Of a stream only heads are captured, so that no check value can be verified. But WEP, TKIP, CCMP and
+GCMP encrypt byte by byte: under the right key a head shows LLC and an IPv4 header, whose length is
+the frame's, whose checksum is right and which has a mobile node's address. Under another key, or of
+noise, it does so one time in 2^80.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from measure import eap_keys, pcap, tkip
+from measure.air_header import DATA, NULL, PROTECTED, QOS, TYPE, addresses_end, header_bytes
+from measure.pairwise import TemporalKey
+from policies import LinkLayer
+
+_RECEIVER, _TRANSMITTER, _GROUP = slice(4, 10), slice(10, 16), 0x01
+_LLC_IPV4 = bytes.fromhex("aaaa030000000800")
+_LLC_ARP = bytes.fromhex("aaaa030000000806")
+#: What ARP begins with: Ethernet, IPv4, and the lengths of their addresses.
+_ARP, _ARP_BYTES = bytes.fromhex("000108000604"), 28
+_IP_BYTES, _BLOCK, _BLOCKS = 20, 16, 2
+_HEAD_BYTES = len(_LLC_IPV4) + _IP_BYTES
+#: Before what is encrypted: WEP's initialisation vector, or the packet number of all others.
+_VECTOR_BYTES, _NUMBER_BYTES = 4, 8
+#: Of CCM's first counter block: two bytes count (IEEE 802.11-2020, 12.5.3.3.5). GCM's first block
+#: of text is the second of all (12.5.5.3.4).
+_CCM_FLAGS, _CCM_FIRST, _GCM_FIRST = 1, 1, 2
+
+
+@dataclass(frozen=True)
+class FrameHead:
+    """A protected data frame of which a capture has the beginning."""
+
+    at_s: float
+    data: bytes
+    #: What follows the header on the air, to the end that is not captured.
+    body_bytes: int
+
+    @property
+    def ends(self) -> set[bytes]:
+        """Who sends it on the air, and to whom."""
+        return {self.data[_RECEIVER], self.data[_TRANSMITTER]}
+
+    @property
+    def body(self) -> bytes:
+        """What follows the header, as far as it was captured."""
+        return self.data[header_bytes(self.data):]
+
+    @property
+    def number(self) -> bytes:
+        """The packet number of all ciphers but WEP, most significant byte first."""
+        return bytes(self.body[at] for at in (7, 6, 5, 4, 1, 0))
+
+    @property
+    def priority(self) -> int:
+        """The traffic's identifier, 0 without quality of service."""
+        return self.data[addresses_end(self.data)] & 0x0F if self.data[0] & QOS else 0
+
+
+@dataclass(frozen=True)
+class OpenedHeads:
+    """How many heads show a packet of this network under a key, and which do not."""
+
+    opened: int
+    closed: Sequence[FrameHead]
+
+    @property
+    def detail(self) -> str:
+        """Return the counts in words, and what is known of the first head that does not open."""
+        if not (self.opened or self.closed):
+            return ""
+        first = ""
+        if self.closed:
+            head = self.closed[0]
+            first = (f"; the first that does not: at {head.at_s:.6f} s from "
+                     f"{head.data[_TRANSMITTER].hex(':')}")
+        return (f"; of {self.opened + len(self.closed)} more the head is captured alone, and "
+                f"{self.opened} open to a header of their length{first}")
+
+
+def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
+           macs: Collection[str], addresses: Collection[str]) -> OpenedHeads:
+    """Open what captures of the air have cut short, of frames from or to stations in `macs`.
+
+    `addresses` are those of which each packet has one. Frames to everybody are under a group's key
+    and left out. Raises MeasureError for a capture that is none of the air.
+    """
+    stations = {bytes.fromhex(mac.replace(":", "")) for mac in macs}
+    closed = {place: head for place, head in enumerate(
+        head for file in files if file.exists() for head in _cut_short(file))
+        if stations & head.ends}
+    count = len(closed)
+    known = {IPv4Address(address).packed for address in addresses}
+    for key in keys:
+        tried = {place: head for place, head in closed.items()
+                 if not key.station or key.station in head.ends}
+        # Of many keys, most are another station's: the first frame and the last one tell.
+        few = {place: tried[place] for place in (*list(tried)[:1], *list(tried)[-1:])}
+        if not set(_opened(layer, key.key, few, known)):
+            continue
+        for place in _opened(layer, key.key, tried, known):
+            del closed[place]
+    return OpenedHeads(count - len(closed), list(closed.values()))
+
+
+def _opened(layer: LinkLayer, key: bytes, tried: Mapping[int, FrameHead],
+            addresses: AbstractSet[bytes]) -> list[int]:
+    """Return the places of the heads that show a packet under a key."""
+    texts = _texts(layer, key, list(tried.values()))
+    return [place for (place, head), text in zip(tried.items(), texts, strict=True)
+            if _is_packet(text, head.body_bytes - layer.frame_expansion_bytes, addresses)]
+
+
+def _cut_short(file: Path) -> Iterator[FrameHead]:
+    has_radio = pcap.link_type(file) == pcap.RADIOTAP
+    for frame in pcap.frames(file, pcap.IEEE802_11):
+        before = int.from_bytes(frame.data[2:4], "little") if has_radio else 0
+        data = frame.data[before:]
+        if len(frame.data) == frame.wire_bytes or data[0] & (TYPE | NULL) != DATA or (
+                not data[1] & PROTECTED or data[_RECEIVER][0] & _GROUP):
+            continue
+        yield FrameHead(frame.at_s, data, frame.wire_bytes - before - header_bytes(data))
+
+
+def _texts(layer: LinkLayer, key: bytes, heads: Sequence[FrameHead]) -> Iterable[bytes]:
+    """Return the first bytes of each frame under a key."""
+    if layer.is_wep:
+        return (eap_keys.rc4(head.body[:3] + key, head.body[_VECTOR_BYTES:][:_HEAD_BYTES])
+                for head in heads)
+    if layer.cipher == "TKIP":
+        return (_mixed(key, head) for head in heads)
+    is_ccm = layer.cipher.startswith("CCMP")
+    streams = _encrypted(key, b"".join(_counters(head, is_ccm=is_ccm) for head in heads))
+    size = _BLOCK * _BLOCKS
+    return (bytes(a ^ b for a, b in zip(head.body[_NUMBER_BYTES:][:_HEAD_BYTES],
+                                        streams[place * size:(place + 1) * size], strict=False))
+            for place, head in enumerate(heads))
+
+
+def _mixed(key: bytes, head: FrameHead) -> bytes:
+    body = head.body
+    number = int.from_bytes(bytes(body[at] for at in (7, 6, 5, 4, 0, 2)), "big")
+    return eap_keys.rc4(tkip.frame_key(key, head.data[_TRANSMITTER], number),
+                        body[_NUMBER_BYTES:][:_HEAD_BYTES])
+
+
+def _counters(head: FrameHead, *, is_ccm: bool) -> bytes:
+    """Return the blocks that AES makes a frame's first bytes of."""
+    nonce = head.data[_TRANSMITTER] + head.number
+    if is_ccm:
+        nonce = bytes((_CCM_FLAGS, head.priority)) + nonce
+    first = _CCM_FIRST if is_ccm else _GCM_FIRST
+    return b"".join(nonce + (first + block).to_bytes(_BLOCK - len(nonce), "big")
+                    for block in range(_BLOCKS))
+
+
+def _encrypted(key: bytes, blocks: bytes) -> bytes:
+    """Return each block under AES."""
+    try:
+        # Only here: the container image lacks it, and has openssl, which takes longer to start.
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import AES
+        from cryptography.hazmat.primitives.ciphers.modes import ECB
+    except ImportError:
+        return subprocess.run(["openssl", "enc", f"-aes-{len(key) * 8}-ecb", "-nopad", "-K",
+                               key.hex()], input=blocks, stdout=subprocess.PIPE, check=True).stdout
+    # Counter mode by hand: of thousands of frames, each has a counter of its own.
+    return Cipher(AES(key), ECB()).encryptor().update(blocks)  # noqa: S305
+
+
+def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
+    """Return whether a text begins as a packet of so many bytes does, LLC and all.
+
+    Checksum and addresses are verified where the capture has the header to its end.
+    """
+    header, size = text[len(_LLC_IPV4):], size - len(_LLC_IPV4)
+    if text.startswith(_LLC_ARP):
+        return size == _ARP_BYTES and header.startswith(_ARP)
+    if not text.startswith(_LLC_IPV4) or header[:1] != b"\x45" or (
+            int.from_bytes(header[2:4], "big") != size):
+        return False
+    words = (int.from_bytes(header[at:at + 2], "big") for at in range(0, _IP_BYTES, 2))
+    return len(header) < _IP_BYTES or (
+        sum(words) % 0xFFFF == 0 and bool({header[12:16], header[16:20]} & addresses))
