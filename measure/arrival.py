@@ -215,6 +215,11 @@ class Arrival:
         self._session.raw["companion_keys"] = [
             key for name in self.scenario.companions
             for key in kernel.link_keys(self.access.station(name).mac)]
+        if self.access.has_ipsec:
+            kept = self._session.raw.setdefault("esp_keys", [])
+            for node in dict.fromkeys((self.scenario.mobile_node, *self.scenario.companions,
+                                       *agents)):
+                kept += [key for key in kernel.xfrm_keys(self._testbed, node) if key not in kept]
         if self._testbed.macsec:
             of_nodes["wires"] = self.access.wire_keys.states(self._used)
         if self.access.has_ipsec and len(agents) > 1:

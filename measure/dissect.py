@@ -156,6 +156,12 @@ class Packet:
         return self.is_whole and protected >= _LEAST_DECRYPTED_BYTES
 
     @property
+    def is_closed_tkip(self) -> bool:
+        """Whether this is a frame under TKIP that stays closed; tshark opens none by its key."""
+        return (bool(self.tkip_iv) and self.protected and not self.has_llc
+                and self.is_decryptable)
+
+    @property
     def is_data(self) -> bool:
         """Whether this is a frame of the air that carries data (no null frame)."""
         return self.subtype in DATA_SUBTYPES
@@ -210,7 +216,9 @@ def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
     Raises MeasureError if a tool is missing or a file cannot be read.
     """
     packets = read_as_tshark(captures, keys, timeout_s)
-    if any(packet.is_mesh for seen in packets for packet in seen):
+    is_told = any(key.startswith("tk:") for key in keys)
+    if any(packet.is_mesh or (is_told and packet.is_closed_tkip)
+           for seen in packets for packet in seen):
         from measure import reopening  # which dissects in its turn
 
         reopening.mend(captures, packets, keys)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from measure import (
     dissect,
+    esp_heads,
     heads,
     key_management,
     marked,
@@ -22,9 +23,10 @@ from measure import (
 )
 from measure.air_header import MAC_HEADER_BYTES
 from measure.dissect import Packet
+from measure.esp_heads import EspHeads
 from measure.heads import OpenedHeads
 from measure.observed import Check, Observed, listed
-from measure.points import AUTH, MOVE
+from measure.points import AUTH, MOVE, TRAFFIC
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 from policies.dot1x import BY_CARD
 from policies.link import EXCHANGED
@@ -321,9 +323,12 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
              if _is_clear_inner(p, seen.addresses)]
     wires = [seen.carried, *(name for name in _FAR if name in seen.captures)]
     esp = [sum(p.ip_proto == dissect.ESP for p in seen.packets(name)) for name in wires]
-    yield Check("no clear inner packet", min(esp, default=0) > 0 and not inner,
-                f"{listed(esp)} ESP packets between access point and agent, {len(inner)} packets "
-                "of mobile nodes outside their tunnels")
+    begun = EspHeads(0, 0) if seen.part or "esp_keys" not in seen.raw else esp_heads.verify(
+        (seen.file(name) for name in seen.captures if name in _IPSEC_POINTS
+         and name.startswith(TRAFFIC)), seen.raw["esp_keys"])
+    yield Check("no clear inner packet", min(esp, default=0) > 0 and not inner and not begun.closed,
+                f"{listed(esp)} ESP packets between access point and agent{begun.detail}, "
+                f"{len(inner)} packets of mobile nodes outside their tunnels")
 
 
 def _suite(layer: IpsecLayer, seen: Observed) -> Check:

@@ -8,14 +8,13 @@ noise, it does so one time in 2^80.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from measure import eap_keys, pcap, tkip
+from measure import blocks, eap_keys, pcap, tkip
 from measure.air_header import DATA, NULL, PROTECTED, QOS, TYPE, addresses_end, header_bytes
 from measure.pairwise import TemporalKey
 from policies import LinkLayer
@@ -101,9 +100,9 @@ def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
     for key in keys:
         tried = {place: head for place, head in closed.items()
                  if not key.station or key.station in head.ends}
-        # Of many keys, most are another station's: the first frame and the last one tell.
+        # Of a station with many keys that may be its own, the first frame and the last one tell.
         few = {place: tried[place] for place in (*list(tried)[:1], *list(tried)[-1:])}
-        if not set(_opened(layer, key.key, few, known)):
+        if key.station and not _opened(layer, key.key, few, known):
             continue
         for place in _opened(layer, key.key, tried, known):
             del closed[place]
@@ -137,7 +136,8 @@ def _texts(layer: LinkLayer, key: bytes, heads: Sequence[FrameHead]) -> Iterable
     if layer.cipher == "TKIP":
         return (_mixed(key, head) for head in heads)
     is_ccm = layer.cipher.startswith("CCMP")
-    streams = _encrypted(key, b"".join(_counters(head, is_ccm=is_ccm) for head in heads))
+    streams = blocks.transformed("aes", key, b"".join(
+        _counters(head, is_ccm=is_ccm) for head in heads))
     size = _BLOCK * _BLOCKS
     return (bytes(a ^ b for a, b in zip(head.body[_NUMBER_BYTES:][:_HEAD_BYTES],
                                         streams[place * size:(place + 1) * size], strict=False))
@@ -159,20 +159,6 @@ def _counters(head: FrameHead, *, is_ccm: bool) -> bytes:
     first = _CCM_FIRST if is_ccm else _GCM_FIRST
     return b"".join(nonce + (first + block).to_bytes(_BLOCK - len(nonce), "big")
                     for block in range(_BLOCKS))
-
-
-def _encrypted(key: bytes, blocks: bytes) -> bytes:
-    """Return each block under AES."""
-    try:
-        # Only here: the container image lacks it, and has openssl, which takes longer to start.
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import AES
-        from cryptography.hazmat.primitives.ciphers.modes import ECB
-    except ImportError:
-        return subprocess.run(["openssl", "enc", f"-aes-{len(key) * 8}-ecb", "-nopad", "-K",
-                               key.hex()], input=blocks, stdout=subprocess.PIPE, check=True).stdout
-    # Counter mode by hand: of thousands of frames, each has a counter of its own.
-    return Cipher(AES(key), ECB()).encryptor().update(blocks)  # noqa: S305
 
 
 def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:

@@ -65,7 +65,8 @@ def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
         if words[:2] == ["proto", "esp"]:
             keys.append({name: words[words.index(name) + 1] for name in ("spi", "mode")})
         elif keys and words[:1] in (["enc"], ["aead"]):
-            keys[-1] |= {"enc": words[1], "enc_key": words[2].removeprefix("0x")}
+            # One that encrypts nothing has no key.
+            keys[-1] |= {"enc": words[1], "enc_key": "".join(words[2:3]).removeprefix("0x")}
         elif keys and words[:1] == ["auth-trunc"]:
             keys[-1] |= {"auth": words[1], "auth_key": words[2].removeprefix("0x"),
                          "auth_bits": words[3]}

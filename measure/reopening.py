@@ -35,10 +35,13 @@ _FOUND = ("wlan.analysis.tk", "wlan.analysis.gtk")
 def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequence[str]) -> None:
     """Put in place of each packet taken for a mesh's what it is; keys are those of `dissect.read`.
 
-    A frame that no key opens stays closed. Raises MeasureError.
+    The same of frames under TKIP whose temporal key a kernel told. A frame that no key opens stays
+    closed. Raises MeasureError.
     """
+    is_told = any(key.startswith("tk:") for key in keys)
     mistaken = [(capture, place) for capture, seen in enumerate(packets)
-                for place, packet in enumerate(seen) if packet.is_mesh]
+                for place, packet in enumerate(seen)
+                if packet.is_mesh or (is_told and packet.is_closed_tkip)]
     if not mistaken:
         return
     known = _known(captures, keys)

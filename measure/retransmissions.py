@@ -36,12 +36,15 @@ def _eap(stay: Sequence[Packet]) -> Iterator[str]:
 
 
 def _ike(stay: Sequence[Packet]) -> Iterator[str]:
-    """Yield messages of IKE that are as long as before; those with a cookie, say, are longer."""
+    """Yield messages of IKE that are as long as before; those with a cookie, say, are longer.
+
+    To another address, MOBIKE asks for a way with the same message (RFC 4555, 3.10).
+    """
     before: dict[object, Packet] = {}
     for packet in stay:
         if not packet.is_isakmp:
             continue
-        message = packet.ike_message, packet.length
+        message = packet.ike_message, packet.length, packet.ip_src, packet.ip_dst
         if message in before:
             yield _said("IKE message", before[message], packet)
         before[message] = packet

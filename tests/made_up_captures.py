@@ -23,3 +23,13 @@ def written(file: Path, frames: Iterable[tuple[float, bytes]], link_type: int = 
     """The same as a file."""
     file.write_bytes(pcap(frames, link_type))
     return file
+
+
+def datagram(size: int, source: str, target: str) -> bytes:
+    """An IPv4 packet of so many bytes that says it is UDP's, with a right checksum."""
+    ends = b"".join(bytes(map(int, address.split("."))) for address in (source, target))
+    head = struct.pack("!BBHHHBBH", 0x45, 0, size, 7, 0, 64, 17, 0) + ends
+    total = sum(struct.unpack("!10H", head))
+    check = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    return (head[:10] + check.to_bytes(2, "big") + head[12:]
+            + (bytes(range(200)) * 8)[:size - len(head)])

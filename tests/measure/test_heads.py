@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 import zlib
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 
+import made_up_captures
 import recorded
 from measure import eap_keys, evidence, guessing, heads, pairwise, pcap, tkip
 from measure.pairwise import TemporalKey
@@ -25,12 +25,8 @@ NUMBER = 0x0000000012A7
 
 
 def packet(size: int = 1428, source: str = ADDRESS) -> bytes:
-    """An IPv4 packet with a right checksum, behind LLC."""
-    ends = bytes(map(int, source.split("."))) + bytes((10, 1, 0, 1))
-    head = struct.pack("!BBHHHBBH", 0x45, 0, size, 7, 0, 64, 17, 0) + ends
-    total = sum(struct.unpack("!10H", head))
-    head = head[:10] + (~((total & 0xFFFF) + (total >> 16)) & 0xFFFF).to_bytes(2, "big") + head[12:]
-    return bytes.fromhex("aaaa030000000800") + head + (bytes(range(200)) * 8)[:size - len(head)]
+    """An IPv4 packet behind LLC."""
+    return bytes.fromhex("aaaa030000000800") + made_up_captures.datagram(size, source, "10.1.0.1")
 
 
 TEXT = packet()
@@ -147,6 +143,21 @@ def test_whole_frames_and_those_to_everybody_are_left_to_others(tmp_path: Path) 
         assert (found.opened, found.closed, found.detail) == (0, [], "")
     assert not verified(tmp_path / "air.pcap", "CCMP", [HEADER + bytes(60)], [KEY[:16]],
                         cut=400).closed
+
+
+def test_frames_of_several_stations_open_each_under_its_own(tmp_path: Path) -> None:
+    """Keys that nobody says are whose are tried on every frame, wherever it stands."""
+    other, file = bytes.fromhex("02000000a100"), tmp_path / "air.pcap"
+    mine, theirs = HEADER + ccmp(TEXT, 16), HEADER.replace(STATION, other) + numbered(
+        TEXT, lambda nonce, plain, beside: AESCCM(bytes(16), tag_length=8).encrypt(
+            b"\0" + other + nonce[6:], plain, beside))
+    pcap.write(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:SNAP], len(RADIO + data))
+                      for n, data in enumerate((mine, theirs, theirs, mine))], pcap.RADIOTAP)
+    macs = [MAC, "02:00:00:00:a1:00"]
+    for keys in ([TemporalKey(KEY[:16]), TemporalKey(bytes(16))],
+                 [TemporalKey(bytes(16), other), TemporalKey(KEY[:16], STATION)]):
+        assert heads.verify(layer("CCMP"), [file], keys, macs, [ADDRESS]).opened == 4
+    assert len(heads.verify(layer("CCMP"), [file], keys[:1], macs, [ADDRESS]).closed) == 2
 
 
 def test_question_for_an_address_has_no_ipv4_header(tmp_path: Path) -> None:

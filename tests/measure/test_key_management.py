@@ -250,6 +250,12 @@ def asking(time_s: float) -> Packet:
     return replace(BLANK, time_s=time_s, mip_type=1, ethernet_src=STATION)
 
 
+def ike(time_s: float, to: str = "10.1.0.1", **values: Any) -> Packet:
+    """A request of IKE's version 2."""
+    return replace(BLANK, time_s=time_s, ethernet_src=STATION, isakmp_exchange=37, ike_spi="aa",
+                   ike_number=2, ip_src="10.2.0.140", ip_dst=to, **values)
+
+
 REPLY = replace(BLANK, time_s=4, mip_type=3, mip_code=133)
 
 
@@ -258,6 +264,9 @@ REPLY = replace(BLANK, time_s=4, mip_type=3, mip_code=133)
     ([eap(1, 7), eap(4.004, 7), eap(5, 8)], ["EAP request 7 sent again after 3.004 s"]),
     ([asking(1), asking(2.5)], ["registration request sent again after 1.500 s"]),
     ([asking(1), REPLY, asking(5)], []),  # denied, and asked anew
+    ([ike(1), ike(3)], ["IKE message sent again after 2.000 s"]),
+    ([ike(1), replace(ike(1.1), ike_number=3), ike(2, length=90)], []),
+    ([ike(1), ike(1, "10.1.1.1"), ike(1, "10.0.1.1")], []),  # MOBIKE looks for a way
 ])
 def test_retransmissions_are_found(packets: list[Packet], said: list[str]) -> None:
     """A request of the same identifier, or another before any answer; its wait is in the time."""

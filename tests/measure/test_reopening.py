@@ -224,3 +224,15 @@ def test_every_recorded_frame_is_the_same_packet_by_tshark_and_here(recording: s
     reopening.mend(files, here, [key])
     assert here == by_tshark
     assert (recording == "P2") == any(p.protected and p.has_llc for seen in here for p in seen)
+
+
+@pytest.mark.parametrize(("key", "is_open"), [(KEY, True), (bytes(32), False)],
+                         ids=["right", "other"])
+def test_temporal_key_of_tkip_opens_what_tshark_leaves_closed(tmp_path: Path, key: bytes,
+                                                              is_open: bool) -> None:
+    """A companion's frames, whose key its kernel told; another key opens none."""
+    file = made_up_captures.written(tmp_path / "air.pcap", [(1.0, RADIO + mixed(0x71))],
+                                    made_up_captures.RADIOTAP)
+    [[packet]] = dissect.read_all([file], [f"tk:{key.hex()}"])
+    assert (packet.has_llc, packet.protected) == (is_open, True)
+    assert packet.tkip_iv
