@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measure.load.instants import InstantTimer
 from protocols.adp.config import Config, load
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Effect
@@ -110,6 +111,7 @@ class PacedEndpoint(HostEndpoint):
         self._peer = job["peer"]
         self._is_receiving = False
         self._heard = heard
+        self._timer = InstantTimer()
         super().__init__(config, self.datagrams, self._charge, self._settle)
 
     @property
@@ -158,8 +160,8 @@ class PacedEndpoint(HostEndpoint):
         """
         while until_ns is None or self.processor.now_ns < until_ns:
             next_ns = min((at for at in (until_ns, self.due_ns()) if at is not None), default=None)
-            left_s = None if next_ns is None else max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
-            ready, _, _ = select.select([self.datagrams.fileno(), *files], [], [], left_s)
+            ready = self._wait([self.datagrams.fileno(), *(file.fileno() for file in files)],
+                               next_ns)
             if self.datagrams.fileno() in ready:
                 self.read()
             elif ready:
@@ -168,6 +170,15 @@ class PacedEndpoint(HostEndpoint):
                 self.processor.reach(next_ns)
             self.tick()
         return False
+
+    def _wait(self, descriptors: Sequence[int], until_ns: int | None) -> Sequence[int]:
+        """Return the readable descriptors as soon as there is one, or none at `until_ns`.
+
+        A timeout of select would be late by a thousandth of the wait, and so by its length.
+        """
+        if until_ns is None:
+            return select.select(descriptors, (), ())[0]
+        return self._timer.wait(descriptors, until_ns / 1e9)[0]
 
     def _charge(self, operation: Operation, size: int) -> None:
         way = "receive" if self._is_receiving else "send"

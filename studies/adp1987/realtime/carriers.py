@@ -23,6 +23,8 @@ from studies.adp1987.endpoint import PacedEndpoint
 PORT = 4987
 _BUFFER_BYTES = 1 << 20
 _LARGEST = 65_535
+#: By which share of its timeout select may be late (Linux, fs/select.c), and from when on it shows.
+_SLACK, _LONG_S = 0.001, 0.05
 _RCVBUFFORCE = 33  # of Linux, for root: whatever the system's limit is
 #: Who says so at either end; the kernels' owners are known as soon as there is a channel.
 _NAMES = {"alpha": ("xena", "beta", "bob"), "beta": ("bob", "alpha", "alice")}
@@ -229,12 +231,20 @@ class BesideAdpCarrier(UdpCarrier):
 
 
 def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
-    """Until something arrives, is due, or the time is over; whether a file has something."""
+    """Until something arrives, is due, or the time is over; whether a file has something.
+
+    A long wait ends before its time, so that a caller who waits again is not late.
+    """
     due = [at for at in (until_s, carrier.due_s()) if at is not None]
-    left_s = max(0.0, min(due) - time.monotonic()) if due else None
+    left_s = wait_s(min(due) - time.monotonic()) if due else None
     ready, _, _ = select.select([carrier.fileno(), *files], [], [], left_s)
     carrier.tick(time.monotonic())
     return any(file in ready for file in files)
+
+
+def wait_s(left_s: float) -> float:
+    """Return the timeout to give to select, of which the kernel may be late by a thousandth."""
+    return left_s * (1 - 2 * _SLACK) if left_s > _LONG_S else max(0.0, left_s)
 
 
 def make(job: Mapping[str, Any]) -> Carrier:

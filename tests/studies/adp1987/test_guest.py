@@ -52,13 +52,15 @@ class Hosts:
     #: Of the last one.
     out: Path = Path()
 
-    async def judged(self, protocol: str, scope: str = "PE", fault: str = "") -> Judged:
-        """A repetition, with a control if asked for, as the judge sees it."""
+    async def judged(self, protocol: str, scope: str = "PE", fault: str = "",
+                     **task: Any) -> Judged:
+        """A repetition, with a control or other settings of the task if asked for, as judged."""
         made = small("today", protocol, scope)
         [cell] = made.cells
         self.count += 1
         name = f"{cell.name}-{self.count:03d}"
-        await self.driven.measure(name, **STUDY.task(cell, made.asked), fault=fault)
+        told = {**STUDY.task(cell, made.asked), "fault": fault, **task}
+        await self.driven.measure(name, **told)
         self.out = self.driven.folder / "out" / name
         return judge.judge(Repetition(cell, made.asked, self.out, {}))
 
@@ -148,6 +150,18 @@ async def test_a_relayed_owner_fails_against_the_modern_protocol(hosts: Hosts) -
     assert (attack.tried, attack.accepted) == (1, 0)
     assert "wrong signature" in attack.detail
     assert failed(judged) == set(), judged.reason
+
+
+@in_one_machine
+@pytest.mark.parametrize("protocol", [OLD, MODERN])
+async def test_a_pause_of_any_length_makes_no_message_late(hosts: Hosts, protocol: str) -> None:
+    """select is late by a thousandth of a wait: 90 s would make a message 90 ms late."""
+    trace = [(burst * 90.0 + number * 0.01, 200, number == 0)
+             for burst in range(4) for number in range(5)]
+    judged = await hosts.judged(protocol, own_trace=trace)
+    assert failed(judged) == set(), judged.reason
+    late = {check.check: check.detail for check in judged.evidence}["in-time"]
+    assert "0 of 8 of proof, 0 of 8 of latency" in late
 
 
 def numbers(qop: Qop, out: str) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from measure.observed import Check
 from measure.pcap import CapturedFrame
 from protocols.adp.packets import Flag, Frame, Kind
 from studies.adp1987.dispatched import Arrival
-from studies.adp1987.realtime import waits
+from studies.adp1987.realtime import carriers, waits
 from studies.adp1987.sniffed import PROTOCOL
 
 TASK: dict[str, Any] = {"protocol": "adp", "queue": True, "timeout_s": 0.04, "bound_bytes": 8192}
@@ -81,3 +83,11 @@ def test_a_message_without_a_reason_and_one_that_is_missing_are_told() -> None:
 def test_no_message_at_all_is_not_in_time() -> None:
     """Nothing captured proves nothing."""
     assert not check(trace=[]).ok
+
+
+@given(left_s=st.floats(0.0, 1e7))
+def test_a_long_wait_ends_before_its_time(left_s: float) -> None:
+    """select may be late by a thousandth of its timeout: a message was late by its pause."""
+    timeout_s = carriers.wait_s(left_s)
+    assert 0.0 <= timeout_s <= left_s
+    assert timeout_s * 1.001 <= max(left_s, 0.051)
