@@ -55,7 +55,8 @@ REGISTRATION_ACCEPTED = (0, 1)
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 #: The first type of exchange of IKE's version 2 (RFC 7296, 3.1).
 _FIRST_OF_IKE_2 = 34
-_NOT_FOUND = 127
+#: What a shell's or nice's exit status says of a program that is not there.
+NOT_FOUND = 127
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
 _NICELY = ("nice", "-n", "10")
@@ -305,7 +306,7 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
             merging.stdout.close()  # ends it if tshark did not read all
         complaint = merging.stderr.read()
     for tool, status in (("tshark", done.returncode), ("mergecap", merging.returncode)):
-        if status == _NOT_FOUND:
+        if status == NOT_FOUND:
             raise MeasureError("testbed", f"{tool} is missing; './qop doctor' tells how to get it")
         if status in _KILLED:
             raise _KilledError("testbed", f"{tool} was killed while it read captures, and killed "

@@ -7,11 +7,12 @@ its own names its fields here.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure.dissect import UNCONFIGURED, refuse_others
+from measure.dissect import NOT_FOUND, UNCONFIGURED, refuse_others
 from measure.errors import MeasureError
 
 _SEPARATOR = "\t"
@@ -26,20 +27,56 @@ def read(capture: Path, names: Sequence[str], display_filter: str = "", *,
     missing, does not know a name, or cannot read the file.
     """
     refuse_others(capture)
+    rows, complaint = _read(capture, names, display_filter, options, timeout_s)
+    if complaint:
+        raise MeasureError("testbed", f"tshark cannot read {capture}: {complaint}")
+    return rows
+
+
+def read_foreign(capture: Path, names: Sequence[str], *, options: Sequence[str] = (),
+                 timeout_s: float = 300.0) -> tuple[list[tuple[str, ...]], str]:
+    """Read the fields `names` of all packets of a file in any format that tshark knows.
+
+    Returns the packets up to where the file cannot be read further, and tshark's reason for that
+    ("" where all was read). Raises MeasureError where tshark is missing or reads nothing.
+    """
+    rows, complaint = _read(capture, names, "", options, timeout_s)
+    reason = _reason(complaint)
+    if reason and not rows:
+        raise MeasureError("testbed", reason)
+    return rows, reason
+
+
+def _reason(complaint: str) -> str:
+    """Return what tshark says of a file without the file's name."""
+    return re.sub(r'^tshark: The file ".*" (appears to have been |appears to be )?', "",
+                  complaint).rstrip(".")
+
+
+def _read(capture: Path, names: Sequence[str], display_filter: str, options: Sequence[str],
+          timeout_s: float) -> tuple[list[tuple[str, ...]], str]:
+    """Return the rows that tshark prints, and its last words where it failed."""
     asked = [argument for name in names for argument in ("-e", name)]
-    argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture), "-T", "fields",
+    argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture.absolute()), "-T", "fields",
             "-E", f"separator={_SEPARATOR}", *options, *asked]
     argv += ["-Y", display_filter] if display_filter else []
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False,
-                              env=os.environ | UNCONFIGURED)
+        done = subprocess.run(argv, capture_output=True, encoding="utf-8", errors="replace",
+                              timeout=timeout_s, check=False, env=os.environ | UNCONFIGURED)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
     except subprocess.TimeoutExpired:
         raise MeasureError("testbed",
                            f"tshark took more than {timeout_s:g} s for {capture}") from None
-    if done.returncode:
-        raise MeasureError("testbed", f"tshark cannot read {capture}: "
-                           f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    return [tuple(line.split(_SEPARATOR)) for line in done.stdout.splitlines()]
+    if done.returncode == NOT_FOUND:
+        raise MeasureError("testbed", "tshark is missing; './qop doctor' tells how to get it")
+    rows = [tuple(line.split(_SEPARATOR)) for line in done.stdout.splitlines()]
+    return rows, _complaint(done.stderr) if done.returncode else ""
+
+
+def _complaint(words: str) -> str:
+    """Return what tshark says last; a line in brackets is a detail of the one before."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("(")] or lines
+    return (lines or ["no word"])[-1]

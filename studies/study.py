@@ -150,6 +150,10 @@ class Study:
         """Which of a testbed's cells that repetition is of; by default the first."""
         return cells[0]
 
+    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:
+        """Return lines on what is measured that a user sees before anything starts."""
+        return ()
+
     def expected(self, cell: Cell, asked: Asked) -> Expected:
         """About what one repetition of a cell takes."""
         return Expected()

@@ -62,9 +62,9 @@ def _show_live(folder: Path) -> None:
     click.echo(f"  {state.done} of {state.total} done in {lasting(now - state.began)}{left}; "
                f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
     for name, began in state.running.items():
-        still = state.still.get(name)
-        waited_for = f"; {progress.standstill(still, now)}" if still else ""
-        click.echo(f"  running: {name}, {now - began:.0f} s{waited_for}")
+        waited_for = progress.waited_for(state, name, now)
+        click.echo(f"  running: {name}, {now - began:.0f} s"
+                   + (f"; {waited_for}" if waited_for else ""))
     if state.last:
         click.echo(f"  last: {_line(folder, state)}")
 

@@ -225,7 +225,7 @@ class Campaign:
             out = await testbed.measure(
                 step.name, study.task(step.cell, asked), study.deadline_s(step.cell, asked),
                 repetition=step.repetition, turn=self._turns[testbed.processor],
-                heard=used.hearing(functools.partial(self.results.report, step.name)))
+                heard=used.hearing(functools.partial(self._hear, step.name)))
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -233,6 +233,12 @@ class Campaign:
         used.write(out)
         self.events.say("repetition-measured", name=step.name, lasted_s=round(lasted_s, 3))
         return out, waits, used.by_now_s / lasted_s
+
+    def _hear(self, name: str, report: Mapping[str, Any]) -> None:
+        """Keep what a repetition reports, and show what it says that it waits for."""
+        self.results.report(name, report)
+        if report.get("name") == "waits":
+            self.events.say("repetition-waits", name=name, waits=str(report.get("what", "")))
 
     def _dissect(self, measured: _Measured) -> None:
         """Dissect and record while the processor goes on to its next repetition."""

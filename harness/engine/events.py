@@ -71,7 +71,7 @@ class RunState:
 
     `done` of `total` repetitions have a record, those of earlier runs included; `running` says when
     each one under way began, `testbeds` are those that stand. `still` has the last event of each
-    one under way whose guest's clock stands still.
+    one under way whose guest's clock stands still, `waits` what each says that it waits for.
     """
 
     began: float = 0.0
@@ -83,6 +83,7 @@ class RunState:
     testbeds: set[str] = field(default_factory=set)
     running: dict[str, float] = field(default_factory=dict)
     still: dict[str, Event] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
     last: dict[str, Any] | None = None
     ended: bool = False
     _on: dict[str, str] = field(default_factory=dict)
@@ -146,13 +147,18 @@ class RunState:
         self.running[event["name"]] = event["at"]
         self._on[_place(event)] = event["name"]
 
+    def _repetition_waits(self, event: Event) -> None:
+        self.waits[event["name"]] = event["waits"]
+
     def _repetition_measured(self, event: Event) -> None:
         self.running.pop(event["name"], None)
         self.still.pop(event["name"], None)
+        self.waits.pop(event["name"], None)
 
     def _repetition_recorded(self, event: Event) -> None:
         name = event["name"]
         self.running.pop(name, None)
+        self.waits.pop(name, None)
         self.done += 1
         self.last = dict(event)
         (self.failed.add if event["status"] == "failed" else self.failed.discard)(name)

@@ -28,6 +28,8 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
     click.echo(f"{plan.shape} of {plan.study.id}; {asked + '; ' if asked else ''}"
                f"clock {settings.clock}, builder {settings.builder}, seed {settings.seed}")
     click.echo(f"Results: {folder}/, {len(steps)} of {len(plan.steps())} repetitions to measure")
+    for note in plan.study.notes(plan.cells, plan.asked):
+        click.echo(note)
     _show_order(steps)
     if not steps:
         return

@@ -62,6 +62,8 @@ class Progress:
             self.say(f"[{done}/{total}] {line(event, self._plan.study.metrics)}")
         elif event["event"] == "clock-still":
             self.say(f"{self.state.name_on(event)}: {standstill(event, event['at'])}")
+        elif event["event"] == "repetition-waits":
+            self.say(f"{event['name']}: {event['waits']}")
         elif event["event"].startswith("worker-"):
             self.say(event["line"])
 
@@ -70,6 +72,8 @@ class Progress:
         going_on = f", {already} of them measured already" if already else ""
         self.say(f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}; results in "
                  f"{self._folder}/")
+        for note in self._plan.study.notes(self._plan.cells, self._plan.asked):
+            self.say(note)
         if self._caveat:
             self.say(self._caveat)
 
@@ -85,7 +89,8 @@ class Progress:
             self._bar.update(self._task, completed=self.state.done, total=self.state.total,
                              left=f"about {lasting(left_s)} left" if left_s is not None else "")
             self._running.plain = "  ".join(
-                f"{name} {now - began:.0f} s{_waited_for(self.state, name, now)}"
+                f"{name} {now - began:.0f} s" + (f" ({waited})" if (
+                    waited := waited_for(self.state, name, now)) else "")
                 for name, began in list(self.state.running.items())[:_SHOWN])
             await asyncio.sleep(_EVERY_S)
 
@@ -97,9 +102,10 @@ def standstill(event: Event, now: float) -> str:
             f"{event['program']} runs")
 
 
-def _waited_for(state: RunState, name: str, now: float) -> str:
+def waited_for(state: RunState, name: str, now: float) -> str:
+    """Return what a repetition under way waits for; "" where nothing says so."""
     event = state.still.get(name)
-    return f" ({standstill(event, now)})" if event else ""
+    return standstill(event, now) if event else state.waits.get(name, "")
 
 
 def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:

@@ -149,6 +149,9 @@ def _ask_study(made: Plan) -> None:
             expected = made.expected(cell)
             _require(all(map(_is_amount, (expected.duration_s, expected.processor_s,
                                           expected.capture_bytes))), f"gives {expected}")
+    with of_study(study, "notes"):
+        _require(all(isinstance(note, str) for note in study.notes(made.cells, made.asked)),
+                 "gives something else than text")
     for testbed in testbeds:  # the first cell of each stands for all
         with of_study(study, "task"):
             json.dumps(dict(study.task(testbed.cells[0], made.asked)))

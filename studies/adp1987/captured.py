@@ -1,12 +1,17 @@
 """A user's own trace is read from a capture: every packet of IP is a message, but ICMP's.
 
-Of either version, with VLAN tags or without; what is in a tunnel counts as the tunnel's packet.
+Of either version, with VLAN tags or without; a packet in a tunnel counts as the tunnel's packet,
+whatever it carries. Any file is taken that tshark reads.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,51 +23,150 @@ from studies.study import Level, StudyError
 #: The paper's length of a trace; what follows is left out.
 MAX_MESSAGES = 10_000
 #: Without a word on urgency in a capture: TCP segments that push data are what somebody waits for.
-_FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ipv6.plen", "tcp.flags.push")
-_FILTER = "(ip or ipv6) and not icmp and not icmpv6"
+_FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ip.proto", "ipv6.plen", "ipv6.nxt",
+           "ipv6.opt.jumbo", "ipv6.hopopts.nxt", "ipv6.dstopts.nxt", "ipv6.routing.nxt",
+           "ipv6.fraghdr.nxt", "tcp.flags.push", "wlan.fc.protected")
+#: A segment that a network card has yet to cut says a length of 0; IPv4 is corrected by default.
+_OPTIONS = ("-o", "ipv6.tso_support:TRUE")
 #: IPv6 says its length without its header.
 _IPV6_BYTES = 40
+#: Protocol numbers of ICMP and ICMPv6.
+_ICMP = frozenset({"1", "58"})
+#: Headers of IPv6 that say which protocol follows them, by tshark's names.
+_EXTENSIONS = ("hopopts", "dstopts", "routing", "fraghdr")
 _MIN_TIMES = 2
+_TRUE = ("1", "true")
+#: The longest part of a file's name that is part of a record's name.
+_ID_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class CapturedPacket:
+    """A packet's time stamp ("" without one), its first header of IP, and what lies around it.
+
+    `version` is "ip", "ipv6" or "" (no IP); `size` is 0 where the header is cut off.
+    """
+
+    stamp: str
+    version: str
+    size: int
+    is_icmp: bool
+    is_urgent: bool
+    is_encrypted: bool
+
+    @property
+    def is_message(self) -> bool:
+        """Whether the packet is a message of the trace."""
+        return bool(self.size) and not self.is_icmp
 
 
 def level(path: Path) -> Level:
-    """A level of the factor trace. Raises StudyError, in one line."""
-    if not path.is_file():
-        raise StudyError(f"--trace {path}: no such file; give a capture (.pcap, .pcapng)")
+    """Return a level of the factor trace. Raises StudyError, in one line."""
+    _refuse_place(path)
     try:
-        packets = fields.read(path, _FIELDS, _FILTER)
+        rows, ends = fields.read_foreign(path, _FIELDS, options=_OPTIONS)
+        content = path.read_bytes()
     except MeasureError as error:
-        raise StudyError(f"--trace {path}: is not a capture ({error.reason[:160]}); give a .pcap "
-                         "or .pcapng file") from None
-    rows = [(float(time), size, push.split(",")[0].lower() in ("1", "true"))
-            for time, protocols, old, new, push in packets
-            if (size := _outer_bytes(protocols, old, new))][:MAX_MESSAGES]
-    if len({time for time, _, _ in rows}) < _MIN_TIMES:
+        raise StudyError(f"--trace {path}: cannot be read as a capture ({error.reason[:160]}); "
+                         "give a file that tshark opens") from None
+    except OSError as error:
+        raise StudyError(f"--trace {path}: cannot be read ({error.strerror}); change its "
+                         "permissions") from None
+    packets = [_packet(row) for row in rows]
+    every = [packet for packet in packets if packet.is_message]
+    if not every:
+        raise StudyError(f"--trace {path}: {_why_empty(packets)}")
+    messages = _messages(path, every[:MAX_MESSAGES], f" before it is {ends}" if ends else "")
+    digest = hashlib.sha256(content).hexdigest()
+    notes = [f"{len(every)} messages of {path.name}"]
+    notes += [f"up to where it is {ends}"] if ends else []
+    notes += [] if any(urgent for *_, urgent in messages) else ["none urgent, so without latency"]
+    return Level(_id(path), ", ".join(notes), value=messages,
+                 content={"sha256": digest, "messages": len(every), "ends": ends}, digest=digest)
+
+
+def _refuse_place(path: Path) -> None:
+    """Refuse what is no file with something in it. Raises StudyError."""
+    if path.is_dir():
+        raise StudyError(f"--trace {path}: is a folder; give one of the captures in it")
+    if not path.exists():
+        raise StudyError(f"--trace {path}: no such file; give a capture that tshark reads")
+    if not path.is_file():
+        raise StudyError(f"--trace {path}: is no regular file; write what it gives to a file first")
+    if not path.stat().st_size:
+        raise StudyError(f"--trace {path}: is an empty file; give a capture with packets")
+
+
+def _packet(row: Sequence[str]) -> CapturedPacket:
+    """Return a packet from tshark's columns."""
+    cells = dict(zip(_FIELDS, row, strict=True))
+    stamp, protocols = cells["frame.time_epoch"], cells["frame.protocols"]
+    version = next((name for name in protocols.split(":") if name in ("ip", "ipv6")), "")
+    size, following = 0, {""}
+    if version == "ip":
+        size, following = int(_first(cells["ip.len"]) or 0), {_first(cells["ip.proto"])}
+    elif version == "ipv6" and cells["ipv6.plen"]:
+        payload = int(_first(cells["ipv6.plen"])) or int(_first(cells["ipv6.opt.jumbo"]) or 0)
+        size, following = _IPV6_BYTES + payload, {_last_header(cells, protocols)}
+    return CapturedPacket(stamp, version, size, bool(following & _ICMP),
+                          _first(cells["tcp.flags.push"]).lower() in _TRUE,
+                          _first(cells["wlan.fc.protected"]).lower() in _TRUE)
+
+
+def _last_header(cells: dict[str, str], protocols: str) -> str:
+    """Return the protocol number behind the extension headers of the first header of IPv6."""
+    _, _, behind = f":{protocols}:".partition(":ipv6:")
+    number = _first(cells["ipv6.nxt"])
+    for name in behind.split(":"):
+        kind = name.removeprefix("ipv6.")
+        if kind == name or kind not in _EXTENSIONS:
+            break
+        number = _first(cells[f"ipv6.{kind}.nxt"])
+    return number
+
+
+def _messages(path: Path, packets: Sequence[CapturedPacket],
+              ends: str) -> list[tuple[float, int, bool]]:
+    """Return each message's time from the first one on, size and urgency. Raises StudyError."""
+    for number, packet in enumerate(packets, 1):
+        if not packet.stamp:
+            raise StudyError(f"--trace {path}: message {number} has no time stamp; give a capture "
+                             "that says when each packet came")
+    stamps = [Decimal(packet.stamp) for packet in packets]
+    if len(set(stamps)) < _MIN_TIMES:
         raise StudyError(f"--trace {path}: has no two packets of IP at different times (ICMP is "
-                         "left out); give a longer capture")
-    _check(path, rows)
-    start = rows[0][0]
-    messages = [(time - start, size, urgent) for time, size, urgent in rows]
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    no_latency = "" if any(urgent for *_, urgent in rows) else ", none urgent, so without latency"
-    return Level(path.stem, f"{len(messages)} messages of {path.name}{no_latency}", value=messages,
-                 content={"sha256": digest, "messages": len(messages)}, digest=digest)
-
-
-def _check(path: Path, rows: Sequence[tuple[float, int, bool]]) -> None:
-    """Refuse what no host can hand over as it is. Raises StudyError."""
-    largest = max(size for _, size, _ in rows)
+                         f"left out){ends}; give a longer capture")
+    largest = max(packet.size for packet in packets)
     if largest > MAX_BOUND:
         raise StudyError(f"--trace {path}: has a packet of {largest} bytes, more than any queue "
                          f"takes ({MAX_BOUND}); leave it out of the capture")
-    for number, (before, after) in enumerate(pairwise(rows), 2):
-        if after[0] < before[0]:
-            raise StudyError(f"--trace {path}: message {number} comes {before[0] - after[0]:g} s "
+    for number, (before, after) in enumerate(pairwise(stamps), 2):
+        if after < before:
+            raise StudyError(f"--trace {path}: message {number} comes {float(before - after):g} s "
                              "before the one that it follows; sort the capture with reordercap")
+    return [(float(stamp - stamps[0]), packet.size, packet.is_urgent)
+            for stamp, packet in zip(stamps, packets, strict=True)]
 
 
-def _outer_bytes(protocols: str, old: str, new: str) -> int:
-    """The size of a packet by the first header of IP in it: `ip.len`, or `ipv6.plen` and more."""
-    outer = next((name for name in protocols.split(":") if name in ("ip", "ipv6")), "")
-    sizes = {"ip": old, "ipv6": new}.get(outer, "")
-    return int(sizes.split(",")[0] or 0) + _IPV6_BYTES * (outer == "ipv6") if sizes else 0
+def _why_empty(packets: Sequence[CapturedPacket]) -> str:
+    """Return why a file has no message, and what to do."""
+    if not packets:
+        return "holds no packets; give a longer capture"
+    if not any(packet.stamp for packet in packets):
+        return "is no capture of packets; give a file that tcpdump or Wireshark has written"
+    encrypted = sum(packet.is_encrypted for packet in packets)
+    if encrypted:
+        return (f"{encrypted} of its {len(packets)} packets are encrypted frames of 802.11, and "
+                "none shows IP; decrypt it first (airdecap-ng), or capture above the link")
+    return (f"none of its {len(packets)} packets is of IP (ICMP is left out); give a capture of "
+            "IP packets")
+
+
+def _id(path: Path) -> str:
+    """Return the file's name as far as it can be part of a record's name."""
+    stem = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "_", stem).lstrip(".+-")[:_ID_CHARACTERS] or "capture"
+
+
+def _first(column: str) -> str:
+    return column.partition(",")[0]

@@ -37,6 +37,9 @@ FIRST_FRAGMENTS = f"ip proto {PROTOCOL} and ip[6:2] & 0x1fff == 0"
 _HEADERS = Detail(snap_bytes=128, buffer_kib=4096, in_blocks=True)
 _IN_FULL = Detail(snap_bytes=WHOLE.snap_bytes, buffer_kib=8192, in_blocks=True)
 _RETRY_S = 10.0
+#: From when on a wait for a trace's own time is reported (s): in real time, and where it is
+#: skipped.
+_LONG_S, _LONG_SKIPPED_S = 10.0, 3600.0
 
 
 class Workload:
@@ -98,6 +101,7 @@ class Workload:
                     sender.do("crash")
                     sender.do("establish")
                 session.stamp("proof")
+                hosts.say_wait("proof", session)
                 sender.do("proof")
                 if fault == unprotected.BESIDE:
                     sender.do("beside")
@@ -109,6 +113,7 @@ class Workload:
                     sender.do("establish")
                 for phase in hosts.phases[1:]:
                     session.stamp(phase)
+                    hosts.say_wait(phase, session)
                     sender.do(phase)
                 settle()
             session.stamp("end")
@@ -210,6 +215,15 @@ class HostPrograms:
             "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S,
             **unprotected.settings(self.fault, host, task)}))
         return path
+
+    def say_wait(self, phase: str, session: Session) -> None:
+        """Report that a phase goes in the time of a user's own trace, if that takes long."""
+        lasts_s = self.lasts_s(phase)
+        long_s = _LONG_S if self.site.clock == "real" else _LONG_SKIPPED_S
+        if self.task["own_trace"] and phase != "throughput" and lasts_s > long_s:
+            count = len(json.loads((self.out / f"{phase}.json").read_text())["messages"])
+            session.report("waits", what=f"{phase}: {count} messages, which take "
+                                         f"{lasts_s / 3600:.2g} h in their own time")
 
     def lasts_s(self, phase: str) -> float:
         """From a phase's first message to its last, in the trace's own time."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from policies import ChannelLayer
 from studies import mobile
+from studies.adp1987 import own_trace
 from studies.adp1987.asked import Asked
 from studies.adp1987.body import (
     ADP_BYTES,
@@ -66,9 +67,11 @@ def network(wire: Wire) -> Network:
 def testbed(cell: Cell, asked: Asked) -> Spec:
     """The hosts with the cell's device; a testbed a trace, so that traces go side by side.
 
-    Raises StudyError for a trace of the user's own whose messages no queue would take.
+    Raises StudyError for a trace of the user's own whose messages no queue would take, or that
+    lasts too long.
     """
-    largest = max((size for _, size, _ in cell.value("trace") or ()), default=0)
+    own_trace.refuse_too_long(cell, asked)
+    largest = max((size for _, size, _ in own_trace.taken(cell, asked)), default=0)
     if largest > _channel(cell, asked)["bound_bytes"]:
         what_to_do = f"add --set bound_bytes={largest}" if cell.ids["protocol"] != OF_POLICY else \
             f"write queue_bytes: {largest} in policy {cell.ids['policy']}"
@@ -94,7 +97,8 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
     return {
         **_channel(cell, asked), "rsa_bits": asked.rsa_bits,
         "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
-        "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
+        "trace": ids["trace"], "own_trace": own_trace.taken(cell, asked),
+        "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
         "messages": asked.messages, "proof_messages": asked.proof_messages,
         "paced_messages": (asked.paced_messages if on_air or ids["technology"] == REAL_TIME else

@@ -98,21 +98,33 @@ class Adp1987(Study):
         return matrix.task(cell, asked)
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the number of messages."""
+        """By the number of messages, and by the pauses of a trace of the user's own."""
+        from studies.adp1987 import own_trace
+
         phases = 1 if design.is_paced(cell.ids) else 2
+        messages, paced_s = own_trace.count(cell, asked), own_trace.paced_s(cell, asked)
+        skipped_s = own_trace.skipped_s(cell, asked)
         if mobile.is_on_air(cell):
-            count = asked.messages + asked.paced_messages
+            count = messages + min(messages, asked.paced_messages)
             took_s = 2 * _OTHER_REPETITION_S + count * _AIR_MESSAGE_S
-            return Expected(took_s, took_s, 900 * count)
+            return Expected(took_s + paced_s, took_s + skipped_s, 900 * count)
         beside_s, each_s = (_OTHER_REPETITION_S, _REAL_MESSAGE_S) if (
             cell.ids["technology"] == design.REAL_TIME) else (_REPETITION_S, _MESSAGE_S)
-        took_s = beside_s + phases * asked.messages * each_s
+        took_s = beside_s + phases * messages * each_s
         kept_bytes = _MESSAGE_BYTES * phases if cell.ids["scope"] == "FE" else _HEAD_BYTES
-        return Expected(took_s, took_s, kept_bytes * asked.messages)
+        return Expected(took_s + paced_s, took_s + skipped_s, kept_bytes * messages)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some."""
-        return 120 + 10 * self.expected(cell, asked).duration_s
+        """Ten times what it takes, and then some; in real time a trace's own time as well."""
+        expected = self.expected(cell, asked)
+        waits_s = expected.duration_s if cell.ids["technology"] == design.REAL_TIME else 0.0
+        return 120 + 10 * expected.processor_s + 2 * waits_s
+
+    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
+        """What is taken of traces of the user's own."""
+        from studies.adp1987 import own_trace
+
+        return list(own_trace.described(cells, asked))
 
     def judge(self, repetition: Repetition) -> Judged:
         """Decrypt, compare, compute."""

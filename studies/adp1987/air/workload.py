@@ -65,11 +65,13 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
         with _captured(hosts, "proof", WHOLE, session):
             session.stamp("start")
             source.do("establish")
+            hosts.say_wait("proof", session)
             _stamped("proof", source, session)
             _phase("proof", source, sink)
         with _captured(hosts, "later", _HEADS, session):
             if fault == SECOND_CHANNEL:
                 source.do("begin-anew")
+            hosts.say_wait("latency", session)
             _stamped("latency", source, session)
             half_s = hosts.lasts_s("latency") / 2
             _phase("latency", source, sink, stay, half_s)

@@ -50,6 +50,7 @@ def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
             if fault == BESIDE:
                 tunnels.beside(protocol)
             source.do("establish")
+            hosts.say_wait("proof", session)
             source.do("proof")
         _phases(hosts, captures, session, source)
         source.end()
@@ -63,6 +64,7 @@ def _phases(hosts: HostPrograms, captures: _Captures, session: Session,
         with captures.taking(phase, HEADERS, expression):
             before = _counters(hosts.site)
             session.stamp(phase)
+            hosts.say_wait(phase, session)
             session.report(f"{phase}-begins")
             source.do(phase)
             session.report(f"{phase}-ends")

@@ -84,7 +84,7 @@ def test_a_timeout_that_is_no_level_is_refused() -> None:
 def test_a_bad_capture_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """One line, and the paper's traces are not measured in its place."""
     (tmp_path / "x.pcap").write_text("nothing")
-    with pytest.raises(UserError, match="is not a capture"):
+    with pytest.raises(UserError, match="is no capture of packets"):
         plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
 
 

@@ -124,7 +124,9 @@ def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "word"), [
-    (b"no capture", "is not a capture"), (None, "no such file"), ("short", "no two packets of IP")])
+    (b"no capture", "cannot be read as a capture \\(isn't a capture file"), (None, "no such file"),
+    (b"", "is an empty file"), (b"\x7fELF" + bytes(60), "is no capture of packets"),
+    (b'{"a": 1}', "is no capture of packets"), ("short", "no two packets of IP")])
 def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word: str,
                                                tmp_path: Path) -> None:
     """A file that is none, one that is not a capture, one with a single packet."""

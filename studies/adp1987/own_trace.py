@@ -1,0 +1,108 @@
+"""A user's own trace in a repetition: how many of its messages, how long they take, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from studies import mobile
+from studies.adp1987.asked import Asked
+from studies.adp1987.design import REAL_TIME
+from studies.study import Cell, StudyError
+
+#: A message of a trace: when its process has it (s), its bytes, whether it is urgent.
+Arrivals = Sequence[tuple[float, int, bool]]
+_DAY_S = 86_400
+#: The longest trace, in its own time (s). A guest gets through 30 days on wires in 65 s, where
+#: nothing else happens, and through one day on the air, with its beacons, in five minutes.
+_LONGEST_S = {"wires": 30 * _DAY_S, "air": _DAY_S, REAL_TIME: _DAY_S}
+#: Seconds of a processor for a second of waiting that is skipped (measured with pauses of 90 s and
+#: 6 h on a processor of 2023).
+_SKIPPED_S = {"wires": 2.5e-5, "air": 3.5e-3, REAL_TIME: 5e-4}
+
+
+def taken(cell: Cell, asked: Asked) -> Arrivals:
+    """Return the messages of a cell's own trace that a repetition hands over; empty without one."""
+    own: Arrivals = cell.value("trace") or ()
+    return own[:asked.messages]
+
+
+def count(cell: Cell, asked: Asked) -> int:
+    """Return how many messages a phase of a cell has at most."""
+    return len(taken(cell, asked)) or asked.messages
+
+
+def paced_s(cell: Cell, asked: Asked) -> float:
+    """Return how long an own trace's messages take in their own time, in all phases (s)."""
+    messages = taken(cell, asked)
+    phases = (asked.proof_messages, _paced(cell, asked))
+    return sum(messages[:phase][-1][0] for phase in phases) if messages else 0.0
+
+
+def skipped_s(cell: Cell, asked: Asked) -> float:
+    """Return what `paced_s` takes of a processor where waiting is skipped (s)."""
+    return paced_s(cell, asked) * _SKIPPED_S[_place(cell)]
+
+
+def refuse_too_long(cell: Cell, asked: Asked) -> None:
+    """Raise StudyError for an own trace that takes longer than a repetition can."""
+    messages = taken(cell, asked)[:max(asked.proof_messages, _paced(cell, asked))]
+    longest_s = _LONGEST_S[_place(cell)]
+    if messages and messages[-1][0] > longest_s:
+        number, pause_s = _longest_pause(messages)
+        raise StudyError(
+            f"--trace {cell.ids['trace']}: lasts {_lasting(messages[-1][0])} in its own time, more "
+            f"than the {_lasting(longest_s)} that a repetition may take (message {number} comes "
+            f"{_lasting(pause_s)} after the one before); take a part of it with editcap -r")
+
+
+def described(cells: Sequence[Cell], asked: Asked) -> Iterator[str]:
+    """Yield a line for each own trace: its messages, sizes, duration, pauses, urgent share."""
+    for cell in {cell.ids["trace"]: cell for cell in cells}.values():
+        messages = taken(cell, asked)
+        if messages:
+            yield f"Trace {cell.ids['trace']}: {_described(cell, messages)}"
+
+
+def _described(cell: Cell, messages: Arrivals) -> str:
+    content = cell.levels["trace"].content
+    there, ends = content["messages"], content["ends"]
+    sizes = [size for _, size, _ in messages]
+    _, pause_s = _longest_pause(messages)
+    urgent = sum(is_urgent for *_, is_urgent in messages)
+    taken_of = f"the first {len(messages)} of {there} messages (--messages takes up to 10000)" \
+        if len(messages) < there else f"{there} messages"
+    parts = [taken_of, f"{min(sizes)} to {max(sizes)} bytes (mean {fmean(sizes):.0f})"
+             if min(sizes) < max(sizes) else f"{sizes[0]} bytes each",
+             f"{_lasting(messages[-1][0])} long with pauses of up to {_lasting(pause_s)}",
+             f"{urgent / len(messages):.1%} urgent".replace("%", " %") if urgent else
+             "none urgent, so without latency"]
+    parts += [f"the capture is {ends} and is used up to there"] if ends else []
+    return "; ".join(parts)
+
+
+def _longest_pause(messages: Arrivals) -> tuple[int, float]:
+    """Return the number of the message behind the longest pause, and that pause (s)."""
+    pauses = [after - before for (before, *_), (after, *_) in pairwise(messages)]
+    longest_s = max(pauses, default=0.0)
+    return (pauses.index(longest_s) + 2 if pauses else 1), longest_s
+
+
+def _place(cell: Cell) -> str:
+    if mobile.is_on_air(cell):
+        return "air"
+    return REAL_TIME if cell.ids["technology"] == REAL_TIME else "wires"
+
+
+def _paced(cell: Cell, asked: Asked) -> int:
+    """Return how many messages the phase has that goes in the trace's own time."""
+    return asked.messages if _place(cell) == "wires" else asked.paced_messages
+
+
+def _lasting(seconds: float) -> str:
+    """Return a time in words, such as `2.5 ms`, `45 s`, `3 h` or `200 days`."""
+    for unit_s, unit in ((_DAY_S, "days"), (3600, "h"), (60, "min"), (0.5, "s")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / max(1, unit_s):.3g} {unit}"
+    return f"{seconds * 1e3:.3g} ms"
