@@ -145,6 +145,7 @@ class RunState:
 
     def _repetition_started(self, event: Event) -> None:
         self.running[event["name"]] = event["at"]
+        self.waits.pop(event["name"], None)
         self._on[_place(event)] = event["name"]
 
     def _repetition_waits(self, event: Event) -> None:

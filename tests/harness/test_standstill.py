@@ -99,6 +99,23 @@ def test_status_and_terminal_show_what_is_waited_for(
     assert line.endswith("freeradius runs")
 
 
+def test_status_and_terminal_show_a_wait_that_a_repetition_reports(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until the repetition has been measured, or begins anew."""
+    events = EventLog(tmp_path, Progress(plans.plan_of("P1"), tmp_path).take)
+    events.say("run-started", already=0, total=1)
+    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.say("repetition-waits", name="P1-N2-001", waits="latency: 20 messages in 30 h")
+    status._show_live(tmp_path)
+    shown = capsys.readouterr()
+    assert "P1-N2-001: latency: 20 messages in 30 h" in shown.err
+    [line] = [line for line in shown.out.splitlines() if "running: P1-N2-001" in line]
+    assert line.endswith("; latency: 20 messages in 30 h")
+    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=2)
+    state = RunState.of(tmp_path)
+    assert state is not None and not state.waits
+
+
 @pytest.mark.parametrize("event", ["clock-moves", "testbed-lost", "testbed-ended"])
 def test_standstill_is_shown_no_longer_than_it_lasts(tmp_path: Path, event: str) -> None:
     """The clock moves again, or the guest is gone."""
