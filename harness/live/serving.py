@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hmac
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -28,6 +30,11 @@ ASSETS = Path(__file__).parent / "assets"
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _MAX_BODY_BYTES = 4096
 _ALIVE_S = 5.0
+#: How long a request may take to arrive, a connection may be idle, and a send may wait (s).
+_REQUEST_S = 30.0
+#: How long a stream of events may last (s): its page asks for another one, which begins where this
+#: one ended. A page that has stopped reading does not.
+_STREAM_S = 600.0
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -52,6 +59,33 @@ class PageSource(Protocol):
         """Say something to the run. Raises UserError."""
 
 
+class _HttpServer(ThreadingHTTPServer):
+    """A server that closes connections whose request does not arrive, however slowly they send."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._until_s: dict[socket.socket, float] = {}
+        super().__init__(address, handler)
+
+    def expect(self, connection: socket.socket) -> None:
+        """Close this connection unless a whole request has arrived within the limit."""
+        self._until_s[connection] = time.monotonic() + _REQUEST_S
+
+    def forget(self, connection: socket.socket) -> None:
+        """Leave this connection open: its request has arrived, or it is closed."""
+        self._until_s.pop(connection, None)
+
+    def service_actions(self) -> None:
+        """Close what is overdue; the serving thread calls this several times a second."""
+        now_s = time.monotonic()
+        for connection, until_s in list(self._until_s.items()):
+            if until_s < now_s:
+                self.forget(connection)
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
 class PageServer:
     """Serves one page in threads of its own. A context manager."""
 
@@ -64,11 +98,10 @@ class PageServer:
                                                 "token": self.token, "over": threading.Event()})
         self._over: threading.Event = handler.over  # type: ignore[attr-defined]
         try:
-            self._http = ThreadingHTTPServer((ADDRESS, door.port), handler)
+            self._http = _HttpServer((ADDRESS, door.port), handler)
         except OSError as error:
             raise UserError(f"port {door.port}: {error.strerror}; choose another with --port"
                             ) from None
-        self._http.daemon_threads = True
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
 
@@ -97,6 +130,29 @@ class _Handler(BaseHTTPRequestHandler):
     over: threading.Event
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "qop", ""
+    server: _HttpServer
+
+    def setup(self) -> None:
+        """Limit how long a read or a write may wait for the client."""
+        super().setup()
+        self.connection.settimeout(_REQUEST_S)
+
+    def handle_one_request(self) -> None:
+        """Answer a request, which has to arrive in time."""
+        self.server.expect(self.connection)
+        try:
+            super().handle_one_request()
+        except OSError:  # the client is gone
+            self.close_connection = True
+        finally:
+            self.server.forget(self.connection)
+
+    def parse_request(self) -> bool:
+        """Read a request's head; a message's body has to arrive in time, too."""
+        is_whole = super().parse_request()
+        if self.command != "POST":
+            self.server.forget(self.connection)
+        return is_whole
 
     def do_GET(self) -> None:
         path = self._path()
@@ -128,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             message = json.loads(self.rfile.read(int(length)))
         except ValueError:
             message = None
+        self.server.forget(self.connection)
         if not isinstance(message, dict) or "do" in message:
             self._refuse(HTTPStatus.BAD_REQUEST, "a message is a JSON object without 'do'")
             return
@@ -150,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_of_this_page(self) -> bool:
         """Whether the request is for this host, and of no other origin's page."""
-        host = f"{ADDRESS}:{self.server.server_address[1]}"  # type: ignore[index]
+        host = f"{ADDRESS}:{self.server.server_address[1]}"
         origin = self.headers.get("Origin")
         if self.headers.get("Host") != host or self.headers.get_all("Host", [])[1:]:
             return False
@@ -171,7 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         if following == 0:
             parts.append("event: reset\ndata: {}\n\n")
         with suppress(OSError):
-            while True:
+            until_s = time.monotonic() + _STREAM_S
+            while time.monotonic() < until_s and not self._is_client_gone():
                 self.wfile.write("".join(parts or [": alive\n\n"]).encode())
                 said = feed.since(following, _ALIVE_S)
                 if said is None or self.over.is_set():
@@ -179,6 +237,11 @@ class _Handler(BaseHTTPRequestHandler):
                 parts = [f"id: {feed.boot}-{line.number}\ndata: {line.text}\n\n" for line in said]
                 following = said[-1].number + 1 if said else following
                 time.sleep(EVERY_S / 2)  # what comes together goes together
+
+    def _is_client_gone(self) -> bool:
+        """Return whether the client has closed its end; it has nothing more to say."""
+        ready, _, _ = select.select([self.connection], (), (), 0)
+        return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def _recording(self, name: str) -> None:
         try:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import plans
-from conftest import wait_until
+from conftest import PATIENCE_S, wait_until
 from harness.engine import control, results
 from harness.errors import UserError
-from harness.live import door
+from harness.live import door, serving
 from harness.live.door import Door
 from harness.live.feed import WINDOW_S, Feed
 from harness.live.serving import PageServer
@@ -255,6 +257,70 @@ def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
     size = reports.stat().st_size
     wait_until(lambda: reports.stat().st_size > size)
     assert control.say(run.folder, run.name, {"client": "nobody"}) == [run.name]
+
+
+@contextmanager
+def connected(server: PageServer, text: str) -> Iterator[socket.socket]:
+    """A connection on which this much of a request has been sent."""
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+        connection.sendall(text.replace("TOKEN", server.token).replace(
+            "HOST", f"127.0.0.1:{server.port}").encode())
+        yield connection
+
+
+HALF_A_MESSAGE = ("POST /TOKEN/tell HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n"
+                  "Content-Length: 90\r\nContent-Type: application/json\r\n\r\n{")
+
+
+def handlers() -> int:
+    """How many connections the servers of this process answer."""
+    return sum("process_request" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("text", [
+    "", "GET /TOKEN/mo", "GET /TOKEN/mode HTTP/1.1\r\nHost: HOST\r\nX: ",
+    "GET /TOKEN/mode HTTP/1.1\r\nHost: HOST\r\n\r\n",
+    HALF_A_MESSAGE])
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_connection_whose_client_is_silent_is_closed(
+        server: PageServer, monkeypatch: pytest.MonkeyPatch, text: str, *, drips: bool) -> None:
+    """Idle after an answer, half of a request, half of a message; also a byte now and then."""
+    monkeypatch.setattr(serving, "_REQUEST_S", 0.3)
+    with connected(server, text) as connection:
+        connection.settimeout(0.05)
+        is_closed = False
+
+        def closed() -> bool:
+            nonlocal is_closed
+            with suppress(TimeoutError):
+                is_closed = not connection.recv(4096)
+            return is_closed
+
+        def dripped() -> bool:
+            try:
+                if drips and text and not text.endswith("\r\n\r\n"):
+                    connection.sendall(b"x")
+                return closed()
+            except (BrokenPipeError, ConnectionResetError):
+                return True
+
+        wait_until(dripped)
+
+
+def test_a_stream_whose_client_is_gone_is_closed(
+        server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread ends though nothing is said to it; so does that of one that never reads."""
+    monkeypatch.setattr(serving, "_ALIVE_S", 0.1)
+    before = handlers()
+    lines = "GET /TOKEN/lines HTTP/1.1\r\nHost: HOST\r\n\r\n"
+    with connected(server, lines) as connection:
+        connection.recv(1)
+        wait_until(lambda: handlers() > before)
+    wait_until(lambda: handlers() <= before)
+    monkeypatch.setattr(serving, "_STREAM_S", 0.3)
+    with connected(server, lines):
+        wait_until(lambda: handlers() > before)
+        wait_until(lambda: handlers() <= before)
 
 
 def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
