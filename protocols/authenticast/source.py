@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from protocols.authenticast.packets import FIRST_OF_FRAME, FRAME_TYPES, LAST_OF_FRAME
+
+_FRAME = re.compile(r"([IPB]),0*([1-9][0-9]*)(?:,([0-9]+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,12 @@ class Constant:
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of a trace, over and over, each spread evenly over its time."""
+    """Frames of a trace, over and over, each spread evenly over its time.
 
-    frames: tuple[tuple[str, int], ...]
+    A frame has a type, bytes, and how long it lasts (ns); 0: as `frames_per_s` says.
+    """
+
+    frames: tuple[tuple[str, int, int], ...]
     frames_per_s: float
     payload_bytes: int
     rounds: int = 1
@@ -51,9 +57,9 @@ class Frames:
     def items(self) -> Iterator[Item]:
         """All packets."""
         rng = random.Random(self.seed)  # noqa: S311 - a picture, no secret
-        for number, (kind, size) in enumerate(self.frames * self.rounds):
+        for number, (kind, size, lasts_ns) in enumerate(self.frames * self.rounds):
             count = -(-size // self.payload_bytes)
-            gap_ns = round(1e9 / self.frames_per_s / count)
+            gap_ns = round((lasts_ns or 1e9 / self.frames_per_s) / count)
             for part in range(count):
                 flags = (FRAME_TYPES.index(kind) | FIRST_OF_FRAME * (part == 0)
                          | LAST_OF_FRAME * (part == count - 1))
@@ -61,15 +67,18 @@ class Frames:
                 yield Item(rng.randbytes(length), number, flags, gap_ns)
 
 
-def read_frames(path: Path) -> tuple[tuple[str, int], ...]:
-    """A trace: a line a frame, `I,9000`. Raises ValueError, OSError."""
+def read_frames(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Read a trace: a line a frame, `I,9000`, or with its duration in microseconds, `I,9000,40000`.
+
+    Raises ValueError, OSError.
+    """
     frames = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        kind, _, size = line.partition(",")
-        if kind not in FRAME_TYPES[1:] or not size.isascii() or not size.isdigit() or (
-                int(size) == 0):
+        matched = _FRAME.fullmatch(line)
+        if matched is None:
             raise ValueError(f"{path.name}, line {number}: give I, P or B, a comma, and bytes")
-        frames.append((kind, int(size)))
+        kind, size, lasts_us = matched.groups()
+        frames.append((kind, int(size), 1000 * int(lasts_us or 0)))
     if not frames:
         raise ValueError(f"{path.name}: no frames")
     return tuple(frames)

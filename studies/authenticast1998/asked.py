@@ -19,7 +19,8 @@ class Asked(AnyAsked):
     """Settings of the workload."""
 
     frames: int = Field(400, ge=30, le=20000, description="Frames of the stream, at 29.97 a "
-                        "second. Assumed: the paper's streams have more than 2500 packets.",
+                        "second or a video's own rate. Assumed: the paper's streams have more than "
+                        "2500 packets.",
                         json_schema_extra={"option": "--frames"})
     video: str = Field("", description="A video of yours, whose pictures are streamed as MPEG-1 in "
                        "place of those that ship (an extra encodes it; its first 3000).",

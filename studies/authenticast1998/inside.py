@@ -136,13 +136,16 @@ class Workload:
         """
         clients = [name for name in logs if name != "server"]
         begin_ns = self._begin_ns()
-        documents = self._documents(task, seed, clients, logs["server"].parent)
+        lines = programs.rotated(
+            task["trace"] or programs.TRACE.read_text().split(), task["asked"]["frames"], seed)
+        lasts_s = programs.lasts_s(task, lines)
+        documents = self._documents(task, seed, clients, logs["server"].parent, lines)
         if self._site.clock == "virtual":
             for document in documents.values():
                 document["clock"] = programs.in_steps(begin_ns)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
-            _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
+            _SPARE_S + _SLOWER * lasts_s)
         with ExitStack() as stack:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
@@ -153,7 +156,7 @@ class Workload:
                 # From here on the air's luck is the seed's, however much getting on has taken.
                 time.sleep(max(0.0, (begin_ns - programs.STEP_NS - time.monotonic_ns()) / 1e9))
                 self._testbed.draw_anew("stream")
-            half_s = begin_ns / 1e9 + task["asked"]["frames"] / programs.FRAMES_PER_S / 2
+            half_s = begin_ns / 1e9 + lasts_s / 2
             move = stay.move if stay is not None and stay.moves else None
             if self._is_watched:
                 Watching(self._launcher, session, logs, {
@@ -189,11 +192,10 @@ class Workload:
         return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
-                   out: Path) -> dict[str, dict[str, Any]]:
+                   out: Path, lines: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
-        trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            task["trace"] or programs.TRACE.read_text().split(), task["asked"]["frames"], seed)))
+        trace.write_text("".join(f"{line}\n" for line in lines))
         address = self._address("server")
         server = programs.server(
             task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,

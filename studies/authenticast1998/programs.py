@@ -128,6 +128,14 @@ def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
             "packets": round(rate_pps * asked["frames"] / FRAMES_PER_S)}
 
 
+def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
+    """Return how long a stream of these frames of the trace lasts (s)."""
+    if task["load"].get("rate_pps", 0.0):
+        return float(task["asked"]["frames"]) / FRAMES_PER_S
+    frames = (line.split(",") for line in lines)
+    return sum(int(frame[2]) / 1e6 if len(frame) > 2 else 1 / FRAMES_PER_S for frame in frames)
+
+
 def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
     """A heuristic's controller; those of 1998 have the study's LIMIT unless they vary it."""
     given = dict(task["heuristic"]["controller"])

@@ -14,6 +14,7 @@ from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import LOST, Measured
 from studies.authenticast1998.controls import ON_AIR, ON_WIRES
 from studies.authenticast1998.metrics import METRICS, TIMELINES
+from studies.authenticast1998.programs import FRAMES_PER_S
 from studies.authenticast1998.thermostat import showing
 from studies.study import (
     Cell,
@@ -114,13 +115,28 @@ class Authenticast1998(Study):
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""
-        packets = int(cell.ids["clients"]) * asked.frames * _PACKETS_PER_FRAME
-        return Expected(asked.frames / 29.97, 0.7 + 0.0014 * packets,
+        packets, lasts_s = self._stream(cell, asked)
+        return Expected(lasts_s, 0.7 + 0.0014 * packets,
                         packets * (asked.payload_bytes + 300))
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
         """Far more than its packets take of a slow machine."""
-        return 120 + 0.05 * int(cell.ids["clients"]) * asked.frames * _PACKETS_PER_FRAME
+        packets, lasts_s = self._stream(cell, asked)
+        return 120 + 0.05 * packets + 4 * lasts_s
+
+    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
+        """What is streamed of a video of the user's."""
+        return [video.described(asked.video, asked.frames)] if asked.video else []
+
+    def _stream(self, cell: Cell, asked: Asked) -> tuple[float, float]:
+        """Packets to all clients, and how long the stream lasts (s)."""
+        clients = int(cell.ids["clients"])
+        if not asked.video or cell.value("load").rate_pps:
+            return clients * asked.frames * _PACKETS_PER_FRAME, asked.frames / FRAMES_PER_S
+        lines = video.trace(asked.video)
+        share = asked.frames / len(lines)
+        packets = sum(-(-int(line.split(",")[1]) // asked.payload_bytes) for line in lines)
+        return clients * packets * share, video.encoded(asked.video).lasts_s * share
 
     def judge(self, repetition: Repetition) -> Judged:
         """Verify every packet anew, and account for it."""

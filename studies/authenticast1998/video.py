@@ -1,4 +1,4 @@
-"""A video of the user's becomes a trace: types and sizes of its frames as MPEG-1, encoded here.
+"""A video of the user's becomes a trace: types, sizes and durations of its frames as MPEG-1.
 
 Its encoder is an extra (requirements/video.in): the machine gets the trace and needs none.
 """
@@ -9,10 +9,13 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, BinaryIO
 
 from studies.study import StudyError
 
@@ -29,11 +32,57 @@ _TEXT = frozenset({"ansi", "bintext", "idf", "xbin"})
 _LOCK = Path("requirements") / "video.lock"
 
 
+@dataclass(frozen=True)
+class EncodedVideo:
+    """A video's frames, a line each: type, bytes, and how long it is shown (us).
+
+    `ends` says where the file cannot be read further; "" where all was read.
+    """
+
+    lines: tuple[str, ...]
+    ends: str = ""
+
+    @property
+    def lasts_s(self) -> float:
+        """How long all frames are shown (s)."""
+        return sum(durations_us(self.lines)) / 1e6
+
+
+def durations_us(lines: Sequence[str]) -> list[int]:
+    """Return how long each of a video's frames is shown (us)."""
+    return [int(line.split(",")[2]) for line in lines]
+
+
 def trace(file: str) -> tuple[str, ...]:
-    """A line for each frame: its type and its bytes. Raises StudyError."""
+    """Return a line for each frame: type, bytes, microseconds. Raises StudyError."""
+    return encoded(file).lines
+
+
+def described(file: str, frames: int) -> str:
+    """Return what a stream of so many frames takes of a video, in a line. Raises StudyError."""
+    video = encoded(file)
+    durations = durations_us(video.lines)
+    rate = f"{len(durations) / video.lasts_s:.3g} pictures a second"
+    if max(durations) > 1.1 * fmean(durations):
+        rate += (f" on average, shown for {_lasting(min(durations))} to "
+                 f"{_lasting(max(durations))}")
+    ends = f"; {video.ends}: the pictures before that are used" if video.ends else ""
+    return (f"Video {Path(file).name}: {len(durations)} pictures, {video.lasts_s:.3g} s, {rate}; "
+            f"the stream has {frames} of them"
+            + (", over and over" if frames > len(durations) else "") + ends)
+
+
+def _lasting(microseconds: int) -> str:
+    return f"{microseconds / 1e6:.3g} s" if microseconds >= 1e6 else f"{microseconds / 1e3:.3g} ms"
+
+
+def encoded(file: str) -> EncodedVideo:
+    """Return a video as MPEG-1. Raises StudyError."""
     path = Path(file)
     try:
         changed_ns = path.stat().st_mtime_ns
+        if path.is_dir():
+            raise StudyError(f"setting video: {file}: is a folder; name a video in it")
     except OSError as error:
         raise StudyError(f"setting video: {file}: {error.strerror}; name a video") from None
     if importlib.util.find_spec("av") is None:
@@ -49,37 +98,108 @@ def name(file: str) -> str:
 
 
 @functools.lru_cache
-def _encoded(path: Path, _changed_ns: int) -> tuple[str, ...]:
+def _encoded(path: Path, _changed_ns: int) -> EncodedVideo:
     import av
 
     try:
         with av.open(str(path)) as source:
-            lines = tuple(_lines(av, source))
+            video = _read(av, source, path)
     except (av.error.FFmpegError, IndexError, ValueError) as error:
+        cut = _cut(path)
+        if cut:
+            raise StudyError(f"setting video: {path.name}: {cut}; get the whole file, or repair "
+                             "it (untrunc)") from None
         reason = getattr(error, "strerror", None) or "it has no pictures"
         raise StudyError(f"setting video: {path.name}: is not a video that can be read ({reason}); "
                          "name another") from None
-    if len(lines) < 2:
-        has = "one picture only" if lines else "no pictures"
-        raise StudyError(f"setting video: {path.name}: has {has}; name another")
-    return lines
+    if len(video.lines) < 2:
+        has = "one picture only" if video.lines else "no pictures"
+        raise StudyError(f"setting video: {path.name}: has {has}"
+                         f"{f', {video.ends}' if video.ends else ''}; name another")
+    return video
 
 
-def _lines(av: Any, source: Any) -> Iterator[str]:
-    if source.streams.video[0].codec.name in _TEXT:
+def _read(av: Any, source: Any, path: Path) -> EncodedVideo:
+    """Encode a video's pictures up to where the file can be read."""
+    stream = source.streams.video[0]
+    if stream.codec.name in _TEXT:
         raise ValueError("text has no pictures")
+    rate = Fraction(stream.average_rate or stream.guessed_rate or _RATE)
+    encoder = _encoder(av)
+    lines: list[str] = []
+    times_s: list[float | None] = []
+    ends = ""
+    try:
+        for picture in source.decode(stream):
+            if len(times_s) == MAX_FRAMES:
+                times_s.append(picture.time)
+                break
+            frame = picture.reformat(_WIDTH, _HEIGHT, "yuv420p")
+            frame.pts, frame.time_base, frame.pict_type = len(times_s), 1 / _RATE, 0
+            times_s.append(picture.time)
+            lines += map(_line, encoder.encode(frame))
+    except av.error.FFmpegError as error:
+        if not times_s:
+            raise
+        ends = _cut(path) or f"cannot be read behind picture {len(times_s)} ({error.strerror})"
+    lines += map(_line, encoder.encode(None))
+    durations = _durations_us(times_s, len(lines), float(rate))
+    return EncodedVideo(tuple(f"{line},{lasts_us}" for line, lasts_us in zip(
+        lines, durations, strict=True)), ends or _cut(path))
+
+
+def _encoder(av: Any) -> Any:
+    """Return an encoder of one rate: MPEG-1 has none but television's, whatever the video's is."""
     encoder = av.CodecContext.create(_CODEC, "w")
     encoder.width, encoder.height, encoder.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
     encoder.framerate, encoder.time_base = _RATE, 1 / _RATE
-    encoder.bit_rate, encoder.gop_size, encoder.max_b_frames = _BITS_PER_S, _GROUP, _B_FRAMES
+    encoder.bit_rate = _BITS_PER_S
+    encoder.gop_size, encoder.max_b_frames = _GROUP, _B_FRAMES
     encoder.thread_count = 1  # more would make other frames of the same video
-    for number, picture in enumerate(source.decode(source.streams.video[0])):
-        if number == MAX_FRAMES:
-            break
-        frame = picture.reformat(_WIDTH, _HEIGHT, "yuv420p")
-        frame.pts, frame.time_base, frame.pict_type = number, 1 / _RATE, 0
-        yield from map(_line, encoder.encode(frame))
-    yield from map(_line, encoder.encode(None))
+    return encoder
+
+
+def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> list[int]:
+    """Return how long each of `count` pictures is shown, by their time stamps (us).
+
+    A last picture without a successor, and a picture without a time stamp or with one that goes
+    back, is shown for as long as the video's rate says.
+    """
+    usual_us = max(1, round(1e6 / rate))
+    durations = [usual_us if before is None or after is None or after <= before else
+                 max(1, round((after - before) * 1e6)) for before, after in pairwise(times_s)]
+    return (durations + [usual_us] * count)[:count]
+
+
+def _cut(path: Path) -> str:
+    """Return in which part an MP4 file ends too early; "" for a whole one and other formats."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        parts = list(_parts(file, size))
+    names = [name for name, _, _ in parts]
+    if "ftyp" not in names:
+        return ""
+    name, begin, end = parts[-1]
+    if end > size:
+        return (f"is cut short: its part '{name}' has {size - begin} of {end - begin} bytes"
+                + ("" if "moov" in names else ", and its index ('moov') is missing"))
+    return "" if "moov" in names else "is cut short: its index ('moov') is missing"
+
+
+def _parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
+    """Yield name, begin and end of each part of an MP4 file (ISO/IEC 14496-12, 4.2)."""
+    begin = 0
+    while begin < size:
+        file.seek(begin)
+        head = file.read(16)
+        length = int.from_bytes(head[:4])
+        if length == 1:
+            length = int.from_bytes(head[8:16])
+        name = head[4:8].decode("latin-1")
+        if len(head) < 8 or (length and length < 8) or not name.isprintable():
+            return
+        yield name, begin, begin + length if length else size
+        begin = begin + length if length else size
 
 
 def _line(packet: Any) -> str:

@@ -64,8 +64,9 @@ def _at_most(cells: Cells, load: str) -> Entry:
     rates = [observation.estimate.mean for heuristic in heuristics if (
         observation := cells.mean_of_any(SENT.name, wired.cell(cells, (heuristic, "1", load))))]
     manifest = cells.results.manifest
-    if manifest is None or not rates:
-        return Entry("-")
+    if manifest is None or not rates or (
+            manifest.asked.get("video") and not DISTURBANCES[load].rate_pps):
+        return Entry("-")  # of a video of the user's, a folder does not say how long it lasts
     asked = manifest.asked
     work = manifest.devices[asked["client_device"]]["work"]
     share = bound.verified_at_most(DISTURBANCES[load], asked,
@@ -129,7 +130,7 @@ def _fair(cells: Cells) -> Table | None:
 def _fair_at_most(cells: Cells, load: str) -> tuple[Entry, Entry]:
     """What weighted max-min fairness gives the first client and each other one."""
     manifest = cells.results.manifest
-    if manifest is None:
+    if manifest is None or manifest.asked.get("video"):
         return Entry("-"), Entry("-")
     weights = [DISTURBANCES[load].weight, *(1.0 for _ in range(int(SHARED[1]) - 1))]
     demand_pps = bound.demand_pps(manifest.asked)

@@ -138,8 +138,9 @@ def test_the_trace_is_mpeg_1():
     """1500 frames with a group of 15, at 1.15 Mbit/s; 117 packets a second."""
     frames = read_frames(TRACE)
     assert len(frames) == 1500
-    assert Counter(kind for kind, _ in frames)["I"] == 101
-    assert sum(size for _, size in frames) * 8 / (1500 / 29.97) == pytest.approx(1.15e6, rel=0.01)
+    assert Counter(kind for kind, *_ in frames)["I"] == 101
+    bits = 8 * sum(size for _, size, _ in frames)
+    assert bits / (1500 / 29.97) == pytest.approx(1.15e6, rel=0.01)
     packets = list(Frames(frames, 29.97, 1400).items())
     assert len(packets) / (1500 / 29.97) == pytest.approx(116.8, rel=0.01)
 

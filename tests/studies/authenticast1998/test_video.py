@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ import pytest
 import studies
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
-from protocols.authenticast.source import read_frames
-from studies.authenticast1998 import video
+from protocols.authenticast.source import Frames, read_frames
+from studies.authenticast1998 import programs, video
+from studies.study import StudyError
 
 STUDY = studies.load("authenticast1998")
 
@@ -48,9 +51,80 @@ def test_a_video_becomes_a_trace(made: Path, tmp_path: Path) -> None:
     assert all(len(group) <= 14 for group in groups) and {"P", "B"} == set("".join(groups))
     file = tmp_path / "trace.csv"
     file.write_text("\n".join(lines))
-    assert list(read_frames(file)) == [(line[0], int(line[2:])) for line in lines]
+    assert list(read_frames(file)) == [(line[0], int(line.split(",")[1]), 40_000_000)
+                                       for line in lines]
     task = STUDY.task(planned(made).cells[0], planned(made).asked)
     assert tuple(task["trace"]) == lines
+
+
+def written(path: Path, codec: str, pixels: str, times: Sequence[Fraction], rate: int = 25,
+            **options: str) -> Path:
+    """A video with pictures at these times (s)."""
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w", options=options) as target:
+        stream = target.add_stream(codec, rate=rate)
+        stream.width, stream.height, stream.pix_fmt = 160, 120, pixels
+        stream.codec_context.time_base = Fraction(1, 1000)
+        for number, time_s in enumerate(times):
+            picture = av.VideoFrame(160, 120, pixels)
+            for plane in picture.planes:
+                plane.update(bytes((3 * number + at // 7) % 256 for at in range(plane.buffer_size)))
+            picture.pts, picture.time_base = round(time_s * 1000), Fraction(1, 1000)
+            target.mux(stream.encode(picture))
+        target.mux(stream.encode(None))
+    return path
+
+
+def steady(count: int, rate: int) -> list[Fraction]:
+    """Times of so many pictures at a rate."""
+    return [Fraction(number, rate) for number in range(count)]
+
+
+@pytest.mark.parametrize(("name", "codec", "pixels", "rate"), [
+    ("ten.gif", "gif", "rgb8", 10), ("one.mkv", "mjpeg", "yuvj420p", 1),
+    ("sixty.mkv", "mjpeg", "yuvj420p", 60)])
+def test_a_stream_takes_the_videos_own_rate(name: str, codec: str, pixels: str, rate: int,
+                                            tmp_path: Path) -> None:
+    """20 pictures of 10 Hz last 2 s, and the stream that repeats them is at that rate, too."""
+    file = written(tmp_path / name, codec, pixels, steady(20, rate), rate)
+    assert video.encoded(str(file)).lasts_s == pytest.approx(20 / rate, rel=0.03)
+    made = planned(file)
+    [cell] = made.cells
+    task = STUDY.task(cell, made.asked)
+    frames = made.asked.frames
+    lines = programs.rotated(task["trace"], frames, 1)
+    assert programs.lasts_s(task, lines) == pytest.approx(frames / rate, rel=0.03)
+    (tmp_path / "trace.csv").write_text("\n".join(lines))
+    items = Frames(read_frames(tmp_path / "trace.csv"), 29.97, 1400).items()
+    assert sum(item.gap_ns for item in items) / 1e9 == pytest.approx(frames / rate, rel=0.03)
+    assert made.expected(cell).duration_s == pytest.approx(frames / rate, rel=0.03)
+    [note] = STUDY.notes(made.cells, made.asked)
+    assert note.startswith(f"Video {name}: 20 pictures, ") and "over and over" in note
+
+
+def test_pictures_of_a_variable_rate_are_shown_by_their_time_stamps(tmp_path: Path) -> None:
+    """A film, and then slides."""
+    times = [Fraction(at, 1000) for at in (0, 40, 80, 1080, 3080, 3120)]
+    file = written(tmp_path / "slides.mkv", "mjpeg", "yuvj420p", times)
+    assert video.durations_us(video.trace(str(file)))[:5] == [40_000, 40_000, 1_000_000, 2_000_000,
+                                                              40_000]
+    assert "on average, shown for 40 ms to 2 s" in video.described(str(file), 400)
+
+
+def test_a_video_cut_short_is_used_up_to_the_cut_or_says_what_is_missing(tmp_path: Path) -> None:
+    """MP4 has its index at the end, or in front."""
+    behind = written(tmp_path / "behind.mp4", "mpeg4", "yuv420p", steady(50, 25))
+    behind.write_bytes(behind.read_bytes()[:-2000])
+    with pytest.raises(StudyError, match=r"^setting video: behind\.mp4: is cut short: its part "
+                       r"'m\w+' has \d+ of \d+ bytes.*; get the whole file, or repair it"):
+        video.trace(str(behind))
+    before = written(tmp_path / "before.mp4", "mpeg4", "yuv420p", steady(50, 25),
+                     movflags="faststart")
+    before.write_bytes(before.read_bytes()[:-8000])
+    used = video.encoded(str(before))
+    assert 2 <= len(used.lines) < 50
+    assert used.ends.startswith("is cut short: its part 'mdat' has ")
+    assert "the pictures before that are used" in video.described(str(before), 400)
 
 
 def test_a_results_folder_keeps_no_path(made: Path, tmp_path: Path) -> None:
