@@ -99,7 +99,7 @@ class LectureHall(Study):
     faults: ClassVar[Mapping[str, Fault | str]] = {
         "hall-in-clear": Fault("nobody in the hall has the link's protection",
                                policy=without("link"), on=_TEN, fails=[_KEYS, _PROTECTED, _OPEN]),
-        "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED],
+        "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED, _OPEN],
                                     policy=changed("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
                                        on=_TEN, fails=[_OPEN]),

@@ -81,7 +81,7 @@ UNPROTECTED: Mapping[str, Fault] = {
     "weaker-cipher": Fault(
         "TKIP in place of CCMP", policy=changed("link", cipher="TKIP"), on=on(_PSK),
         fails=["CCMP on every data frame", "initialisation vectors differ",
-               "pairwise cipher negotiated", "key management offered", _LENGTHS]),
+               "pairwise cipher negotiated", "key management offered", _LENGTHS, _OPENED]),
     "longer-header": Fault(
         "frames have a header for quality of service, which the air does not charge",
         policy=changed("link", options=DaemonOptions(hostapd={"wmm_enabled": "1"})), on=on(_PSK),
