@@ -5,11 +5,16 @@ Whatever a study's own code raises over a record is said of the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from analysis.metrics import Metric
 from analysis.text import printable
 from measure.body import BodyUpgrades, of_today
 from measure.record import Record, RecordError, said
@@ -56,6 +61,14 @@ class Body(Protocol):
     def upgrades(self) -> BodyUpgrades:
         """What makes bodies of earlier schemas those of today."""
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The numbers that every repetition hands up."""
+
+    @property
+    def distributions(self) -> tuple[Metric, ...]:
+        """The lists that a record's body holds."""
+
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """One row of numbers in SI units, by name."""
 
@@ -67,6 +80,68 @@ class Body(Protocol):
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
         """Values over time by name: pairs of seconds and value."""
+
+
+@dataclass(frozen=True)
+class Usable:
+    """What tables take of a record: its body, its row of values, and its lists by name."""
+
+    body: Any = None
+    row: Mapping[str, Any] = field(default_factory=dict)
+    samples: Mapping[str, Any] = field(default_factory=dict)
+    series: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check(record: Record, study: Body, where: str) -> Usable:
+    """Return what tables take of a record; raise RecordError where no table can use it.
+
+    Every reader of records asks this one function: reports, comparisons, `./qop verify`, imports,
+    exports, `./qop status`, and a run that goes on. `where` is the record's file, by its path.
+    """
+    if PurePath(where).stem != record.name:
+        # A copy under another name would count one repetition twice.
+        raise RecordError(f"{where}: holds the record {record.name}; not counted, move it away")
+    if record.contradiction:
+        raise RecordError(f"{where}: says ok, but {record.contradiction}; not counted, measure "
+                          "again")
+    return take(record, study, where)
+
+
+def take(record: Record, study: Body, where: str) -> Usable:
+    """Return what tables take of a record in memory; raise RecordError where that is no use."""
+    body = body_of(record, study, where)
+    if body is None:
+        return Usable()
+    usable = Usable(body, ask(where, study, "values", lambda: values_of(body, study)),
+                    ask(where, study, "samples", lambda: dict(study.samples(body))),
+                    ask(where, study, "series", lambda: dict(study.series(body))))
+    amiss = ask(where, study, "samples", lambda: _unusable(usable, study))
+    if amiss:
+        raise RecordError(f"{where}: {amiss}, which cannot be; measure again")
+    return usable
+
+
+def _unusable(usable: Usable, study: Body) -> str:
+    """Return which number of a record no table can use, in a few words; "" where all can be."""
+    signed = {metric.name for metric in (*study.metrics, *study.distributions) if metric.signed}
+    for name, value in usable.row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{name} is {value}"
+    for metric in study.metrics:
+        value = usable.row.get(metric.name)
+        if isinstance(value, int | float) and value < 0 and metric.name not in signed:
+            return f"{metric.name} is {value}"
+    for name, numbers in usable.samples.items():
+        if amiss := _odd(numbers, is_signed=name in signed):
+            return f"{name} has {amiss}"
+    return next((f"{name} has {amiss}" for name, pairs in usable.series.items() if (
+        amiss := _odd((number for pair in pairs for number in pair), is_signed=True))), "")
+
+
+def _odd(numbers: Iterable[float], *, is_signed: bool) -> str:
+    """Return the first of some numbers that no table can use; "" where there is none."""
+    return next((str(number) for number in numbers
+                 if not math.isfinite(number) or (number < 0 and not is_signed)), "")
 
 
 def body_of(record: Record, study: Body, where: str) -> Any:
@@ -86,7 +161,8 @@ def body_of(record: Record, study: Body, where: str) -> Any:
     except RecordError as error:
         raise RecordError(f"{where}: {error}") from None
     try:
-        body = study.measured.model_validate(document)
+        # Strictly, and as JSON: "6.0" and true are no numbers, and a list is a tuple's.
+        body = study.measured.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise RecordError(f"{where}: measured.{said(error)}; not what the study "
                           f"{record.study.id} measures, move it away or measure again") from None

@@ -12,6 +12,7 @@ from analysis.cells import Cells, Ids, Observation
 from analysis.clock import stamped
 from analysis.contention import flagged_line
 from analysis.errors import NothingToReport
+from analysis.footnotes import complaints_of
 from analysis.metrics import Metric, named
 from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effects, entry, probability, quantity
 from analysis.results import Results
@@ -192,7 +193,8 @@ def _row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry
 def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
     """Where runs differ in more than what was measured, what only one has, and what is flagged."""
     for name, run in zip(names, (a, b), strict=True):
-        yield from (f"{name}: {line}" for line in (run.left_out, flagged_line(run)) if line)
+        lines = (*run.notices, *complaints_of(run), run.left_out, flagged_line(run))
+        yield from (f"{name}: {line}" for line in lines if line)
     goods = a.good, b.good
     for column in _COLUMNS:
         first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
@@ -225,9 +227,11 @@ def _asked_otherwise(a: Results, b: Results) -> Iterator[str]:
     pairs.append(("devices", *(", ".join(sorted(map(printable, names))) for names in devices)))
     yield from (f"The runs differ in {what}: {first or 'none'} and {second or 'none'}."
                 for what, first, second in pairs if first != second)
-    if changed := sorted(printable(name) for name in devices[0].keys() & devices[1].keys()
-                         if devices[0][name] != devices[1][name]):
-        yield f"Not the same device in both runs: {', '.join(changed)}."
+    media = a.manifest.media, b.manifest.media
+    for what, (first_ones, second_ones) in (("device", devices), ("medium", media)):
+        if changed := sorted(printable(name) for name in first_ones.keys() & second_ones.keys()
+                             if first_ones[name] != second_ones[name]):
+            yield f"Not the same {what} in both runs: {', '.join(changed)}."
 
 
 def _only_one_has(results: Results, name: str, only: Sequence[Ids]) -> str:

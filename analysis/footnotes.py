@@ -71,6 +71,7 @@ def about_baseline(cells: Cells) -> Iterator[str]:
 def about_data(cells: Cells) -> Iterator[str]:
     """What a reader must know before any number: what is left out, flagged or mixed."""
     results = cells.results
+    yield from results.notices
     if results.left_out:
         yield results.left_out
     yield from contention_lines(results)
@@ -79,7 +80,12 @@ def about_data(cells: Cells) -> Iterator[str]:
 
 def complaints(cells: Cells) -> Iterator[str]:
     """The files that are no records, not too many of them."""
-    lines = cells.results.complaints
+    return complaints_of(cells.results)
+
+
+def complaints_of(results: Results) -> Iterator[str]:
+    """Yield a line for each file that is no usable record, not too many of them."""
+    lines = results.complaints
     if lines:
         yield (f"{counted(len(lines), 'file is', 'files are')} no usable record and left out:")
         yield from lines[:_MAX_COMPLAINTS]

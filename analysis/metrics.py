@@ -20,7 +20,8 @@ class Metric:
     below `negligible`, which is absolute (in SI units) or, where `is_relative`, a share of the
     baseline's mean. `difference` names the difference from the baseline where the study reports it:
     a metric of its own, with its title. It is by how much a cell is worse: baseline minus cell
-    where higher is better, cell minus baseline elsewhere.
+    where higher is better, cell minus baseline elsewhere. A value below 0 makes a record unusable
+    unless the metric is `signed`.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Metric:
     difference: Metric | None = None
     heading: tuple[str, ...] = ()
     part: str = ""
+    signed: bool = False
 
     @property
     def sentence(self) -> str:

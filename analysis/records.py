@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 
-from analysis.bodies import Body, ask, body_of, values_of
+from analysis.bodies import Body, Usable, check, take
 from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
@@ -105,38 +105,26 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
     taken, complaints = [], []
     for path in paths:
         try:
-            record = _proven(_named(reader(path), path), path)
-            taken.append(_taken(record, body_of(record, study, str(path)), study, str(path)))
+            record = _uncontrolled(reader(path), path)
+            taken.append(_taken(record, check(record, study, str(path)), study, str(path)))
         except RecordError as error:
             complaints.append(printable(str(error)))
     return _table(taken, complaints)
 
 
-def _named(record: Record, path: Path) -> Record:
-    """The record; raises RecordError where its file has another name."""
-    if path.stem != record.name:
-        # A copy under another name would count one repetition twice.
-        raise RecordError(f"{path}: holds the record {record.name}; not counted, move it away")
-    return record
-
-
-def _proven(record: Record, path: Path) -> Record:
-    """The record; raises RecordError where it says ok of what is not proven, whoever wrote it."""
+def _uncontrolled(record: Record, path: Path) -> Record:
+    """The record; raises RecordError where it says ok of what a negative control should break."""
     fault = record.environment.get("fault")
-    why = record.contradiction or (
-        f"it was measured under the negative control '{fault}'"
-        if fault and record.status == "ok" else "")
-    if why:
-        raise RecordError(f"{path}: says ok, but {why}; not counted, measure again")
+    if fault and record.status == "ok":
+        raise RecordError(f"{path}: says ok, but it was measured under the negative control "
+                          f"'{fault}'; not counted, measure again")
     return record
 
 
-def from_records(records: Sequence[tuple[Record, Any]], study: Body) -> RecordTable:
-    """The frame of records with their bodies (None where nothing was measured), and their lists.
-
-    Raises RecordError where the study cannot say what a body's values are.
-    """
-    return _table([_taken(record, body, study, record.name) for record, body in records])
+def from_records(records: Sequence[Record], study: Body) -> RecordTable:
+    """The frame of records, and their lists; raises RecordError for one that no table can use."""
+    return _table([_taken(record, take(record, study, record.name), study, record.name)
+                   for record in records])
 
 
 @dataclass(frozen=True)
@@ -154,19 +142,15 @@ def _table(taken: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTab
                        [each.series for each in taken])
 
 
-def _taken(record: Record, body: Any, study: Body, where: str) -> _Taken:
-    """A record's row and lists. What a study's own code raises is said of the record."""
-    row = _row(record)
-    if body is None:
-        return _Taken(row, {}, {})
-    values = ask(where, study, "values", lambda: values_of(body, study))
-    twice = row.keys() & values.keys()
+def _taken(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
+    """A record's row and lists."""
+    row: dict[str, Any] = _row(record)
+    twice = row.keys() & usable.row.keys()
     if twice:
         raise RecordError(f"{where}: the study {study.id} calls a value {min(twice)!r}, as every "
                           "record's own column; give it another name")
-    return _Taken(row | values,
-                  ask(where, study, "samples", lambda: dict(study.samples(body))),
-                  ask(where, study, "series", lambda: dict(study.series(body))))
+    row.update(usable.row)
+    return _Taken(row, usable.samples, usable.series)
 
 
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
@@ -217,7 +201,8 @@ def _processor(use: object) -> dict[str, float | None]:
     """Processor time that was used and that was left, in seconds; None where not recorded."""
     if not isinstance(use, dict):
         return {"processor_busy_s": None, "processor_idle_s": None}
-    times = {name: value for name, value in use.items() if isinstance(value, int | float)}
+    times = {name: value for name, value in use.items()
+             if isinstance(value, int | float) and not isinstance(value, bool)}
     return {"processor_busy_s": sum(s for name, s in times.items() if name not in _IDLE),
             "processor_idle_s": times.get("idle")}
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis import records as reading
 from analysis.air import planned_air
-from analysis.bodies import Body, body_of
+from analysis.bodies import Body
 from analysis.clock import separated
 from analysis.errors import NothingToReport
 from analysis.metrics import Metric
@@ -61,6 +61,8 @@ class Results:
     `complaints` has a line for each file that is no record. `left_out` is a line about the records
     of another clock, "" where there are none; `name` is the folder's. `manifest` is None where a
     folder has none. `samples` and `series` have the lists of each row of the frame, by name.
+    `digest` is that of plan and records, and `notices` are what a reader must know of them, such as
+    a broken seal; both as whoever read the folder found them.
     """
 
     study: StudyParts
@@ -71,6 +73,8 @@ class Results:
     name: str = ""
     samples: Lists = field(default_factory=list)
     series: Lists = field(default_factory=list)
+    digest: str = ""
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def air(self) -> str:
@@ -181,7 +185,7 @@ class Results:
             pairs = set(zip(self.frame[factor], self.frame[f"{factor}_sha256"], strict=True))
             changed[factor] = frozenset(
                 name for name, digest in pairs if digest and (level := self.level(factor, name))
-                and level.digest and level.digest != digest)
+                and level.digest != digest)
         return changed
 
     def _planned(self, factor: str) -> tuple[str, ...]:
@@ -219,8 +223,7 @@ def from_records(records: Sequence[Record], study: StudyParts,
     """The same from records in memory; raises RecordError for one that cannot be."""
     if not records:
         raise NothingToReport("nothing was measured; there is no table to show")
-    bodies = [(record, body_of(record, study, record.name)) for record in records]
-    return _results(reading.from_records(bodies, study), study, manifest)
+    return _results(reading.from_records(records, study), study, manifest)
 
 
 def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest | None) -> Results:

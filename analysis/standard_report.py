@@ -106,7 +106,8 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
         *further,
         ("Verified", (f"{int(good['verified'].sum())} of {len(good)} good repetitions, by "
                       f"{int(good['checks'].sum())} checks")),
-        ("Files left out", str(len(results.complaints))), ("Made", now())) if value)
+        ("Files left out", str(len(results.complaints))),
+        ("Digest of plan and records", results.digest), ("Made", now())) if value)
 
 
 def day(seconds: float) -> str:

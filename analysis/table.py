@@ -1,14 +1,32 @@
 """A table as data: what every table is before it is text, HTML, LaTeX, Markdown, CSV or Parquet.
 
 Numbers are in SI units throughout; a column says how they are shown. Presenters know this module
-and nothing of what a table is about.
+and nothing of what a table is about. Every text is made safe to show here, wherever it came from:
+a terminal, a page, CSV and LaTeX get no controls and no bidirectional signs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+
+from analysis.text import printable
+
+
+def _screen(part: Any, *names: str) -> None:
+    """Make texts of a frozen part of a table safe to show, whatever file they came from."""
+    for name in names:
+        value = getattr(part, name)
+        screened = _screened(value)
+        if screened != value:
+            object.__setattr__(part, name, screened)
+
+
+def _screened(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return tuple(map(_screened, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,9 @@ class Entry:
     modelled: float | None = None
     detail: str = ""
 
+    def __post_init__(self) -> None:
+        _screen(self, "text", "note", "detail")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -62,6 +83,9 @@ class Column:
     part: str = ""
     optional: bool = False
     only: Literal["", "screen", "file"] = ""
+
+    def __post_init__(self) -> None:
+        _screen(self, "key", "title", "unit", "group", "part", "heading")
 
 
 @dataclass(frozen=True)
@@ -91,6 +115,7 @@ class Table:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"table {self.id}: a row does not have {len(self.columns)} entries")
+        _screen(self, "title", "caption", "notes", "warnings", "source", "sections", "remarks")
 
     def column(self, key: str) -> int:
         """The index of a column; raises StopIteration where there is none of that key."""

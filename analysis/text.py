@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from measure.document import printable
+
+__all__ = ["counted", "natural", "natural_cell", "printable", "size"]
+
 
 def natural(name: str) -> tuple[Any, ...]:
     """Sort key that puts A2 before A10."""
@@ -15,13 +19,6 @@ def natural(name: str) -> tuple[Any, ...]:
 def natural_cell(ids: tuple[str, ...]) -> tuple[Any, ...]:
     """The same for the ids of a cell, one factor after the other."""
     return tuple(natural(name) for name in ids)
-
-
-def printable(text: str) -> str:
-    """Text from a file, safe to show: on one line, and nothing that steers a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:

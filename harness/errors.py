@@ -1,5 +1,9 @@
 """The error type whose text is shown to the user as it is, on one line."""
 
+from __future__ import annotations
+
+from measure.document import printable_lines
+
 
 class UserError(Exception):
     """Something the user can put right; the text says what, where, and what to do.
@@ -8,5 +12,5 @@ class UserError(Exception):
     """
 
     def __init__(self, text: str, status: int = 2) -> None:
-        super().__init__(text)
+        super().__init__(printable_lines(text))
         self.status = status

@@ -14,6 +14,13 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from measure.document import (
+    DIGEST_FIELD,
+    find_non_finite,
+    is_as_written,
+    printable,
+    seal_text,
+)
 from measure.record import Record, RecordPart, StudyRecord, read_document, said
 
 FILE = "plan.json"
@@ -30,6 +37,9 @@ Upgrade = Callable[[dict[str, Any], Sequence[Any]], dict[str, Any]]
 
 class ManifestError(ValueError):
     """A folder without a manifest that this version can read; one line for the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 class LevelRecord(RecordPart):
@@ -56,7 +66,8 @@ class Manifest(RecordPart):
     `cells` are rows of level ids, in the order of `factors`. `asked` are the workload's settings,
     `settings` the engine's (repetitions, seed, clock, machine, builder, fault, warm-up). `media`
     and `devices` hold the documents of those in use, by name; `wires` what links do to packets, in
-    words, where they do anything.
+    words, where they do anything. `content_sha256` is the digest of the file that holds it all,
+    and is "" in memory.
     """
 
     schema_: int = Field(alias="schema")
@@ -72,6 +83,7 @@ class Manifest(RecordPart):
     digest: str
     #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
     former_digests: list[str] = Field(default_factory=list)
+    content_sha256: str = ""
 
     @property
     def is_as_digested(self) -> bool:
@@ -127,10 +139,16 @@ class Manifest(RecordPart):
         """The engine's settings that say how it is measured."""
         return {name: value for name, value in self.settings.items() if name not in HOW_MUCH}
 
+    def to_text(self) -> str:
+        """Return the text of `plan.json`, with the digest of all that it says."""
+        plain = self.model_copy(update={DIGEST_FIELD: ""})
+        return seal_text(plain.model_dump_json(by_alias=True, indent=1) + "\n")
+
     @model_validator(mode="after")
     def _counts(self) -> Manifest:
-        if not isinstance(self.settings.get("repetitions"), int):
-            raise ValueError("settings.repetitions: no number")  # noqa: TRY004 - for pydantic
+        repetitions = self.settings.get("repetitions")
+        if not isinstance(repetitions, int) or isinstance(repetitions, bool) or repetitions < 0:
+            raise ValueError("settings.repetitions: no number")
         return self
 
 
@@ -153,13 +171,17 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifest:
     """The manifest of a results folder; raises ManifestError."""
+    return parse(read_text(folder), str(folder / FILE), upgrades, history(folder))
+
+
+def read_text(folder: Path) -> bytes:
+    """Return the text of a folder's manifest; raises ManifestError."""
     path = folder / FILE
     try:
-        text = read_document(path)
+        return read_document(path)
     except OSError as error:
         raise ManifestError(f"{path}: cannot be read ({error.strerror or error}); give a results "
                             "folder") from None
-    return parse(text, str(path), upgrades, history(folder))
 
 
 def history(folder: Path) -> list[Any]:
@@ -183,11 +205,22 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
     if isinstance(schema, int) and schema != SCHEMA and upgrade is None:
         raise ManifestError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
                             "use the version that wrote it")
+    if name := find_non_finite(document):
+        raise ManifestError(f"{where}: {name}: not a finite number; not the plan of a run")
     try:
-        return Manifest.model_validate(upgrade(document, entries) if upgrade else document)
+        plain = json.dumps(upgrade(document, entries) if upgrade else document)
+        manifest = Manifest.model_validate_json(plain, strict=True)
     except ValidationError as error:
         raise ManifestError(f"{where}: {said(error)}; not the plan of a run") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ManifestError(f"{where}: schema {schema}, which does not fit ({what}); "
                             "use the version that wrote it") from None
+    return manifest.model_copy(update={DIGEST_FIELD: ""})
+
+
+def refuse_altered(manifest: Manifest, text: str | bytes, where: str) -> None:
+    """Raise ManifestError where a manifest is not what the digests in its text say."""
+    if not (manifest.is_as_digested and is_as_written(text)):
+        raise ManifestError(f"{where}: is not what its digest says; it was altered or damaged, "
+                            "restore what was written")

@@ -7,6 +7,7 @@ number of its own. Records of an earlier envelope are read by upgrading them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -14,7 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from measure.document import (
+    DIGEST_FIELD,
+    find_non_finite,
+    is_as_written,
+    may_hold_non_finite,
+    printable,
+    seal_text,
+)
 
 #: `environment.captures` of a repetition whose captures were not kept, as `--captures` asked.
 NOT_KEPT = "not kept"
@@ -25,6 +35,12 @@ SCHEMA = 2
 _OPTION_DEPTH = 4
 #: More than any record, plan or list of ours has.
 LARGEST_DOCUMENT_BYTES = 64 << 20
+#: More than any number of repetitions or attempts.
+_MOST = 1_000_000
+#: The end of the year 9999 (s), after which no calendar has a day.
+_LAST_S = 253_402_300_799
+#: Circumstances that tables show as words.
+_WORDS = ("clock", "medium", "machine", "builder", "fault", "air")
 
 #: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where
 #: it does not fit. By the schema that it reads.
@@ -39,6 +55,9 @@ def listed_settings(paths: Sequence[str]) -> str:
 
 class RecordError(ValueError):
     """A file that is no record this version can read; the text is one line for the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
 
 
 class RecordPart(BaseModel):
@@ -70,7 +89,8 @@ class Record(RecordPart):
     `files` are kept in `files/NAME/`. `secrets` are those of the run that the judge needed, by
     place and name; `sha256` has the checksum of each file that it judged, by the file's name.
     `unchecked` are settings of the cell, by their paths, that no check of the evidence covers; None
-    where that was not recorded.
+    where that was not recorded. `content_sha256` is the digest of the file that holds the record,
+    and is "" in memory.
     """
 
     schema_: int = Field(alias="schema")
@@ -92,8 +112,29 @@ class Record(RecordPart):
     attempt: int = 1
     elapsed_s: float = 0.0
     raw: dict[str, Any] = {}
+    content_sha256: str = ""
 
     model_config = ConfigDict(populate_by_name=True)
+
+    @model_validator(mode="after")
+    def _check_circumstances(self) -> Record:
+        """Refuse circumstances that no table can show."""
+        for name, number in (("repetition", self.repetition), ("attempt", self.attempt)):
+            if number > _MOST:
+                raise ValueError(f"{name}: {number} is no number of one")
+        flags = self.environment.get("flags")
+        if flags is not None and not (isinstance(flags, list) and all(
+                isinstance(flag, str) for flag in flags)):
+            raise ValueError("environment.flags: not a list of words")
+        for name in _WORDS:
+            if not isinstance(self.environment.get(name), str | None):
+                raise ValueError(f"environment.{name}: not a text")  # noqa: TRY004 - for pydantic
+        stamps = self.raw.get("stamps")
+        start = stamps.get("start") if isinstance(stamps, dict) else None
+        if start is not None and (isinstance(start, bool) or not isinstance(start, int | float)
+                                  or not 0 <= start <= _LAST_S):
+            raise ValueError("raw.stamps.start: not a moment")
+        return self
 
     @property
     def name(self) -> str:
@@ -132,13 +173,19 @@ def write(record: Record, folder: Path) -> Path:
     temporary = folder / f".{record.name}.{os.getpid()}.tmp"
     try:
         with temporary.open("w", encoding="utf-8") as file:
-            file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
+            file.write(to_text(record))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def to_text(record: Record) -> str:
+    """Return the text of a record's file, with the digest of all that it says."""
+    plain = record.model_copy(update={DIGEST_FIELD: ""})
+    return seal_text(plain.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
@@ -169,14 +216,20 @@ def read_document(path: Path) -> bytes:
 
 def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """The record that a text is; raises RecordError, which names `where` it stands."""
-    try:
+    record = None
+    with contextlib.suppress(ValidationError):
         # Nearly every record is of today's schema: parsed once, and carefully only if it is not.
-        record = Record.model_validate_json(text)
-        if record.schema_ == SCHEMA:
-            return record
-    except ValidationError:
-        pass
-    return _parse_carefully(text, where, upgrades or {})
+        record = Record.model_validate_json(text, strict=True)
+    if record is None or record.schema_ != SCHEMA or may_hold_non_finite(text):
+        record = _parse_carefully(text, where, upgrades or {})
+    return record.model_copy(update={DIGEST_FIELD: ""})
+
+
+def refuse_altered(text: str | bytes, where: str) -> None:
+    """Raise RecordError where the text of a record is not what its own digest says."""
+    if not is_as_written(text):
+        raise RecordError(f"{where}: is not what was written, by its {DIGEST_FIELD}; it was "
+                          "altered or damaged, move it away or measure again")
 
 
 def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade]) -> Record:
@@ -199,8 +252,10 @@ def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgra
     if isinstance(schema, int) and schema != SCHEMA:
         raise RecordError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
                           "measure again or use the version that wrote it")
+    if name := find_non_finite(document):
+        raise _not_a_record(where, f"{name}: not a finite number")
     try:
-        return Record.model_validate(document)
+        return Record.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise _not_a_record(where, said(error)) from None
 
@@ -209,7 +264,8 @@ def said(error: ValidationError) -> str:
     """The first thing that is wrong with a document, in a few words."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "file"
-    return " ".join(f"{where}: {first['msg']}".split())
+    what = first["msg"].removeprefix("Value error, ")
+    return printable(" ".join((f"{where}: {what}" if first["loc"] else what).split()))
 
 
 def _does_not_fit(where: str, schema: int, what: str) -> RecordError:

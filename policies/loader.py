@@ -28,7 +28,15 @@ def load(path: str | os.PathLike[str]) -> Policy:
     Raises PolicyError, whose text is one line ``FILE:LINE: what is wrong; what to do``. FILE may be
     one that ``path`` extends.
     """
-    return _load(os.fspath(path), ())
+    policy = _load(os.fspath(path), ())
+    own = _FOLDER / f"{policy.id}.yml"
+    if (_ID.fullmatch(policy.id) and own.exists() and not own.samefile(path)
+            and _load(os.fspath(own), ()).layers != policy.layers):
+        document = read_document(os.fspath(path))
+        raise document.error(document.spots[("id",)].key_line,
+                             f"id: {policy.id} comes with qop, and is another policy there",
+                             "give yours an id of its own")
+    return policy
 
 
 def load_all() -> tuple[Policy, ...]:

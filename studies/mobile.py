@@ -20,7 +20,15 @@ import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
 from studies.changes import without
-from studies.parts import Cell, Factor, Fault, Level, LevelError, StudyError
+from studies.parts import (
+    Cell,
+    Factor,
+    Fault,
+    Level,
+    LevelContentError,
+    LevelError,
+    StudyError,
+)
 from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
@@ -247,7 +255,9 @@ def level(factor: str, name: str, entry: LevelRecord) -> Level:
     except (LookupError, TypeError, ValueError, AttributeError):
         raise StudyError(f"{factor} {name}: its content is no {factor}") from None
     if (made.id, made.digest) != (name, entry.digest):
-        raise StudyError(f"{factor} {name} is not what its digest says")
+        raise LevelContentError(f"{factor} {name} is not what its digest says")
+    if (made.title, made.number) != (entry.title, entry.number):
+        raise LevelContentError(f"{factor} {name} has another title or number than its content")
     return made
 
 

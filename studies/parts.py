@@ -30,6 +30,10 @@ class LevelError(StudyError):
     """A level that a factor does not have; whoever asked says of which factor."""
 
 
+class LevelContentError(StudyError):
+    """A level of a results folder whose content is not what its digest says."""
+
+
 @dataclass(frozen=True)
 class Level:
     """One value of a factor.

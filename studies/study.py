@@ -28,6 +28,7 @@ from studies.parts import (
     Judged,
     Lab,
     Level,
+    LevelContentError,
     LevelError,
     LivePage,
     Repetition,
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
-           "Lab", "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption",
-           "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed"]
+           "Lab", "Level", "LevelContentError", "LevelError", "LivePage", "Metric", "Repetition",
+           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed"]
 
 
 class Study:
@@ -121,6 +122,7 @@ class Study:
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
         """A level as a results folder keeps it, with what the judge asks of it. Raises StudyError.
 
+        LevelContentError where its own content is not what its digest says.
         By default the factor's own of that name, which must be the same: a study whose users bring
         levels of their own makes them of their content.
         """

@@ -219,7 +219,7 @@ def write_all(records: Iterable[Record], folder: Path, own: Iterable[Policy] = (
     for record in records:
         write(record, folder / "records")
     manifest = manifest_of(records, own, **changes)
-    (folder / "plan.json").write_text(manifest.model_dump_json(by_alias=True))
+    (folder / "plan.json").write_text(manifest.to_text())
     return folder
 
 

@@ -37,7 +37,7 @@ class MadeUpRun:
         self.cell = made.cells[0].ids
         self.name = f"{made.cells[0].name}-001"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_text(made.manifest.model_dump_json(by_alias=True))
+        (folder / "plan.json").write_text(made.manifest.to_text())
         wish = wish_of({"algorithm": "DSA", **made.cells[0].value("heuristic").wish})
         self.wishes = {f"c{number}": dict(wish) for number in range(1, clients + 1)}
         self._notes: list[dict[str, Any]] = []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import fabricated
 import made_up_captures
@@ -11,6 +14,7 @@ import plans
 from harness.engine.plan import Plan
 from harness.portable import exporting, verifying
 from measure import record
+from measure.document import DIGEST_FIELD, seal_text
 
 CAPTURES = ("auth-air.pcap", "traffic-air.pcap")
 PCAP = made_up_captures.pcap([])
@@ -27,8 +31,7 @@ def make(folder: Path, plan: Plan | None = None, *, failed: tuple[str, ...] = ()
     """A finished run's folder; repetitions named in `failed` are not ok. Returns the folder."""
     plan = plan or plan_of()
     folder.mkdir(parents=True)
-    (folder / "plan.json").write_text(
-        plan.manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+    (folder / "plan.json").write_text(plan.manifest.to_text())
     (folder / ".lock").touch()
     for step in plan.steps():
         add_record(folder, plan, step.cell.ids["policy"], step.repetition,
@@ -82,6 +85,11 @@ def assert_nothing_came(root: Path, folder: Path, before: list[str]) -> None:
 def findings(place: Path) -> list[str]:
     """What verify says of a folder or an archive."""
     return [finding.text for finding in verifying.verify(place).findings]
+
+
+def seal_anew(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a record or a plan as somebody does who has edited it and knows of its digest."""
+    path.write_text(seal_text(json.dumps({**document, DIGEST_FIELD: ""})))
 
 
 def flip(path: Path, at: int = -1) -> None:

@@ -19,7 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "guest": set(),
     "topologies": {"protocols"},
     "measure": {"policies", "topologies", "protocols"},
-    "analysis": {"policies", "topologies", "measure.record", "measure.body", "measure.manifest"},
+    "analysis": {"policies", "topologies", "measure.record", "measure.body", "measure.manifest",
+                 "measure.document"},
     "studies": {"policies", "topologies", "protocols", "measure", "analysis"},
     "harness": {"policies", "topologies", "protocols", "guest", "measure", "analysis", "studies"},
 }

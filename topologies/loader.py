@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,25 +97,42 @@ def load_scenario(name: str) -> Scenario:
     scenario: Scenario = validate(Scenario, {
         **document, "network": to_json(whole), "is_placed": bool(plan.positions)}, path)
     checks.scenario(scenario, path)
+    _refuse_taken("id", scenario.id, "scenarios", path, scenario, load_scenario)
     return scenario
 
 
 def load_medium(name: str) -> Medium:
     """Load a medium by its name, or from a `.yml` file; raises TopologyError."""
-    medium: Medium = reading.load(Medium, resolve(name, "media"), checks.medium)
+    path = resolve(name, "media")
+    medium: Medium = reading.load(Medium, path, checks.medium)
+    _refuse_taken("name", medium.name, "media", path, medium, load_medium)
     return medium
 
 
 def load_wire(name: str, beside: Path | None = None) -> Wire:
     """Load a wire by its name, or from a `.yml` file; raises TopologyError."""
-    wire: Wire = reading.load(Wire, resolve(name, "wires", beside), checks.wire)
+    path = resolve(name, "wires", beside)
+    wire: Wire = reading.load(Wire, path, checks.wire)
+    _refuse_taken("name", wire.name, "wires", path, wire, load_wire)
     return wire
 
 
 def load_device(name: str, beside: Path | None = None) -> Device:
     """Load a device by its name, or from a `.yml` file; raises TopologyError."""
-    device: Device = reading.load(Device, resolve(name, "devices", beside), checks.device)
+    path = resolve(name, "devices", beside)
+    device: Device = reading.load(Device, path, checks.device)
+    _refuse_taken("name", device.name, "devices", path, device, load_device)
     return device
+
+
+def _refuse_taken(key: str, name: str, folder: str, path: Path, value: object,
+                  own: Callable[[str], object]) -> None:
+    """Raise TopologyError for a file that says something else under a name of the project's own."""
+    if path.is_relative_to(ROOT) or name not in reading.names(folder):
+        return
+    if value != own(name):
+        raise TopologyError(f"{path}: {key}: {name} comes with qop, and is another one there; "
+                            "give yours a name of its own")
 
 
 def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
@@ -17,6 +18,9 @@ ROOT = Path(__file__).parent
 #: In C where it is installed, ten times as quick. It has no limit to how deep a document may be,
 #: nor the words that users know, so that it reads the project's own files alone.
 _QUICK: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: Kinds of letters that show nothing and change what is around them.
+_CONTROLS = frozenset(("Cc", "Cf", "Cs"))
 
 
 def names(folder: str) -> list[str]:
@@ -96,6 +100,7 @@ def validate(cls: type[Any], document: Any, path: Path) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
                             "in quotes") from None
+    _refuse_controls(document, path)
     try:
         return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
@@ -103,6 +108,22 @@ def validate(cls: type[Any], document: Any, path: Path) -> Any:
         where = ".".join(str(part) for part in first["loc"]) or "top level"
         raise TopologyError(f"{path}: {_one_line(f'{where}: ' + first['msg'])}; "
                             "see docs/topologies.md for the fields") from None
+
+
+def _refuse_controls(document: Any, path: Path) -> None:
+    """Raise TopologyError for text that would steer a terminal or a reader's eye."""
+    left: list[tuple[str, Any]] = [("", document)]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, str) and any(
+                unicodedata.category(letter) in _CONTROLS and letter != "\n" for letter in value):
+            raise TopologyError(f"{path}: {where or 'top level'}: {ascii(value)[:80]} holds a "
+                                "control character; write plain text")
+        pairs = value.items() if isinstance(value, dict) else \
+            enumerate(value) if isinstance(value, list) else ()
+        left += [(f"{where}.{ascii(key)[1:-1] if isinstance(key, str) else key}".lstrip("."), entry)
+                 for key, entry in pairs]
+        left += [(where, key) for key in (value if isinstance(value, dict) else ())]
 
 
 @cache

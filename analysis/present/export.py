@@ -12,6 +12,9 @@ from analysis.present.entries import is_numeric
 from analysis.table import Column, Entry, Table
 
 _UNITS = ("_percent", "_share", "_bytes", "_bps2", "_bps", "_s")
+#: What begins a formula, as East Asian spreadsheets spell it, too.
+_FORMULAS = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}",
+             "\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
 #: What is kept of an entry beside its value: ending of the column's name, and how it is read.
 _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
     ("low", float, lambda entry: entry.number.low if entry.number else None),
@@ -96,7 +99,7 @@ def _section(table: Table, row: int) -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, made text."""
-    if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") and len(value) > 1:
+    """Text that a spreadsheet would take for a formula, made text; blanks hide none."""
+    if isinstance(value, str) and len(value) > 1 and value.lstrip()[:1] in _FORMULAS:
         return f"'{value}"
     return value

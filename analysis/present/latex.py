@@ -22,6 +22,7 @@ from analysis.present.entries import (
 )
 from analysis.present.typesetting import Block, Typesetting, pages, setting
 from analysis.table import Entry, Table
+from analysis.text import printable
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -104,7 +105,7 @@ def _notes(content: Table) -> Iterator[str]:
 
 def escape(text: str) -> str:
     """Text that LaTeX shows as it is; letters that its plain fonts lack lose their accents."""
-    return "".join(_ESCAPES.get(c) or _plain(c) for c in text)
+    return "".join(_ESCAPES.get(c) or _plain(c) for c in printable(text))
 
 
 def _plain(character: str) -> str:

@@ -38,7 +38,7 @@ def _grid(table: Table) -> Iterator[str]:
 
 def _title(column: Column) -> str:
     group = f"{column.group}, " if column.group else ""
-    unit = f" [{column.unit}]" if column.unit else ""
+    unit = f" [{_escape(column.unit)}]" if column.unit else ""
     return f"{_escape(group + column.title)}{unit}"
 
 

@@ -27,6 +27,7 @@ from analysis.present.entries import (
 )
 from analysis.present.report import Figure, Links, Report
 from analysis.table import Column, Entry, Table
+from measure.document import screen_document
 
 _TEMPLATES = Path(__file__).with_name("templates")
 #: Records that are linked behind one number; of more, the folder is.
@@ -83,7 +84,7 @@ def render(report: Report) -> str:
     details = Details(report.links)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=screen_document)
     environment.globals |= {
         "columns_of": _columns, "rows_of": lambda table: list(_rows(table, details)),
         "heading_rows": heading_rows, "legend_of": legend, "badge": _BADGES.get,
@@ -155,7 +156,7 @@ def _figures(report: Report) -> Markup:
 
 def _json(document: Any) -> str:
     """JSON that may stand in a script element."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(screen_document(document), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

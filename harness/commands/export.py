@@ -10,6 +10,7 @@ import click
 from harness.engine import results
 from harness.portable import archive, exporting, interrupts
 from harness.portable.documents import Choice
+from measure.document import printable
 
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,6 +37,7 @@ def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
         done = exporting.export(folder, file, captures)
     click.echo(f"{done.file}: {done.records} records, {done.captures} captures, "
                f"{done.bytes / 1e6:.1f} MB")
+    click.echo(f"  digest of plan and records: {done.digest}")
     if done.foreign:
-        click.echo(f"  left out, no part of the results: "
-                   f"{', '.join(map(click.format_filename, done.foreign))}")
+        names = printable(", ".join(map(click.format_filename, done.foreign)))
+        click.echo(f"  left out, no part of the results: {names}")

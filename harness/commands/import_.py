@@ -8,6 +8,7 @@ import click
 
 from harness.engine import results
 from harness.portable import importing, interrupts
+from measure.document import printable
 
 
 @click.command("import", context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,6 +27,9 @@ def command(file: Path, out: Path | None) -> None:
     there = f"; {already} records were there already" if already else ""
     how = "imported" if done.new else "added"
     click.echo(f"{done.folder}: {done.added} records and {done.captures} captures {how}{there}")
+    click.echo(f"  digest of its plan and records: {done.digest}")
+    for line in done.notices:
+        click.echo(f"  ! {printable(line)}")
     if done.left_out:
         click.echo("  left out, './qop report' makes our own of the records: "
-                   f"{', '.join(done.left_out)}")
+                   f"{printable(', '.join(done.left_out))}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from harness.engine import request
 from harness.engine import results as folders
 from harness.errors import UserError
 from harness.portable.reading import read_manifest
+from harness.portable.seal import read_seal
 from measure.record import RecordError
 from studies import records as stored
 from studies.study import ReportOption, Study, StudyError
@@ -129,10 +131,17 @@ def load(folder: Path, study: str = "") -> Results:
     """
     import analysis  # pandas takes its time; other commands need not wait for it
 
+    manifest = read_manifest(folder)
     try:
-        return analysis.load(folder, study_of(folder, study), read_manifest(folder), stored.read)
+        results = analysis.load(folder, study_of(folder, study), manifest, stored.read_envelope)
+        sealed = read_seal(folder, manifest)
     except analysis.NothingToReport as error:
         raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: cannot be read ({error.strerror or error}); "
+                        "give a results folder that can be read") from None
+    said = f"{sealed.digest}; {sealed.bare}" if sealed.bare else sealed.digest
+    return replace(results, digest=said, notices=sealed.notices)
 
 
 def study_of(folder: Path, study: str = "") -> Study:
@@ -157,7 +166,7 @@ def _study_in(folder: Path) -> str:
     records = folder / "records" if (folder / "records").is_dir() else folder
     for path in sorted(records.glob("*.json")):
         with contextlib.suppress(RecordError):
-            return stored.read(path).study.id
+            return stored.read_envelope(path).study.id
     return ""
 
 
@@ -196,6 +205,8 @@ def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
     if report.claims and not tables:
         said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {said}.")
+    if results is not None:
+        click.echo(f"Digest of plan and records: {results.digest}")
     _draw(report, folder, is_aside=False)
     if report.has_page:
         _write(report, folder, results)
@@ -267,6 +278,8 @@ def _print(table: Table, form: str) -> None:
         from analysis.present.export import to_csv
 
         click.echo(to_csv(table), nl=False)
+        for line in table.warnings:  # there is no place for them in the file
+            click.echo(f"! {line}", err=True)
     else:
         _print_all([table])
 

@@ -101,7 +101,7 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
                 elapsed_s=judged.elapsed_s, raw=dict(judged.raw))
             path = folder / "records" / f"{made.name}.json"
             path.write_text(made.model_dump_json(by_alias=True))
-    (folder / "plan.json").write_text(plan.manifest.model_dump_json(by_alias=True))
+    (folder / "plan.json").write_text(plan.manifest.to_text())
     return repetitions * len(plan.cells)
 
 

@@ -13,6 +13,7 @@ from harness.engine import progress, results
 from harness.engine.events import RunState
 from harness.engine.progress import lasting
 from harness.portable import folder_lock
+from measure.document import printable
 from studies import records as stored
 from studies.study import StudyError
 
@@ -30,7 +31,7 @@ def command(folder: Path | None) -> None:
     if counts["running"]:
         _show_live(folder)
     for record in counts["failed"]:
-        click.echo(f"  {record.name}: {record.reason}")
+        click.echo(f"  {printable(f'{record.name}: {record.reason}')}")
     for complaint in counts["complaints"]:
         click.echo(f"  left out: {complaint}")
 
@@ -63,10 +64,10 @@ def _show_live(folder: Path) -> None:
                f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
     for name, began in state.running.items():
         waited_for = progress.waited_for(state, name, now)
-        click.echo(f"  running: {name}, {now - began:.0f} s"
-                   + (f"; {waited_for}" if waited_for else ""))
+        click.echo(printable(f"  running: {name}, {now - began:.0f} s"
+                             + (f"; {waited_for}" if waited_for else "")))
     if state.last:
-        click.echo(f"  last: {_line(folder, state)}")
+        click.echo(f"  last: {printable(_line(folder, state))}")
 
 
 def _line(folder: Path, state: RunState) -> str:

@@ -8,6 +8,7 @@ import click
 
 from harness.engine import results
 from harness.portable import interrupts, verifying
+from measure.document import printable
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,14 +21,15 @@ from harness.portable import interrupts, verifying
 def command(place: Path | None, write: bool, redo: bool) -> int:
     """Check a results folder, the newest in results/, or an archive of './qop export'.
 
-    Checksums, records, whether they belong to the plan, and the captures that they name. Exit
+    Checksums, records, whether they belong to the plan, and the captures that they name. The digest
+    of plan and records is the same wherever they are: compare it with what you were told. Exit
     status: 0 if all is well, 1 with one line for each finding.
     """
     place = place or results.latest(results.RESULTS)
     with interrupts.heeded():
         verdict = verifying.verify(place, write=write, redo=redo)
     for line in (*(finding.text for finding in verdict.findings), *verdict.notes):
-        click.echo(line)
+        click.echo(printable(line))
     if verdict.ok:
         click.echo(f"{place}: {verdict.summary()}")
         return 0

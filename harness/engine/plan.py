@@ -14,7 +14,7 @@ from measure import manifest
 from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
 from studies.parts import EVERY_NODE
-from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
+from studies.study import Asked, Cell, Expected, Factor, Level, Study, TestbedSpec
 from topologies import builders, loader
 
 #: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
@@ -176,11 +176,10 @@ class Plan:
                         for document in devices(spec).values()}}
         return Manifest(
             schema=manifest.SCHEMA, digest=manifest.digest_of(document),
-            factors=[FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
-                                  unit=factor.unit) for factor in self.study.factors],
+            factors=[factor_record(factor) for factor in self.study.factors],
             wires=sorted({link.limits for spec in specs for link in spec.network.links} - {""}),
             **{**document, "study": StudyRecord(**document["study"]),
-               "levels": {name: {level.id: _level_record(level) for level in levels}
+               "levels": {name: {level.id: level_record(level) for level in levels}
                           for name, levels in self.levels.items()}})
 
 
@@ -202,7 +201,14 @@ def devices(spec: TestbedSpec) -> dict[str, Any]:
                          for node, name in names.items() if node in spec.network.nodes}
 
 
-def _level_record(level: Level) -> LevelRecord:
+def factor_record(factor: Factor) -> FactorRecord:
+    """Return what a manifest keeps of a factor."""
+    return FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
+                        unit=factor.unit)
+
+
+def level_record(level: Level) -> LevelRecord:
+    """Return what a manifest keeps of a level."""
     return LevelRecord(title=level.title, number=level.number, digest=level.digest,
                        content=dict(level.content))
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan
+from measure.document import printable_lines
 from measure.record import FLAGS, listed_settings
 from studies.study import Metric
 
@@ -79,7 +80,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Show a line of its own."""
-        self._console.print(text, markup=False)
+        self._console.print(printable_lines(text), markup=False)
 
     async def live(self) -> None:
         """Keep the terminal's view of the run up to date, until cancelled."""

@@ -116,8 +116,7 @@ class ResultsFolder:
 
     def _write_plan(self, plan: Manifest) -> None:
         checksums.remove(self.path)
-        checksums.replace(self.path / manifest.FILE,
-                     plan.model_dump_json(by_alias=True, indent=1) + "\n")
+        checksums.replace(self.path / manifest.FILE, plan.to_text())
 
     def missing(self, plan: Plan) -> list[Step]:
         """The plan's steps without a good record, in the plan's order."""

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from measure.document import screen_document
+
 #: Of fleeting lines, a page that comes late gets those of so many seconds.
 WINDOW_S = 60.0
 #: Pages are handed what is new at most this often.
@@ -47,7 +49,7 @@ class Feed:
         """Add a line."""
         now_s = time.monotonic()
         with self._changed:
-            said = FeedLine(self._count, json.dumps(document), now_s,
+            said = FeedLine(self._count, json.dumps(screen_document(document)), now_s,
                         document.get("name") in self._fleeting)
             self._count += 1
             (self._newest if said.is_fleeting else self._lasting).append(said)

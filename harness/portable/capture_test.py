@@ -12,10 +12,14 @@ _MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\
 
 
 class CaptureTest:
-    """Takes a .pcap.gz (or .pcap) piece by piece; `complaint` tells at the end."""
+    """Takes a .pcap.gz (or .pcap) piece by piece; `complaint` tells at the end.
 
-    def __init__(self, name: str) -> None:
+    Of a compressed file that `is_capture` says is none, only whether it is whole.
+    """
+
+    def __init__(self, name: str, *, is_capture: bool = True) -> None:
         self._compressed = name.endswith(".gz")
+        self._is_capture = is_capture
         self._inflater = zlib.decompressobj(_GZIP)
         self._head = b""
         self._broken = ""
@@ -36,7 +40,7 @@ class CaptureTest:
             return self._broken
         if self._compressed and not self._inflater.eof:
             return "gzip stream is cut short"
-        return "" if self._head in _MAGIC else "is not a packet capture"
+        return "" if self._head in _MAGIC or not self._is_capture else "is not a packet capture"
 
     def _inflate(self, data: bytes) -> None:
         while data:

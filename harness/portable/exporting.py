@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.portable import archive, checksums, contents, integrity
+from harness.portable import archive, checksums, contents, integrity, seal
 from harness.portable.contents import PACKING_LIST, PRUNED, SUMS, FileKind, kind_of
 from harness.portable.documents import Choice, PackingList, Removed, render, render_pruned
 from harness.portable.folder_lock import held
@@ -18,13 +18,17 @@ _LEFT_OUT = frozenset({FileKind.CAPTURE, FileKind.PACKING_LIST, FileKind.REPORT}
 
 @dataclass(frozen=True)
 class Exported:
-    """What an archive holds, and the names in the folder that are no part of its results."""
+    """What an archive holds, and the names in the folder that are no part of its results.
+
+    `digest` is that of its plan and records.
+    """
 
     file: Path
     bytes: int
     records: int
     captures: int
     foreign: list[str]
+    digest: str
 
 
 def export(folder: Path, file: Path, captures: Choice) -> Exported:
@@ -59,7 +63,8 @@ def _export(folder: Path, file: Path, choice: Choice) -> Exported:
         members[PRUNED] = render_pruned(pruned).encode()
     sums = _describe(members, survey, choice)
     archive.write(file, archive.folder_name(folder), members, sums)
-    return Exported(file, file.stat().st_size, len(survey.records), len(taken), scanned.foreign)
+    return Exported(file, file.stat().st_size, len(survey.records), len(taken), scanned.foreign,
+                    seal.digest_of(sums))
 
 
 def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[list[str], list[str]]:

@@ -6,12 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import UserError
-from harness.portable import archive, checksums, integrity, merging
+from harness.portable import archive, builtin, checksums, integrity, merging, seal
 from harness.portable.contents import DESCRIBING, FileKind, kind_of
 from harness.portable.reading import read_manifest
 from harness.portable.survey import ReadableStream, Survey
@@ -21,7 +21,8 @@ from harness.portable.survey import ReadableStream, Survey
 class Imported:
     """Where an archive went, what of it was new there, and which reports of its were left out.
 
-    `records` are all that it holds; `added` and `captures` are what came in.
+    `records` are all that it holds; `added` and `captures` are what came in. `digest` is that of
+    the archive's plan and records, and `notices` are lines that a reader must know.
     """
 
     folder: Path
@@ -30,6 +31,8 @@ class Imported:
     added: int
     captures: int
     left_out: list[str]
+    digest: str
+    notices: tuple[str, ...] = ()
 
 
 def survey_archive(file: Path) -> Survey:
@@ -153,11 +156,18 @@ def _refuse_damage(file: Path, survey: Survey) -> None:
 
 def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
     """Bring what is unpacked and sound to its place."""
+    assert survey.plan is not None, "judged before"
     left_out = [path for path in survey.files if kind_of(path) is FileKind.REPORT]
+    digest = seal.digest_of({path: facts.sha256 for path, facts in survey.files.items()})
+    notices = (*seal.say_bare(survey.bare, len(survey.records) + 1),
+               *builtin.find_taken(survey.plan))
+    done = Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
+                    captures=sum(kind_of(path) is FileKind.CAPTURE for path in survey.files),
+                    left_out=left_out, digest=digest, notices=notices)
     if read_manifest(folder) is not None:
         merged = merging.merge(survey, unpacked, folder, file)
-        return Imported(folder, new=False, records=len(survey.records), added=merged.records,
-                        captures=merged.captures, left_out=left_out)
+        return replace(done, new=False, added=merged.records, captures=merged.captures,
+                       notices=(*notices, *merged.notices))
     assert survey.sums is not None, "judged before"
     checksums.write(unpacked, {path: digest for path, digest in survey.sums.items()
                           if kind_of(path) not in DESCRIBING})
@@ -166,6 +176,4 @@ def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Importe
     except OSError as error:
         raise UserError(f"{folder}: cannot be made ({error.strerror}); choose another folder with "
                         "--out", status=1) from None
-    captures = sum(kind_of(path) is FileKind.CAPTURE for path in survey.files)
-    return Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
-                    captures=captures, left_out=left_out)
+    return done

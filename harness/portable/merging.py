@@ -7,6 +7,7 @@ the two measured something else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from harness.portable.contents import DESCRIBING, PLAN, PRUNED, FileKind, kind_o
 from harness.portable.documents import DocumentError, Pruned, parse, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.reading import read_manifest
+from harness.portable.redoing import find_differing
 from harness.portable.survey import Survey, record_path
-from studies import records as stored
+from measure.manifest import HOW_MUCH, Manifest
 
 #: What may not differ under one name.
 _UNIQUE = (FileKind.RECORD, FileKind.CAPTURE, FileKind.FILE)
@@ -37,16 +39,17 @@ class _Moves:
 
 @dataclass(frozen=True)
 class Merged:
-    """How much was new."""
+    """How much was new, and lines on the words of the folder's plan that are kept."""
 
     records: int
     captures: int
+    notices: tuple[str, ...] = ()
 
 
 def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
     """Move what `folder` lacks into it. Raises UserError, and OSError; `file` is for its text."""
     with held(folder, exclusive=True):
-        _require_same_plan(survey, folder, file)
+        there, came = _require_same_plan(survey, folder, file)
         moves = _compare(survey, folder)
         if moves.conflicts:
             more = f" (and {len(moves.conflicts) - 1} more)" if len(moves.conflicts) > 1 else ""
@@ -55,18 +58,44 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
         known = _known_sums(survey, folder, moves)
         pruned = _merge_pruned(survey, folder, moves)
         _move(moves, unpacked, folder, pruned)
-        if _merge_plan(unpacked, folder):
+        if _merge_plan(there, came, folder):
             known.pop(PLAN, None)
         checksums.write(folder, known)
     kinds = [kind_of(path) for path in moves.targets]
-    return Merged(kinds.count(FileKind.RECORD), kinds.count(FileKind.CAPTURE))
+    return Merged(kinds.count(FileKind.RECORD), kinds.count(FileKind.CAPTURE),
+                  tuple(_say_kept(there, came)))
 
 
-def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
-    there = read_manifest(folder)
-    if there is None or survey.plan is None or not there.measures_as(survey.plan):
+def _require_same_plan(survey: Survey, folder: Path, file: Path) -> tuple[Manifest, Manifest]:
+    """Return both plans; raise UserError where records of one cannot stand beside the other's."""
+    there, came = read_manifest(folder), survey.plan
+    if there is None or came is None or not there.measures_as(came) or not _same_levels(
+            there, came):
         raise UserError(f"{folder}: holds results of another plan than {file} (its study, levels, "
                         "wires or settings differ); choose another folder with --out", status=1)
+    return there, came
+
+
+def _same_levels(there: Manifest, came: Manifest) -> bool:
+    """Return whether factors are of one kind, and levels have the same digests and numbers."""
+    kinds, levels = [], []
+    for plan in (there, came):
+        kinds.append([(factor.name, factor.is_number, factor.unit) for factor in plan.factors])
+        levels.append({(factor, name): (level.digest, level.number)
+                       for factor, entries in plan.levels.items()
+                       for name, level in entries.items()})
+    return kinds[0] == kinds[1] and levels[0] == levels[1]
+
+
+def _say_kept(there: Manifest, came: Manifest) -> Iterator[str]:
+    """Yield a line about the words of the archive's plan that the folder's own are kept for."""
+    words = {"factors", "levels"}
+    kept = [where for where, _, _ in find_differing(
+        there.model_dump(mode="json", include=words), came.model_dump(mode="json", include=words),
+        "")]
+    if kept:
+        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        yield f"{PLAN}: the folder's own {kept[0]}{more} stay; the archive has others"
 
 
 def _compare(survey: Survey, folder: Path) -> _Moves:
@@ -143,18 +172,19 @@ def _write_pruned(folder: Path, pruned: Pruned) -> None:
         (folder / PRUNED).unlink(missing_ok=True)
 
 
-def _merge_plan(unpacked: Path, folder: Path) -> bool:
-    """Two plans of one digest differ in how many repetitions they ask for; the larger one stays.
+def _merge_plan(there: Manifest, came: Manifest, folder: Path) -> bool:
+    """Have the folder's plan ask for as many repetitions as both, and know what both are called.
 
-    It knows what records of both call it. Whether the folder's file has changed.
+    All else that it says stays as it is, whatever the archive's plan says. Return whether the
+    folder's file has changed.
     """
-    there, came = (stored.read_manifest(place) for place in (folder, unpacked))
     former = list(dict.fromkeys([*there.former_digests, *came.former_digests]))
-    is_larger = came.settings["repetitions"] > there.settings["repetitions"]
-    larger = came if is_larger else there
-    if larger.former_digests != former:
-        larger = larger.model_copy(update={"former_digests": former})
-        checksums.replace(folder / PLAN, larger.model_dump_json(by_alias=True, indent=1) + "\n")
-    elif is_larger:
-        checksums.replace(folder / PLAN, (unpacked / PLAN).read_text())
-    return is_larger or larger is not there
+    settings = dict(there.settings)
+    for name in HOW_MUCH:
+        if name in came.settings:
+            settings[name] = max(settings[name], came.settings[name])
+    merged = there.model_copy(update={"former_digests": former, "settings": settings})
+    if merged == there:
+        return False
+    checksums.replace(folder / PLAN, merged.to_text())
+    return True

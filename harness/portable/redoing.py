@@ -13,6 +13,7 @@ import json
 import math
 import os
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,10 +143,10 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
     places = {RAW: folder / "files" / name / PACKED_RAW}
     places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
     for capture in record.captures:
-        file = str(capture["file"])
+        file = str(capture.get("file", ""))
         places[file] = folder / "captures" / name / f"{file}{SUFFIX}"
     for file, place in places.items():
-        if "/" in file or not is_safe(file):
+        if "/" in file or not is_safe(file) or not is_safe(place.name):
             raise NotRedoneError(f"names a file that cannot be one ({file!r})")
         is_capture = place.is_relative_to(folder / "captures")
         if is_capture and not place.exists() and (not record.keeps_captures
@@ -162,8 +163,8 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
                         raise NotRedoneError(f"{place.relative_to(folder)} unpacks to more than "
                                              f"{_MAX_BYTES >> 30} GB")
                     sink.write(piece)
-        except (OSError, EOFError) as error:
-            yield f"{place.relative_to(folder)} cannot be read ({said(error)})"
+        except (OSError, EOFError, zlib.error) as error:
+            yield f"{place.relative_to(folder)} cannot be read ({said(error)}); it is damaged"
             continue
         if digest_of(unpacked) != record.sha256.get(file):
             yield f"{place.relative_to(folder)} is not what was judged, by its SHA-256"
@@ -192,10 +193,10 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
         return
     anew, then = _document(verdict), record.model_dump(mode="json", by_alias=True)
     for field in _COMPARED:
-        yield from _differences(then[field], anew[field], field)
+        yield from find_differences(then[field], anew[field], field)
     if record.unchecked is not None:
-        yield from _differences(record.unchecked, list_unchecked(cell, verdict.evidence),
-                                "unchecked")
+        yield from find_differences(
+            record.unchecked, list_unchecked(cell, verdict.evidence), "unchecked")
 
 
 def _document(verdict: Judged) -> dict[str, Any]:
@@ -211,16 +212,23 @@ def _document(verdict: Judged) -> dict[str, Any]:
     return plain
 
 
-def _differences(then: Any, anew: Any, where: str) -> Iterator[str]:
+def find_differences(then: Any, anew: Any, where: str) -> Iterator[str]:
     """Each value of a record that is another one now; numbers are the same to the last digit."""
+    for place, old, new in find_differing(then, anew, where):
+        yield f"{place} is {_shown(old)}, and {_shown(new)} by what is kept"
+
+
+def find_differing(then: Any, anew: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each place in which two documents differ, with both values."""
     if isinstance(then, Mapping) and isinstance(anew, Mapping):
         for key in dict.fromkeys((*then, *anew)):
-            yield from _differences(then.get(key), anew.get(key), f"{where}.{key}")
+            yield from find_differing(then.get(key), anew.get(key),
+                                      f"{where}.{key}" if where else str(key))
     elif isinstance(then, list) and isinstance(anew, list) and len(then) == len(anew):
         for number, (old, new) in enumerate(zip(then, anew, strict=True)):
-            yield from _differences(old, new, f"{where}[{_name(old, number)}]")
+            yield from find_differing(old, new, f"{where}[{_name(old, number)}]")
     elif not _same(then, anew):
-        yield f"{where} is {_shown(then)}, and {_shown(anew)} by what is kept"
+        yield where, then, anew
 
 
 def _name(entry: Any, number: int) -> str:
@@ -231,6 +239,8 @@ def _name(entry: Any, number: int) -> str:
 
 
 def _same(then: Any, anew: Any) -> bool:
+    if isinstance(then, bool) or isinstance(anew, bool):
+        return then is anew
     if isinstance(then, float) or isinstance(anew, float):
         return isinstance(then, int | float) and isinstance(anew, int | float) and math.isclose(
             then, anew, rel_tol=_ROUNDING)

@@ -18,7 +18,8 @@ from harness.portable import checksums, contents
 from harness.portable.capture_test import CaptureTest
 from harness.portable.contents import FileKind
 from harness.portable.documents import DocumentError, PackingList, Pruned, parse
-from measure import manifest
+from measure import manifest, record
+from measure.document import has_digest
 from measure.manifest import Manifest, ManifestError
 from measure.record import LARGEST_DOCUMENT_BYTES, Record, RecordError
 from studies import records as stored
@@ -54,8 +55,10 @@ class IntegrityFinding:
 class Survey:
     """Everything that is known of a folder or an archive once all its files were looked at.
 
-    `records` are by the name of their file; `broken` says what is wrong with captures, by path;
-    `sums` are what SHA256SUMS lists.
+    `records` are by the name of their file, those that no table can use among them; `broken` says
+    what is wrong with captures and other compressed files, by path, and `altered` which documents
+    are not what their own digest says; `bare` are those without one. `sums` are what SHA256SUMS
+    lists.
     """
 
     files: dict[str, Facts] = field(default_factory=dict)
@@ -64,6 +67,8 @@ class Survey:
     pruned: Pruned = field(default_factory=Pruned)
     records: dict[str, Record] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    altered: dict[str, str] = field(default_factory=dict)
+    bare: list[str] = field(default_factory=list)
     sums: dict[str, str] | None = None
     packing_list: PackingList | None = None
     #: What is needed to read a plan of an earlier schema, in whatever order its parts come.
@@ -73,7 +78,9 @@ class Survey:
     def look(self, path: str, stream: ReadableStream) -> None:
         """Read one file to its end. What is wrong with it becomes a finding."""
         kind = contents.kind_of(path)
-        test = CaptureTest(path) if kind is FileKind.CAPTURE else None
+        is_packed = kind is FileKind.FILE and path.endswith(".gz")
+        test = CaptureTest(path, is_capture=kind is FileKind.CAPTURE) \
+            if kind is FileKind.CAPTURE or is_packed else None
         digest, size = hashlib.sha256(), 0
         text = bytearray()
         while data := stream.read(checksums.CHUNK_BYTES):
@@ -104,10 +111,10 @@ class Survey:
         try:
             text = content.decode()
             if kind is FileKind.RECORD:
-                self.records[Path(path).stem] = stored.parse(text, path)
+                self._understand_record(path, text)
             elif kind is FileKind.PLAN:
                 self._plan_text = content
-                self.plan = stored.parse_manifest(text, path, self._history)
+                self._understand_plan(path, text)
             elif kind is FileKind.PROVENANCE:
                 self._note_history(content)
             elif kind is FileKind.PRUNED:
@@ -120,6 +127,30 @@ class Survey:
             self.complain(f"{path}: is not text")
         except (RecordError, ManifestError, DocumentError, checksums.ChecksumError) as error:
             self.complain(str(error))
+
+    def _understand_record(self, path: str, text: str) -> None:
+        """Take a record in, with what is wrong with it. Raises RecordError where it is none."""
+        entry = self.records[Path(path).stem] = stored.parse(text, path)
+        self._note_bare(path, text)
+        try:
+            record.refuse_altered(text, path)
+        except RecordError as error:
+            self.altered[path] = str(error)
+        stored.check(entry, path)
+
+    def _understand_plan(self, path: str, text: str) -> None:
+        """Take the plan in, with what is wrong with it. Raises ManifestError where it is none."""
+        self.plan = stored.parse_manifest(text, path, self._history)
+        self._note_bare(path, text)
+        try:
+            manifest.refuse_altered(self.plan, text, path)
+            stored.check_manifest(self.plan, text, path)
+        except ManifestError as error:
+            self.altered[path] = str(error)
+
+    def _note_bare(self, path: str, text: str) -> None:
+        if not has_digest(text.encode()):
+            self.bare.append(path)
 
     def _note_history(self, content: bytes) -> None:
         """Take down what results were made with; a plan of an earlier schema is read with it."""

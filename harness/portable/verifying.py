@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.portable import archive, checksums, contents, integrity, redoing
-from harness.portable.contents import SUMS, FileKind, kind_of
+from harness.portable import (
+    archive,
+    builtin,
+    checksums,
+    contents,
+    integrity,
+    redoing,
+    replanning,
+    seal,
+)
+from harness.portable.contents import PLAN, SUMS, FileKind, kind_of
 from harness.portable.folder_lock import held
 from harness.portable.importing import survey_archive, unpack
 from harness.portable.redoing import Redone
+from harness.portable.replanning import Replanned
 from harness.portable.survey import IntegrityFinding, Survey, look_at, record_path
 
 
@@ -20,13 +30,20 @@ from harness.portable.survey import IntegrityFinding, Survey, look_at, record_pa
 class IntegrityVerdict:
     """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS.
 
-    `redone` has what came of each record that was to be judged anew, None where none was.
+    `redone` has what came of each record that was to be judged anew, None where none was, and
+    `replanned` what came of the plan.
     """
 
     findings: Sequence[IntegrityFinding]
     survey: Survey
     sealed: int = 0
     redone: Sequence[Redone] | None = None
+    replanned: Replanned = field(default_factory=Replanned)
+
+    @property
+    def digest(self) -> str:
+        """The digest of plan and records."""
+        return seal.digest_of({path: facts.sha256 for path, facts in self.survey.files.items()})
 
     @property
     def ok(self) -> bool:
@@ -36,13 +53,20 @@ class IntegrityVerdict:
 
     @property
     def notes(self) -> list[str]:
-        """A line for each reason why records were not judged anew."""
+        """A line for what a reader must know, and for each reason why something was not redone."""
         names: dict[str, list[str]] = {}
         for entry in self.redone or ():
             if entry.not_redone:
                 names.setdefault(entry.not_redone, []).append(record_path(entry.name))
-        return [f"{paths[0]}{f' and {len(paths) - 1} more' if paths[1:] else ''}: not judged anew: "
-                f"{reason}" for reason, paths in names.items()]
+        plan = self.survey.plan
+        lines = [*seal.say_bare(self.survey.bare, len(self.survey.records) + 1),
+                 *(builtin.find_taken(plan) if plan is not None else ())]
+        if self.replanned.not_redone:
+            lines.append(f"{PLAN}: not made anew: {self.replanned.not_redone}")
+        for reason, paths in names.items():
+            more = f" and {len(paths) - 1} more" if paths[1:] else ""
+            lines.append(f"{paths[0]}{more}: not judged anew: {reason}")
+        return lines
 
     def summary(self) -> str:
         """What is there, in one line without a name."""
@@ -64,7 +88,7 @@ class IntegrityVerdict:
         else:
             checked = f"checksums of {len(self.survey.sums)} files agree"
         return (f"{len(records)} records{planned} ({good} ok), {captures} captures{without}; "
-                f"{checked}{self._agreeing()}")
+                f"{checked}; digest of plan and records {self.digest}{self._agreeing()}")
 
     def _agreeing(self) -> str:
         if self.redone is None:
@@ -120,7 +144,12 @@ def _redone(verdict: IntegrityVerdict, folder: Path) -> IntegrityVerdict:
     for entry in redone:
         for line in entry.differences:
             differences.complain(line)
-    return replace(verdict, findings=[*verdict.findings, *differences.findings], redone=redone)
+    plan = verdict.survey.plan
+    replanned = replanning.compare_plan(plan) if plan is not None else Replanned()
+    for line in replanned.differences:
+        differences.complain(line)
+    return replace(verdict, findings=[*verdict.findings, *differences.findings], redone=redone,
+                   replanned=replanned)
 
 
 def _verify_folder(folder: Path, *, write: bool, redo: bool) -> IntegrityVerdict:

@@ -120,7 +120,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("load") / "run"
     for record in a_run():
         write(record, out / "records")
-    (out / "plan.json").write_text(manifest().model_dump_json(by_alias=True))
+    (out / "plan.json").write_text(manifest().to_text())
     return out
 
 

@@ -152,7 +152,7 @@ def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
     assert made.manifest.measures_as(plans.with_levels(made, scenario=[edited]).manifest)
     document = json.loads(before)
     del document["wires"]
-    (tmp_path / "run" / "plan.json").write_text(json.dumps(document))
+    results_folder.seal_anew(tmp_path / "run" / "plan.json", document)
     with results.ResultsFolder(tmp_path / "run") as folder:
         assert folder.adopt(rewired) == ""
 

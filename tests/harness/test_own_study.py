@@ -20,6 +20,7 @@ from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
 from measure import record
 from measure.record import CheckRecord, Record, RecordPart, StudyRecord
+from results_folder import seal_anew
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +49,7 @@ def made(folder: Path, **changes: Any) -> Path:
             schema=2, study=StudyRecord(id="hops", version=1), cell=cell, digests={},
             repetition=step.repetition, asked=made_of.asked.kept(), captures=[],
             **(fields | (changes if number == 0 else {}))), folder / "records")
-    (folder / "plan.json").write_text(made_of.manifest.model_dump_json(by_alias=True))
+    (folder / "plan.json").write_text(made_of.manifest.to_text())
     return folder
 
 
@@ -99,7 +100,7 @@ def test_repetitions_beyond_the_plan_are_counted_and_none_is_missing(qop_here: Q
     folder = made(qop_here.folder / "results" / "mine")
     document = json.loads((folder / "plan.json").read_text())
     document["settings"]["repetitions"] = 1
-    (folder / "plan.json").write_text(json.dumps(document))
+    seal_anew(folder / "plan.json", document)
     assert ": not running; 6 of 6 repetitions ok, 0 failed, 0 to measure" in \
         qop_here("status").stdout
     assert ": 6 records of 3 planned and 3 further (6 ok)" in qop_here("verify").stdout

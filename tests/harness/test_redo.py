@@ -23,6 +23,7 @@ from harness.portable import exporting, importing, redoing, verifying
 from measure import record
 from plans import plan_of, with_levels
 from policies import Policy
+from results_folder import seal_anew
 from studies.mobile import policy_level
 from studies.study import Repetition
 
@@ -82,8 +83,10 @@ def change(path: Path, alter: Callable[[Any], Any]) -> None:
     text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     document = json.loads(text)
     alter(document)
-    text = json.dumps(document).encode()
-    path.write_bytes(gzip.compress(text) if packed else text)
+    if packed:
+        path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    else:
+        seal_anew(path, document)
 
 
 def test_an_archive_is_judged_anew_elsewhere(run: Path, tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_each_number_of_a_record_is_compared(run: Path) -> None:
         target[last] = not value if isinstance(value, bool) else (
             value * (1 + 1e-6) if isinstance(value, float) and value else value + 1)
         [said] = [line for field in redoing._COMPARED
-                  for line in redoing._differences(altered[field], entry[field], field)]
+                  for line in redoing.find_differences(altered[field], entry[field], field)]
         assert said.startswith(place[0]), said
 
 
@@ -227,7 +230,7 @@ def test_one_doctored_record_among_good_ones_is_a_bad_end(copied: Path) -> None:
     """A second record, whose files are nowhere and which names none, fails the whole command."""
     document = json.loads((copied / RECORD).read_text())
     document.update(repetition=2, captures=[], files=[], sha256={})
-    (copied / RECORD).with_name(f"{OWN}-N2-002.json").write_text(json.dumps(document))
+    seal_anew((copied / RECORD).with_name(f"{OWN}-N2-002.json"), document)
     assert verifying.verify(copied).ok
     done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
     assert done.return_value == 1
@@ -298,5 +301,10 @@ def test_a_level_that_is_not_what_its_digest_says_is_refused(copied: Path) -> No
     """The plan's own word on a policy is compared with its digest, which every record bears."""
     change(copied / "plan.json",
            lambda plan: plan["levels"]["policy"][OWN]["content"].update(layers={}))
-    [difference] = redone(copied).differences
+    verdict = verifying.verify(copied)
+    [finding] = verdict.findings
+    assert finding.text.startswith("plan.json: policy OWN-WEP is not what its digest says")
+    assert verdict.survey.plan is not None
+    [difference] = redoing.redo_record(copied, verdict.survey.plan, NAME,
+                                       verdict.survey.records[NAME]).differences
     assert "policy OWN-WEP is not what its digest says" in difference

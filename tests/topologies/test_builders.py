@@ -77,7 +77,7 @@ def test_asked_for_and_not_there(monkeypatch, arguments) -> None:
 def test_a_results_folder_keeps_its_builder(monkeypatch, tmp_path: Path) -> None:
     """Begun on plain Mininet, a folder goes on so when Mininet-WiFi has come; a new one has it."""
     plan = plan_of("P1", builder=MININET)
-    (tmp_path / "plan.json").write_text(plan.manifest.model_dump_json(by_alias=True))
+    (tmp_path / "plan.json").write_text(plan.manifest.to_text())
     monkeypatch.setattr(image, "find", images(image.PLAIN, image.MININET_WIFI))
     assert run._builder("auto", "guest", tmp_path, is_elsewhere=False) == MININET
     assert run._builder("auto", "guest", tmp_path / "new", is_elsewhere=False) == MININET_WIFI

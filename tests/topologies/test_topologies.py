@@ -223,7 +223,8 @@ def test_channels_and_wire_are_the_scenarios(tmp_path: Path) -> None:
 
 def test_own_medium_is_loaded(tmp_path: Path) -> None:
     """A medium may be a user's file as well, `.yaml` included."""
-    file = written(tmp_path, {**shipped("media", "802.11b-long"), "rate_bps": 2_000_000}, "m.yaml")
+    file = written(tmp_path, {**shipped("media", "802.11b-long"), "name": "slow",
+                             "rate_bps": 2_000_000}, "m.yaml")
     assert load_medium(str(file)).rate_bps == 2_000_000
 
 

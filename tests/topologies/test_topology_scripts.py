@@ -41,9 +41,10 @@ PNG = b"\x89PNG\r\n"
 
 
 def own(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Path:
-    """A copy of R1 with its network inside, changed."""
+    """A copy of R1 with its network inside, an id of its own, and changed."""
     document = yaml.safe_load((PROJECT / "topologies/scenarios/R1.yml").read_text())
     network = yaml.safe_load((PROJECT / "topologies/networks/two-subnets.yml").read_text())
+    document["id"] = "mine"
     change(document, network["nodes"])
     file = folder / "mine.yml"
     file.write_text(yaml.safe_dump({**document, "network": network}))

@@ -12,6 +12,7 @@ import pytest
 import policies
 import studies
 from measure.errors import MeasureError
+from measure.manifest import LevelRecord
 from policies import KerberosLayer
 from protocols.kerberos import keytab
 from studies import mobile
@@ -181,8 +182,8 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
     [cell] = chosen(tmp_path, "  kerberos: {initial: fast}\n", "R1")
     for name in ("policy", "scenario"):
         level: Level = cell.levels[name]
-        made = mobile.level(name, level.id, SimpleNamespace(  # type: ignore[arg-type]
-            content=level.content, digest=level.digest))
+        made = mobile.level(name, level.id, LevelRecord(
+            title=level.title, content=dict(level.content), digest=level.digest))
         assert made.digest == level.digest
     assert isinstance(cell.value("policy"), policies.Policy)
 

@@ -1,0 +1,79 @@
+"""Names of qop's own in a plan: whether they stand for what comes with qop under that name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import studies
+from measure.manifest import LevelRecord, Manifest
+from studies.study import Factor, Level, Study, StudyError
+from topologies.checks import TopologyError
+from topologies.device import Device
+from topologies.loader import device_names, load_device, load_medium, medium_names
+from topologies.model import Medium, from_json
+
+_OTHER = "is not qop's own of that name: somebody's file has its name, or it has changed since"
+
+
+def find_taken(plan: Manifest) -> list[str]:
+    """Return a line for each level, medium and device that has a name of qop's own and differs."""
+    try:
+        study = studies.load(plan.study.id)
+    except StudyError:
+        return []
+    lines = [f"{factor.name} {name} {_OTHER}" for factor, name, entry in _levels(study, plan)
+             if entry.digest and (own := _own(factor, name)) is not None
+             and entry.digest != own.digest]
+    lines += _taken("medium", plan.media, medium_names(), Medium, _media)
+    return lines + list(_taken("device", plan.devices, device_names(), Device,
+                               lambda name: [load_device(name)]))
+
+
+def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
+    """Yield a line for each level of qop's own whose title, number or content is another one."""
+    for factor, name, entry in _levels(study, plan):
+        own = _own(factor, name)
+        if own is None or own.digest != entry.digest:
+            continue
+        for what, then, here in (("title", entry.title, own.title),
+                                 ("number", entry.number, own.number)):
+            if then != here:
+                yield (f"levels.{factor.name}.{name}.{what} is {then!r}, and {here!r} comes with "
+                       "qop")
+
+
+def _levels(study: Study, plan: Manifest) -> Iterator[tuple[Factor, str, LevelRecord]]:
+    for factor in study.factors:
+        for name, entry in plan.levels.get(factor.name, {}).items():
+            yield factor, name, entry
+
+
+def _own(factor: Factor, name: str) -> Level | None:
+    """Return the level that comes with qop by a name; None without one."""
+    # What is a path would be read from wherever the command is given.
+    if "/" in name or name.endswith((".yml", ".yaml")):
+        return None
+    try:
+        return next(iter(factor.read([name], [])), None)
+    except Exception:  # noqa: BLE001 - a study's own code may raise anything for a name
+        return None
+
+
+def _media(name: str) -> Sequence[Medium]:
+    """Return the forms that a medium of qop's own has in a plan."""
+    medium = load_medium(name)
+    return medium, medium.in_turns
+
+
+def _taken(what: str, documents: Any, names: Sequence[str], kind: type[Any],
+           own: Callable[[str], Sequence[Any]]) -> Iterator[str]:
+    for name, document in documents.items():
+        if name not in names:
+            continue
+        try:
+            is_own = from_json(kind, document) in own(name)
+        except (TopologyError, AttributeError, LookupError, TypeError, ValueError):
+            is_own = False
+        if not is_own:
+            yield f"{what} {name} {_OTHER}"
