@@ -66,10 +66,14 @@ class StandstillJudge:
                           program)
 
 
-async def watch_clock(pid: int, show: Callable[[Standstill | None], None]) -> Standstill:
-    """Watch a guest until its clock has stood still for too long; return how.
+async def watch_clock(pid: int, show: Callable[[Standstill | None], None], *,
+                      ended_s: float = ENDED_S) -> Standstill:
+    """Watch a guest until its clock has stood still for too long; return the standstill.
 
-    `show` gets a standstill once it has lasted a while, and None once the clock moves again.
+    Args:
+        pid: Process id of the guest's kernel.
+        show: Gets a standstill once it has lasted a while, and None once the clock moves again.
+        ended_s: Processor time without movement that is too long, in seconds.
     """
     judge, asked_s, is_shown = StandstillJudge(), 0.0, False
     while True:
@@ -83,7 +87,7 @@ async def watch_clock(pid: int, show: Callable[[Standstill | None], None]) -> St
         except NoGuestClock:
             await asyncio.Event().wait()  # until cancelled: nothing can be told of such a guest
             raise
-        if standstill is not None and standstill.computed_s >= ENDED_S:
+        if standstill is not None and standstill.computed_s >= ended_s:
             return standstill
         if (standstill is not None) != is_shown:
             is_shown = standstill is not None

@@ -20,7 +20,7 @@ from harness import render
 from harness.engine import libraries, speeds, variants
 from harness.engine.machine import Lacking, Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
-from harness.engine.standstill import Standstill, watch_clock
+from harness.engine.standstill import ENDED_S, Standstill, watch_clock
 from harness.secrets import Secrets
 from measure.charging import library
 from policies import Policy
@@ -203,7 +203,8 @@ class TestbedClient:
 
     async def _watch_clock(self, running: Running) -> None:
         """End the guest if its clock stands still."""
-        standstill = await watch_clock(running.pid, self._show)
+        standstill = await watch_clock(running.pid, self._show,
+                                       ended_s=max(ENDED_S, _spare_s()))
         self._ended_by_watch = f"{standstill}; ended by the watchdog"
         await running.close()
 

@@ -1,4 +1,4 @@
-"""Nothing spins in virtual time without its clock moving, nor for want of memory, in real guests."""
+"""Nothing spins in virtual time without its clock moving, nor for want of memory: real guests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def wait(kind):
     flag[0] = 0
     begin = time.monotonic()
     if os.fork() == 0:
-        time.sleep(0.1)
+        for _ in range(10):
+            time.sleep(0.01)
         flag[0] = 1
         os._exit(0)
     while not flag[0]:
@@ -104,9 +105,10 @@ def bench(image: Image, tmp_path: Path) -> Bench:
 
 
 async def test_programs_that_spin_get_to_when_they_wait_for(bench: Bench) -> None:
-    """Another process sleeps for 0.1 s: that passes, whatever the program calls.
+    """Another process sleeps ten times for 10 ms: that passes, whatever the program calls.
 
-    The scheduler gives the processor back to whoever slept within some ticks of 10 ms.
+    The scheduler gives the processor to whoever has slept within a tick or two of 10 ms, also after
+    a hundred thousand calls of sched_yield.
     """
     (bench.job / "program.py").write_text(SPINS)
     output, end = await bench.run(str(TESTBED_PYTHON), "/host/program.py", clock="virtual")
@@ -115,26 +117,25 @@ async def test_programs_that_spin_get_to_when_they_wait_for(bench: Bench) -> Non
     assert list(waited) == ["poll", "epoll_wait", "select", "sched_yield", "recv", "clock",
                             "getppid", "ping-pong"]
     for name, seconds in waited.items():
-        assert 0.1 <= seconds < 0.2, name
+        assert 0.1 <= seconds < 0.4, name
 
 
 async def test_program_that_takes_all_memory_is_ended_before_files_are_given_up(
         bench: Bench) -> None:
-    """Those that run keep their pages: 8 MB of files stay, and the console tells who was ended."""
+    """Those that run keep their pages: 16 MB of files stay, and the console tells who was ended."""
     (bench.job / "program.py").write_text(FILLS)
     output, end = await bench.run(str(TESTBED_PYTHON), "/host/program.py", clock="virtual")
     console = (bench.folder / "console.log").read_text()
     assert end.ok, console
     least_kb, status = json.loads(output)
     assert status == 9 and "Out of memory: Killed process" in console
-    assert least_kb > 7 << 10
+    assert least_kb > 15 << 10
 
 
 async def test_watch_ends_with_the_program_that_spins_without_its_kernel(
         bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock moves where a program asks for nothing; the kernel tells both from outside."""
     monkeypatch.setattr(standstill, "SHOWN_S", 1.0)
-    monkeypatch.setattr(standstill, "ENDED_S", 3.0)
     monkeypatch.setattr(standstill, "_ASK_S", 0.5)
     monkeypatch.setattr(standstill, "_EVERY_S", 0.2)
     shown: list[standstill.Standstill | None] = []
@@ -142,7 +143,7 @@ async def test_watch_ends_with_the_program_that_spins_without_its_kernel(
             str(TESTBED_PYTHON), "-c", "print('begun', flush=True)\nwhile True: pass",
             clock="virtual") as guest:
         await guest.stdout.readline()
-        found = await standstill.watch_clock(guest.pid, shown.append)
+        found = await standstill.watch_clock(guest.pid, shown.append, ended_s=3.0)
         clock = await read_clock(guest.pid)
     assert found.program == "python3" and found.computed_s >= 3
     assert clock is not None and clock.at_s - (found.at_s or 0) < 0.05
