@@ -26,6 +26,8 @@ from measure.document import (
     seal_text,
 )
 
+from topologies import wording
+
 #: `environment.captures` of a repetition whose captures were not kept, as `--captures` asked.
 NOT_KEPT = "not kept"
 #: What words of `environment.flags` say of a repetition, which counts all the same.
@@ -264,7 +266,7 @@ def said(error: ValidationError) -> str:
     """The first thing that is wrong with a document, in a few words."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "file"
-    what = first["msg"].removeprefix("Value error, ")
+    what = wording.what(first)
     return printable(" ".join((f"{where}: {what}" if first["loc"] else what).split()))
 
 

@@ -13,7 +13,7 @@ import studies
 from studies.study import StudyError
 from studies.wording import refused
 from topologies import reading
-from topologies.checks import TopologyError
+from topologies.errors import TopologyError
 
 FILE = "packages.yml"
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]

@@ -1,236 +1,286 @@
-"""Checks refuse topology files that fit their shape and cannot work, in one line for the user."""
+"""Checks refuse topology files that fit their shape and cannot work, in one line for the user.
+
+What is wrong with single values is told before what is wrong with the whole.
+"""
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections import Counter
 from pathlib import Path
 
-from topologies.device import KINDS, Device, Work
-from topologies.model import (
-    ACCESS_POINT,
-    STATION,
-    Interface,
-    Link,
-    Medium,
-    Network,
-    Node,
-    Scenario,
-    Wire,
-)
+from topologies import address_checks, graph_checks
+from topologies.errors import TopologyError
+from topologies.figure_checks import ID, device, medium, wire
+from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Interface, Network, Node, Scenario
+from topologies.source import YamlPlace, YamlSource
 
-# A scenario's id is part of file names; captures show MAC addresses in lower case.
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-# Duties are groups of Ansible's inventory; operations of devices are words for people.
-_WORD = re.compile(r"[a-z][a-z0-9_]*")
-_OPERATION = re.compile(r"[a-z][a-z0-9-]*")
-# An interface's name ends at Linux's IFNAMSIZ.
+__all__ = ["TopologyError", "device", "medium", "network", "scenario", "whole_network", "wire"]
+
+# Duties are groups of Ansible's inventory, which has two of its own; node names are its hosts.
+_DUTY = re.compile(r"[a-z][a-z0-9_]*")
+_RESERVED_DUTIES = ("all", "ungrouped")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+#: Stands for every node, where devices are given to nodes.
+_EVERY_NODE = "all"
+# An interface's name ends at Linux's IFNAMSIZ; these are taken, as interfaces or by sysctl.
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_TAKEN_INTERFACES = ("lo", "all", "default", "hwsim0")
+#: The channels of the 2.4 GHz band that an access point may open outside of Japan.
+FIRST_CHANNEL, LAST_CHANNEL = 1, 13
+_SSID_BYTES = 32
 
 
-class TopologyError(ValueError):
-    """A topology file that cannot be used; the text is one line for the user."""
-
-
-def medium(given: Medium, path: Path | str) -> None:
-    """Refuse rates of zero and times below zero."""
-    _numbers(given, str(path))
-
-
-def wire(given: Wire | Link, path: Path | str, where: str = "") -> None:
-    """Refuse rates of zero, times below zero, losses that are none, and a preset without source."""
-    place = f"{path}{where}"
-    _numbers(given, place)
-    if given.loss_percent > 100:
-        raise TopologyError(f"{place}: loss_percent: {given.loss_percent:g}; write 100 or less")
-    if given.queue_packets < 1:
-        raise TopologyError(f"{place}: queue_packets: {given.queue_packets}; write 1 or more")
-    if isinstance(given, Wire) and not given.source.strip():
-        raise TopologyError(f"{place}: source: nothing; say where its figures are from")
-
-
-def device(given: Device, path: Path | str) -> None:
-    """Refuse figures without a source, without a value, or with one that is not above zero."""
-    if not _ID.fullmatch(given.name):
-        raise TopologyError(f"{path}: name: {given.name!r}; write up to 40 letters, digits, - "
-                            "and _")
-    if given.processors < 1:
-        raise TopologyError(f"{path}: processors: {given.processors}; write 1 or more")
-    if not given.work:
-        raise TopologyError(f"{path}: work: nothing; state at least one kind of work")
-    for operation, work in given.work.items():
-        _work(operation, work, f"{path}: work.{operation}")
-
-
-def _work(operation: str, work: Work, where: str) -> None:
-    if not work.source.strip():
-        raise TopologyError(f"{where}: source: nothing; say where the figure is from")
-    stated = {unit: value for unit in ("seconds", "bytes_per_s", "factor")
-              if (value := getattr(work, unit)) is not None}
-    if len(stated) != 1:
-        raise TopologyError(f"{where}: {' and '.join(stated) or 'no value'}; write one of seconds, "
-                            "bytes_per_s and factor")
-    for unit, value in stated.items():
-        if not 0 < value < math.inf:
-            raise TopologyError(f"{where}: {unit}: {value:g}; write a number above 0")
-    if "factor" in stated and operation not in KINDS:
-        raise TopologyError(f"{where}: factor: not for an operation; write it for one of "
-                            f"{', '.join(KINDS)}, or seconds")
-    if not _OPERATION.fullmatch(operation):
-        raise TopologyError(f"{where}: no name for work; write lower case letters, digits and -")
-
-
-def _numbers(given: Medium | Wire | Link, where: str) -> None:
-    for field, value in vars(given).items():
-        minimum = 1 if field.endswith("rate_bps") else 0
-        if isinstance(value, (int, float)) and not minimum <= value < math.inf:
-            raise TopologyError(f"{where}: {field}: {value}; write {minimum} or more")
-
-
-def network(given: Network, path: Path | str) -> None:
+def network(given: Network, place: YamlSource | Path | str) -> None:
     """Refuse impossible links, addresses outside their subnets, radios that nobody serves.
 
-    `path` is the file, or other words for where the network comes from.
+    `place` is the file, or other words for where the network comes from. It may be a part of
+    another network: what leads to nodes that take no part is no fault.
     """
-    _links(given, path)
+    source = YamlSource.of(place)
     for name, node in given.nodes.items():
-        _node(name, node, path)
-        _position(node.position, f"{path}: {name}: position")
-        if node.device is not None:
-            device(node.device, path)
-    _radios(given, path)
+        _node(name, node, source)
+    graph_checks.links(given, source)
+    address_checks.networks_addresses(given, source)
+    _radios(given, source)
+    _interfaces_of_access_points(given, source)
+    graph_checks.loops(given, source)
+    graph_checks.subnets(given, source)
 
 
-def scenario(given: Scenario, path: Path | str) -> None:
-    """Refuse dangling names, and what holds for no network."""
-    network_ = given.network
-    if not _ID.fullmatch(given.id):
-        raise TopologyError(f"{path}: id: {given.id!r}; write up to 40 letters, digits, - and _")
+def whole_network(given: Network, place: YamlSource | Path | str) -> None:
+    """Refuse what `network` does, and what leads nowhere in a network with all of its nodes."""
+    source = YamlSource.of(place)
+    network(given, source)
+    graph_checks.gateways(given, source)
+    for name, node in given.nodes.items():
+        for port, interface in node.interfaces.items():
+            bridges = [other.bridge for other in node.interfaces.values()]
+            if interface == Interface() and port not in bridges and not any(
+                    f"{name}/{port}" in link.ends for link in given.links):
+                raise TopologyError(f"{source.at('nodes', name, 'interfaces', port)}: has neither "
+                                    "address, radio, bridge nor link; leave it out")
+
+
+def scenario(given: Scenario, place: YamlSource | Path | str) -> None:
+    """Refuse dangling names, roles that cannot be played, and what holds for no network."""
+    source, network_ = YamlSource.of(place), given.network
+    if not ID.fullmatch(given.id):
+        raise TopologyError(f"{source.at('id')}: {given.id!r}; write up to 40 letters, digits, - "
+                            "and _")
     for role in ("mobile_node", "peer", "roams_to"):
         name = getattr(given, role)
         if name is not None and name not in network_.nodes:
-            raise TopologyError(f"{path}: {role}: no node {name!r} in network {network_.name}; "
-                                f"it has {', '.join(network_.nodes)}")
-    _roles(given, path)
-    network(network_, path)
-    _places(given, path)
+            raise TopologyError(f"{source.at(role)}: no node {name!r} in network {network_.name}; "
+                                f"it has {', '.join(network_.nodes) or 'none'}")
+    inside = source.within("network")
+    _roles(given, source, inside)
+    network(network_, inside)
+    _places(given, source)
+    _moves(given, source)
+    if given.peer == given.mobile_node:
+        raise TopologyError(f"{source.at('peer')}: {given.peer} is the mobile node itself; name "
+                            "another node")
     if not any(i.address for i in network_.nodes[given.peer].interfaces.values()):
-        raise TopologyError(f"{path}: peer: {given.peer} has no address; give it one")
+        raise TopologyError(f"{source.at('peer')}: {given.peer} has no address; give it one")
+    graph_checks.reach(given, source)
 
 
-def _links(network: Network, path: Path | str) -> None:
-    ends = [end for link in network.links for end in link.ends]
-    for link in network.links:
-        if len(link.ends) != 2:
-            raise TopologyError(f"{path}: link {link.ends}: needs two ends; write NODE/INTERFACE")
-        wire(link, path, f": link {link.ends[0]}")
-    for end in ends:
-        node, _, interface = end.partition("/")
-        if node not in network.nodes or interface not in network.nodes[node].interfaces:
-            raise TopologyError(f"{path}: link end {end!r} names no interface; "
-                                "write NODE/INTERFACE")
-        if ends.count(end) > 1:
-            raise TopologyError(f"{path}: link end {end!r} is used twice; give it one link")
+def _node(name: str, node: Node, source: YamlSource) -> None:
+    """Refuse names that are none, fields of other duties, and addresses out of reach."""
+    place = source.within("nodes", name)
+    if not _NODE.fullmatch(name) or name == _EVERY_NODE:
+        raise TopologyError(f"{place.at()}: no name for a node; write up to 40 letters, digits, ., "
+                            f"- and _, and not {_EVERY_NODE!r}")
+    for number, duty in enumerate(node.duties):
+        if not _DUTY.fullmatch(duty) or duty in _RESERVED_DUTIES:
+            raise TopologyError(f"{place.at('duties', number, name=f'{name}: duties')}: {duty!r}; "
+                                "write lower case letters, digits and _")
+    for port, interface in node.interfaces.items():
+        _interface(name, port, interface, node, place)
+    _radio(name, node, place)
+    address_checks.nodes_addresses(name, node, place)
+    _of_duties(name, node, place)
+    _position(node.position, place.at("position", name=f"{name}: position"))
+    if node.device is not None:
+        device(node.device, place.within("device"))
 
 
-def _radios(network: Network, path: Path | str) -> None:
-    radios = Counter(i.radio for node in network.nodes.values() for i in node.interfaces.values()
+def _interface(node_name: str, port: str, interface: Interface, node: Node,
+               place: YamlSource) -> None:
+    where = place.at("interfaces", port, name=f"{node_name}/{port}")
+    if not _INTERFACE.fullmatch(port):
+        raise TopologyError(f"{where}: no name that Linux takes; write up to 15 letters, digits, "
+                            "., - and _")
+    if port in _TAKEN_INTERFACES:
+        raise TopologyError(f"{where}: Linux has an interface or a setting of that name; write "
+                            "another")
+    if interface.bridge is None:
+        return
+    at = place.at("interfaces", port, "bridge", name=f"{node_name}/{port}: bridge")
+    if interface.bridge not in node.interfaces:
+        raise TopologyError(f"{at}: {node_name} has no interface {interface.bridge!r}; add it, "
+                            "with the bridge's address")
+    bridge = node.interfaces[interface.bridge]
+    if bridge.bridge is not None or bridge.radio is not None:
+        raise TopologyError(f"{at}: {interface.bridge} is a port or a radio itself; name an "
+                            "interface that is the bridge alone")
+    if interface.address is not None:
+        raise TopologyError(f"{at}: a port of a bridge has no address of its own; give it to "
+                            f"{interface.bridge}")
+
+
+def _radio(name: str, node: Node, place: YamlSource) -> None:
+    """Refuse a radio where none belongs, and none where one does."""
+    with_radio = [duty for duty in (STATION, ACCESS_POINT) if node.has(duty)]
+    radios = [port for port, interface in node.interfaces.items() if interface.radio]
+    if with_radio and not radios:
+        raise TopologyError(f"{place.at(name=name)}: a {with_radio[0]} without a radio; give it an "
+                            "interface with one")
+    if radios and len(with_radio) != 1:
+        raise TopologyError(f"{place.at(name=name)}: a radio, and {len(with_radio)} of the duties "
+                            f"{STATION} and {ACCESS_POINT}; give it one of them")
+    if len(radios) > 1:
+        raise TopologyError(f"{place.at('interfaces', radios[1], name=f'{name}/{radios[1]}')}: a "
+                            f"second radio beside {radios[0]}, which nothing uses; leave it out")
+    for port in radios:
+        has_bridge = node.interfaces[port].bridge is not None
+        at = place.at("interfaces", port, name=f"{name}/{port}")
+        if has_bridge and not node.has(ACCESS_POINT):
+            raise TopologyError(f"{at}: a station's radio is in no bridge; leave bridge out")
+        if not has_bridge and node.has(ACCESS_POINT):
+            raise TopologyError(f"{at}: an access point's radio is in a bridge; add bridge")
+
+
+def _of_duties(name: str, node: Node, place: YamlSource) -> None:
+    """Refuse fields that only other duties have, and the lack of those that a duty needs."""
+    if node.has(ACCESS_POINT):
+        _ssid(name, node, place)
+        at = place.at("channel", name=f"{name}: channel")
+        if node.channel is None:
+            raise TopologyError(f"{at}: is missing; write {FIRST_CHANNEL} to {LAST_CHANNEL}")
+        if not FIRST_CHANNEL <= node.channel <= LAST_CHANNEL:
+            raise TopologyError(f"{at}: {node.channel} is no channel of the 2.4 GHz band that an "
+                                f"access point may open; write {FIRST_CHANNEL} to {LAST_CHANNEL}")
+        bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
+        if not node.interfaces[bridge or ""].address:
+            raise TopologyError(f"{place.at('interfaces', bridge or '', name=f'{name}/{bridge}')}: "
+                                "an access point's bridge has no address; give it one")
+    if node.has(STATION) and not node.gateway:
+        raise TopologyError(f"{place.at('gateway', name=f'{name}: gateway')}: is missing; a "
+                            "station reaches all others by it")
+    if node.has(STATION) and not node.interfaces[node.radio_interface].address:
+        raise TopologyError(f"{place.at('interfaces', node.radio_interface)}: a station's radio "
+                            "has no address; give it one")
+    for field, duty in (("ssid", ACCESS_POINT), ("channel", ACCESS_POINT), ("serves", HOME_AGENT)):
+        if getattr(node, field) is not None and not node.has(duty):
+            raise TopologyError(f"{place.at(field, name=f'{name}: {field}')}: has an effect on "
+                                f"nodes of the duty {duty} alone; leave it out")
+    if node.position is not None and not (node.has(STATION) or node.has(ACCESS_POINT)):
+        raise TopologyError(f"{place.at('position', name=f'{name}: position')}: has an effect on "
+                            "nodes with a radio alone; leave it out")
+
+
+def _ssid(name: str, node: Node, place: YamlSource) -> None:
+    at = place.at("ssid", name=f"{name}: ssid")
+    if node.ssid is None:
+        raise TopologyError(f"{at}: is missing; write the network's name")
+    length = len(node.ssid.encode("utf-8", "surrogatepass"))
+    if not 1 <= length <= _SSID_BYTES:
+        raise TopologyError(f"{at}: {length} bytes; write 1 to {_SSID_BYTES}")
+    if not node.ssid.isprintable():
+        raise TopologyError(f"{at}: {node.ssid!r} has a character that cannot be shown; write "
+                            "letters, digits, signs and spaces")
+    if node.ssid != node.ssid.strip():
+        raise TopologyError(f"{at}: {node.ssid!r} begins or ends with a space; leave the space out")
+
+
+def _radios(network_: Network, source: YamlSource) -> None:
+    radios = Counter(i.radio for node in network_.nodes.values() for i in node.interfaces.values()
                      if i.radio)
-    for radio, count in radios.items():
-        if count > 1:
-            raise TopologyError(f"{path}: radio {radio} is there {count} times; give each another")
+    for name, node in network_.nodes.items():
+        for port, interface in node.interfaces.items():
+            if interface.radio and radios[interface.radio] > 1:
+                at = source.at("nodes", name, "interfaces", port, "radio", name=f"{name}/{port}")
+                raise TopologyError(f"{at}: radio {interface.radio} is there "
+                                    f"{radios[interface.radio]} times; give each another")
 
 
-def _places(given: Scenario, path: Path | str) -> None:
+def _interfaces_of_access_points(network_: Network, source: YamlSource) -> None:
+    """Refuse interfaces of one name on two access points, which share a namespace."""
+    taken: dict[str, str] = {}
+    for name in network_.of_duty(ACCESS_POINT):
+        for port in network_.nodes[name].interfaces:
+            if port in taken:
+                at = source.at("nodes", name, "interfaces", port, name=f"{name}/{port}")
+                raise TopologyError(f"{at}: {taken[port]} has an interface of that name, too, and "
+                                    "access points share a namespace; name them apart")
+            taken[port] = name
+
+
+def _roles(given: Scenario, source: YamlSource, inside: YamlSource) -> None:
+    """Refuse a mobile node without agent or access point, and a visit that is none."""
+    nodes = given.network.nodes
+    cells = given.network.of_duty(ACCESS_POINT)
+    for name, node in nodes.items():
+        if node.has(STATION) or node.has(ACCESS_POINT):
+            _agent(node, given.network, inside.at("nodes", name, "agent", name=f"{name}: agent"))
+    at = source.at("mobile_node")
+    if not nodes[given.mobile_node].has(STATION):
+        raise TopologyError(f"{at}: {given.mobile_node} is not a station; name one that is")
+    if given.roams_to is None:
+        return
+    at = source.at("roams_to")
+    if given.roams_to not in cells:
+        raise TopologyError(f"{at}: {given.roams_to} is not an access point; name one that is")
+    if given.roams_to == given.home:
+        raise TopologyError(f"{at}: {given.roams_to} is at home; leave it out or name another "
+                            "access point")
+    if nodes[given.roams_to].ssid != nodes[given.home].ssid:
+        raise TopologyError(f"{at}: {given.roams_to} has another ssid than {given.home}, so that a "
+                            "station does not move there; give both one")
+
+
+def _agent(node: Node, network_: Network, at: YamlPlace) -> None:
+    """Refuse an agent that is none, or that no access point has."""
+    if node.agent not in network_.nodes:
+        raise TopologyError(f"{at}: no node {node.agent!r} here; name a home agent that takes part")
+    if not any(network_.nodes[cell].agent == node.agent for cell in network_.of_duty(ACCESS_POINT)):
+        raise TopologyError(f"{at}: no access point has agent {node.agent!r}; add one")
+    if not network_.nodes[node.agent].has(HOME_AGENT):
+        raise TopologyError(f"{at}: {node.agent} is no home agent; name one that is")
+
+
+def _moves(given: Scenario, source: YamlSource) -> None:
+    """Refuse what is about a move that does not take place, or that is like that in any case."""
+    if given.moves_on and given.roams_to is None:
+        raise TopologyError(f"{source.at('moves_on')}: the mobile node does not move, so that it "
+                            "would change nothing; leave it out, or add roams_to")
+    if given.moves_on and given.foreign_agent is None:
+        raise TopologyError(f"{source.at('moves_on')}: {given.roams_to} is in the mobile node's "
+                            "own subnet, where it moves on in any case; leave it out")
+
+
+def _places(given: Scenario, source: YamlSource) -> None:
     """Refuse a drive without a beginning or an end, or past nodes that stand nowhere."""
     places = {name: node.position for name, node in given.network.nodes.items() if node.position}
     drive = given.mobility
     if drive is None:
         return
-    _position(drive.to, f"{path}: mobility.to")
+    _position(drive.to, source.at("mobility", "to"))
     if not 0 <= drive.start_s < drive.stop_s:
-        raise TopologyError(f"{path}: mobility: from {drive.start_s} s to {drive.stop_s} s; "
+        raise TopologyError(f"{source.at('mobility')}: from {drive.start_s} s to {drive.stop_s} s; "
                             "start at 0 or later and stop after that")
     # The strength of a signal follows from both ends' places.
     for name in (given.mobile_node, *given.network.of_duty(ACCESS_POINT)):
         if name not in places:
-            raise TopologyError(f"{path}: mobility: {name} has no position; give it one in the "
-                                "network")
+            raise TopologyError(f"{source.at('mobility')}: {name} has no position; give it one in "
+                                "the network")
 
 
-def _position(position: list[float] | None, where: str) -> None:
+def _position(position: list[float] | None, where: YamlPlace) -> None:
     if position is not None and not (len(position) in (2, 3) and all(map(math.isfinite, position))):
         raise TopologyError(f"{where}: {position}; write [x, y] or [x, y, z] in metres")
 
 
-def _node(name: str, node: Node, path: Path | str) -> None:
-    """Refuse names that are none, radios out of place, and addresses out of reach."""
-    for duty in node.duties:
-        if not _WORD.fullmatch(duty):
-            raise TopologyError(f"{path}: {name}: duties: {duty!r}; write lower case letters, "
-                                "digits and _")
-    subnets = []
-    for interface, settings in node.interfaces.items():
-        _interface(interface, settings, f"{path}: {name}/{interface}")
-        if settings.address:
-            subnets.append(_subnet(settings.address, f"{path}: {name}/{interface}"))
-    _radio(node, f"{path}: {name}")
-    if node.gateway:
-        gateway = _subnet(f"{node.gateway}/32", f"{path}: {name}: gateway").network_address
-        # A station reaches its agent over the air, whatever its own prefix.
-        if not node.has(STATION) and not any(gateway in subnet for subnet in subnets):
-            raise TopologyError(f"{path}: {name}: gateway: {node.gateway} is in no subnet of the "
-                                "node; write an address that is")
-
-
-def _interface(name: str, settings: Interface, where: str) -> None:
-    if not _INTERFACE.fullmatch(name):
-        raise TopologyError(f"{where}: no name that Linux takes; write up to 15 letters, digits, "
-                            "., - and _")
-    if settings.radio and not _MAC.fullmatch(settings.radio):
-        raise TopologyError(f"{where}: {settings.radio!r}; write a radio's MAC address in lower "
-                            "case, 02:00:00:00:00:00")
-
-
-def _radio(node: Node, where: str) -> None:
-    """Refuse a radio where none belongs, and none where one does."""
-    with_radio = [duty for duty in (STATION, ACCESS_POINT) if node.has(duty)]
-    has_radio = any(settings.radio for settings in node.interfaces.values())
-    if with_radio and not has_radio:
-        raise TopologyError(f"{where}: a {with_radio[0]} without a radio; give it an interface "
-                            "with one")
-    if has_radio and len(with_radio) != 1:
-        raise TopologyError(f"{where}: a radio, and {len(with_radio)} of the duties {STATION} and "
-                            f"{ACCESS_POINT}; give it one of them")
-
-
-def _subnet(address: str, where: str) -> ipaddress.IPv4Network:
-    if "/" not in address:
-        raise TopologyError(f"{where}: {address} has no prefix length; write ADDRESS/PREFIX")
-    try:
-        return ipaddress.IPv4Interface(address).network
-    except ValueError as error:
-        raise TopologyError(f"{where}: {error}; write ADDRESS/PREFIX") from None
-
-
-def _roles(given: Scenario, path: Path | str) -> None:
-    """Refuse a mobile node without agent or access point, and a visit that is none."""
-    nodes = given.network.nodes
-    for name in given.network.of_duty(STATION):
-        agent = nodes[name].agent
-        if agent not in nodes:
-            raise TopologyError(f"{path}: {name}: agent: no node {agent!r}; name a home agent")
-        if not any(nodes[cell].agent == agent for cell in given.network.of_duty(ACCESS_POINT)):
-            raise TopologyError(f"{path}: {name}: no access point has agent {agent!r}; add one")
-    if not nodes[given.mobile_node].has(STATION):
-        raise TopologyError(f"{path}: mobile_node: {given.mobile_node} is not a station; "
-                            "name one that is")
-    if given.roams_to and given.roams_to not in given.network.of_duty(ACCESS_POINT):
-        raise TopologyError(f"{path}: roams_to: {given.roams_to} is not an access point; "
-                            "name one that is")
-    if given.roams_to == given.home:
-        raise TopologyError(f"{path}: roams_to: {given.roams_to} is at home; leave it out or "
-                            "name another access point")

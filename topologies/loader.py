@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from topologies import checks, reading
-from topologies.checks import TopologyError
-from topologies.device import Device, Strict
-from topologies.model import ROUTER, Link, Medium, Network, Scenario, Wire, with_duties
-from topologies.reading import ROOT, read, resolve, validate
+from topologies import adjustments, checks, reading
+from topologies.adjustments import Adjustments
+from topologies.device import Device
+from topologies.errors import TopologyError
+from topologies.model import Medium, Network, Scenario, Wire, with_duties
+from topologies.reading import read, resolve, validate
+from topologies.source import YamlSource
+from topologies.wording import did_you_mean
 
 __all__ = ["TopologyError", "device_names", "load_device", "load_medium", "load_network",
            "load_scenario", "load_wire", "medium_names", "network_names", "scenario_ids", "to_json",
            "wire_names"]
 
 
-@dataclass(frozen=True)
-class _Own(Strict):
-    """A scenario's own values for the links to routers; what it leaves out stays."""
-
-    wire: str | None = None
-    rate_bps: float | None = None
-    delay_ms: float | None = None
-    loss_percent: float | None = None
-
-
-@dataclass(frozen=True)
-class _Adjustments(Strict):
-    """What a scenario file may change of its network."""
-
-    nodes: list[str] = field(default_factory=list)
-    channels: dict[str, int] = field(default_factory=dict)
-    positions: dict[str, list[float]] = field(default_factory=dict)
-    wire: _Own = field(default_factory=_Own)
-    links: dict[str, _Own] = field(default_factory=dict)
+#: The keys of a scenario by which it changes its network.
+_CHANGES = tuple(field.name for field in dataclasses.fields(Adjustments))
+#: All keys of a scenario. That it is about places is said of it, not by it.
+_SCENARIO_KEYS = (*(field.name for field in dataclasses.fields(Scenario)
+                    if field.name != "is_placed"), *_CHANGES)
 
 
 def scenario_ids() -> list[str]:
@@ -68,8 +56,8 @@ def device_names() -> list[str]:
 def load_network(name: str) -> Network:
     """Load a network by its name, or from a `.yml` file; raises TopologyError."""
     path = resolve(name, "networks")
-    network = _network(read(path), path, path)
-    checks.network(network, path)
+    network = _network(read(path), YamlSource(path), path)
+    checks.whole_network(network, path)
     return network
 
 
@@ -82,22 +70,38 @@ def load_scenario(name: str) -> Scenario:
     wire, and `links:` single ones, by an end of theirs.
     """
     path = resolve(name, "scenarios")
-    document = read(path)
-    network, source = document.get("network"), path
+    source, document = YamlSource(path), read(path)
+    for key in (key for key in document if key not in _SCENARIO_KEYS):
+        raise TopologyError(f"{source.at(key)}: there is no such field; "
+                            f"{did_you_mean(str(key), _SCENARIO_KEYS)} (see docs/topologies.md "
+                            "for the fields)")
+    network = document.get("network")
+    if network is None:
+        raise TopologyError(f"{source.at('network')}: is missing; name one of "
+                            f"{', '.join(network_names())}, a .yml file, or write it here")
+    file, there = path, source.within("network")
     if isinstance(network, str):
-        source = path.parent / network if network.endswith(".yml") \
-            else ROOT / "networks" / f"{network}.yml"
-        network = read(source)
-    changes = {key: document.pop(key) for key in ("nodes", "channels", "positions", "wire", "links")
-               if key in document}
+        file = resolve(network, "networks", path.parent, source.within("network"))
+        network, there = read(file), YamlSource(file)
+        source.placed(("network",), there, ())
+    changes = {key: document.pop(key) for key in _CHANGES if key in document}
+    for key, value in changes.items():
+        if value is None or value in ([], {}):
+            raise TopologyError(f"{source.at(key)}: is empty; leave it out, or say what changes")
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
-    plan: _Adjustments = validate(_Adjustments, changes, path)
-    whole = _adjusted(_network(network, path, source), plan, path)
+    plan: Adjustments = validate(Adjustments, changes, source)
+    presets = {name: load_wire(name, path.parent, place) for name, place in [
+        (plan.wire.wire, source.within("wire")),
+        *((own.wire, source.within("links", end, "wire")) for end, own in plan.links.items())]
+        if name}
+    whole = _network(network, there, file)
+    checks.whole_network(whole, there)
+    part = adjustments.adjust(whole, plan, presets, source)
     scenario: Scenario = validate(Scenario, {
-        **document, "network": to_json(whole), "is_placed": bool(plan.positions)}, path)
-    checks.scenario(scenario, path)
-    _refuse_taken("id", scenario.id, "scenarios", path, scenario, load_scenario)
+        **document, "network": to_json(part), "is_placed": bool(plan.positions)}, source)
+    checks.scenario(scenario, source)
+    _refuse_taken("id", scenario.id, "scenarios", source, scenario, load_scenario)
     return scenario
 
 
@@ -105,33 +109,36 @@ def load_medium(name: str) -> Medium:
     """Load a medium by its name, or from a `.yml` file; raises TopologyError."""
     path = resolve(name, "media")
     medium: Medium = reading.load(Medium, path, checks.medium)
-    _refuse_taken("name", medium.name, "media", path, medium, load_medium)
+    _refuse_taken("name", medium.name, "media", YamlSource(path), medium, load_medium)
     return medium
 
 
-def load_wire(name: str, beside: Path | None = None) -> Wire:
-    """Load a wire by its name, or from a `.yml` file; raises TopologyError."""
-    path = resolve(name, "wires", beside)
+def load_wire(name: str, beside: Path | None = None,
+              place: YamlSource | None = None) -> Wire:
+    """Load a wire by its name, or from a `.yml` file that `place` names. Raises TopologyError."""
+    path = resolve(name, "wires", beside, place)
     wire: Wire = reading.load(Wire, path, checks.wire)
-    _refuse_taken("name", wire.name, "wires", path, wire, load_wire)
+    _refuse_taken("name", wire.name, "wires", YamlSource(path), wire, load_wire)
     return wire
 
 
-def load_device(name: str, beside: Path | None = None) -> Device:
-    """Load a device by its name, or from a `.yml` file; raises TopologyError."""
-    path = resolve(name, "devices", beside)
+def load_device(name: str, beside: Path | None = None,
+                place: YamlSource | None = None) -> Device:
+    """Load a device by its name, or from a `.yml` file that `place` names. Raises TopologyError."""
+    path = resolve(name, "devices", beside, place)
     device: Device = reading.load(Device, path, checks.device)
-    _refuse_taken("name", device.name, "devices", path, device, load_device)
+    _refuse_taken("name", device.name, "devices", YamlSource(path), device, load_device)
     return device
 
 
-def _refuse_taken(key: str, name: str, folder: str, path: Path, value: object,
+def _refuse_taken(key: str, name: str, folder: str, source: YamlSource, value: object,
                   own: Callable[[str], object]) -> None:
     """Raise TopologyError for a file that says something else under a name of the project's own."""
-    if path.is_relative_to(ROOT) or name not in reading.names(folder):
+    is_own = isinstance(source.file, Path) and source.file.is_relative_to(reading.ROOT)
+    if is_own or name not in reading.names(folder):
         return
     if value != own(name):
-        raise TopologyError(f"{path}: {key}: {name} comes with qop, and is another one there; "
+        raise TopologyError(f"{source.at(key)}: {name} comes with qop, and is another one there; "
                             "give yours a name of its own")
 
 
@@ -140,81 +147,33 @@ def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:
     return dataclasses.asdict(value)
 
 
-def _network(document: Any, path: Path, source: Path) -> Network:
-    """A network of a document that stands in `source`: with wires and devices in their place.
-
-    `path` is the file that the user gave, which is what messages name.
-    """
+def _network(document: Any, place: YamlSource, file: Path) -> Network:
+    """A network of a document that stands in `file`: with wires and devices in their place."""
     if isinstance(document, dict):
         nodes, links = document.get("nodes"), document.get("links")
         document = dict(document)
         if isinstance(nodes, dict):
-            document["nodes"] = {name: _with_device(with_duties(node), source)
-                                 for name, node in nodes.items()}
+            document["nodes"] = {
+                name: _with_device(with_duties(node), file.parent, place.within("nodes", name))
+                for name, node in nodes.items()}
         if isinstance(links, list):
-            document["links"] = [_with_wire(link, source) for link in links]
-    network: Network = validate(Network, document, path)
+            document["links"] = [_with_wire(link, file.parent, place.within("links", number))
+                                 for number, link in enumerate(links)]
+    network: Network = validate(Network, document, place)
     return network
 
 
-def _with_device(node: Any, source: Path) -> Any:
+def _with_device(node: Any, folder: Path, place: YamlSource) -> Any:
     """A node's document, with the device in the place of its name."""
     if isinstance(node, dict) and isinstance(node.get("device"), str):
-        return {**node, "device": to_json(load_device(node["device"], source.parent))}
+        device = load_device(node["device"], folder, place.within("device"))
+        return {**node, "device": to_json(device)}
     return node
 
 
-def _with_wire(link: Any, source: Path) -> Any:
+def _with_wire(link: Any, folder: Path, place: YamlSource) -> Any:
     """A link's document, with what the wire that it names does to packets."""
     if isinstance(link, dict) and isinstance(link.get("wire"), str) and link["wire"]:
-        wire = load_wire(link["wire"], source.parent)
+        wire = load_wire(link["wire"], folder, place.within("wire"))
         return {**wire.effect, **link, "wire": wire.name}  # the link's own values come first
     return link
-
-
-def _adjusted(network: Network, plan: _Adjustments, path: Path) -> Network:
-    """The part of a network that a scenario asks for, with its channels and wires."""
-    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels)),
-                       ("positions", list(plan.positions))):
-        for name in names:
-            if name not in network.nodes:
-                raise TopologyError(f"{path}: {key}: no node {name!r} in network {network.name}; "
-                                    f"it has {', '.join(network.nodes)}")
-    nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel),
-                                       position=plan.positions.get(name, node.position))
-             for name, node in network.nodes.items() if not plan.nodes or name in plan.nodes}
-    known = {end for link in network.links for end in link.ends}
-    for end in plan.links:
-        if end not in known:
-            raise TopologyError(f"{path}: links: no end {end!r} in network {network.name}; it has "
-                                f"{', '.join(sorted(known))}")
-    changes = _changes(plan.wire, path)
-    single = {end: _changes(own, path) for end, own in plan.links.items()}
-    links = [_single(_wired(link, network, changes), single) for link in network.links
-             if all(end.partition("/")[0] in nodes for end in link.ends)]
-    return dataclasses.replace(network, nodes=nodes, links=links)
-
-
-def _changes(own: _Own, path: Path) -> dict[str, Any]:
-    """Fields of a link that a scenario sets."""
-    stated = {key: value for key, value in vars(own).items() if value is not None}
-    if "wire" not in stated:
-        return stated
-    preset = load_wire(stated["wire"], path.parent)
-    return {**preset.effect, **stated, "wire": preset.name}
-
-
-def _single(link: Link, changes: dict[str, dict[str, Any]]) -> Link:
-    """The link with the values that the scenario has for it alone."""
-    for end in link.ends:
-        link = dataclasses.replace(link, **changes.get(end, {}))
-    return link
-
-
-def _wired(link: Link, network: Network, changes: dict[str, Any]) -> Link:
-    """The link with the scenario's values, if a router is at one of its ends."""
-    ends = [network.nodes[end.partition("/")[0]] for end in link.ends
-            if end.partition("/")[0] in network.nodes]
-    if not changes or not any(node.has(ROUTER) for node in ends):
-        return link
-    return dataclasses.replace(link, **changes)

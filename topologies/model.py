@@ -21,7 +21,7 @@ from topologies.visited import VisitedSubnet, visited
 
 __all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
            "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
-           "from_json", "with_duties"]
+           "from_json", "node_of", "with_duties"]
 
 #: Duties that the builder knows, because they own radios. All others are a network's own words.
 STATION, ACCESS_POINT = "station", "access_point"
@@ -177,7 +177,7 @@ class Network(Strict):
     def protectable(self) -> list[Link]:
         """The wires that MACsec can protect: between access points, and from them to agents."""
         def ends(link: Link) -> list[Node]:
-            return [self.nodes[end.partition("/")[0]] for end in link.ends]
+            return [self.nodes[node_of(end)] for end in link.ends]
         return [link for link in self.links if any(n.has(ACCESS_POINT) for n in ends(link))
                 and all(n.has(ACCESS_POINT) or n.has(HOME_AGENT) for n in ends(link))]
 
@@ -272,6 +272,11 @@ class Scenario(Strict):
         nodes = self.network.nodes
         return next(name for name in self.network.of_duty(ACCESS_POINT)
                     if nodes[name].agent == nodes[station].agent)
+
+
+def node_of(end: str) -> str:
+    """Return the node of a link's end, `NODE/INTERFACE`."""
+    return end.partition("/")[0]
 
 
 def with_duties(node: Any) -> Any:

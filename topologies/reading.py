@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+import re
+import types
+import typing
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from topologies.checks import TopologyError
+from topologies import wording
+from topologies.errors import TopologyError
 from topologies.model import from_json
+from topologies.source import YamlSource
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 ROOT = Path(__file__).parent
 #: In C where it is installed, ten times as quick. It has no limit to how deep a document may be,
 #: nor the words that users know, so that it reads the project's own files alone.
 _QUICK: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+
+
+class StrictLoader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+    """Refuses what YAML would read otherwise than it looks, or leave out without a word.
+
+    That is a key that is there twice, and numbers such as 010 (8), 0x10 (16) and 1:30 (90).
+    """
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Refuse keys that are there twice."""
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for number, key in enumerate(keys):
+            if key.value in [before.value for before in keys[:number]]:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice",
+                                           problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep)  # type: ignore[no-untyped-call,unused-ignore]
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        """Refuse numbers that are not decimal ones."""
+        if not _DECIMAL.fullmatch(node.value):
+            number = super().construct_yaml_int(node)  # type: ignore[no-untyped-call,unused-ignore]
+            raise yaml.MarkedYAMLError(
+                problem=f"{node.value} is {number} to YAML, write that or put it in quotes",
+                problem_mark=node.start_mark)
+        return int(node.value)
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
 
 #: Kinds of letters that show nothing and change what is around them.
 _CONTROLS = frozenset(("Cc", "Cf", "Cs"))
@@ -28,12 +67,20 @@ def names(folder: str) -> list[str]:
     return sorted(path.stem for path in (ROOT / folder).glob("*.yml"))
 
 
-def resolve(name: str, folder: str, beside: Path | None = None) -> Path:
-    """The file that a name or a path ending in `.yml` stands for; paths start at `beside`."""
+def resolve(name: str, folder: str, beside: Path | None = None,
+            place: YamlSource | None = None) -> Path:
+    """The file that a name or a path ending in `.yml` stands for; paths start at `beside`.
+
+    `place` is where the name stands. Raises TopologyError.
+    """
     if name.endswith((".yml", ".yaml")):
-        return beside / name if beside else Path(name)
+        path = beside / name if beside else Path(name)
+        if place and not path.exists():
+            raise TopologyError(f"{place.at()}: {path}: no such file; check the name")
+        return path
     if name not in names(folder):
-        raise TopologyError(f"{name}: no such file in topologies/{folder}; "
+        where = f"{place.at()}: " if place else ""
+        raise TopologyError(f"{where}{name}: no such file in topologies/{folder}; "
                             f"choose one of {', '.join(names(folder))} or give a .yml file")
     return ROOT / folder / f"{name}.yml"
 
@@ -63,67 +110,123 @@ def _loaded(cls: type[Any], path: Path, text: str, check: Callable[[Any, Path], 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        octets = path.read_bytes()
     except FileNotFoundError:
         raise TopologyError(f"{path}: no such file; check the name") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise TopologyError(f"{path}: cannot be read ({error}); give a YAML file") from None
+    except IsADirectoryError:
+        raise TopologyError(f"{path}: cannot be read (it is a folder); give a YAML file") from None
+    except OSError as error:
+        raise TopologyError(f"{path}: cannot be read ({error.strerror}); give a YAML file") \
+            from None
+    try:
+        return octets.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = octets.count(b"\n", 0, error.start) + 1
+        raise TopologyError(f"{path}:{line}: cannot be read (it is not UTF-8 text); save the file "
+                            "as UTF-8") from None
 
 
 def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples") -> dict[str, Any]:
-    loader = _QUICK if path.is_relative_to(ROOT) else yaml.SafeLoader
+    loader = _QUICK if path.is_relative_to(ROOT) else StrictLoader
     try:
         document = yaml.load(text, loader)  # noqa: S506 - both are safe
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TopologyError(f"{path}:{line}: not YAML ({error.problem}); correct that line") \
             from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except RecursionError:
+        raise TopologyError(f"{path}: not YAML (it is nested too deeply); correct the file") \
+            from None
+    except (yaml.YAMLError, ValueError) as error:
         raise TopologyError(f"{path}: not YAML ({_one_line(error)}); correct the file") from None
     if not isinstance(document, dict):
-        raise TopologyError(f"{path}: holds no mapping; {advice}")
+        raise TopologyError(f"{path}:1: holds no mapping; {advice}")
     return document
 
 
-def validate(cls: type[Any], document: Any, path: Path) -> Any:
+def validate(cls: type[Any], document: Any, source: YamlSource | Path | str) -> Any:
     """A dataclass of a document, which must fit it to the letter. Raises TopologyError."""
+    place = YamlSource.of(source)
     try:
         from pydantic import ValidationError
     except ImportError:
         # The scripts in examples/ run on machines without it; the project's own files are valid.
-        if path.is_relative_to(ROOT):
+        if isinstance(place.file, Path) and place.file.is_relative_to(ROOT):
             return from_json(cls, document)
-        raise TopologyError(f"{path}: no file of your own can be checked without pydantic 2; "
+        raise TopologyError(f"{place.file}: no file of your own can be checked without pydantic 2; "
                             "install it") from None
     try:
+        _refuse_other_values(document, (), place)
         text = json.dumps(document, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
-                            "in quotes") from None
-    _refuse_controls(document, path)
+    except RecursionError:
+        raise TopologyError(f"{place.at()}: an alias contains itself; write the values out") \
+            from None
     try:
         return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "top level"
-        raise TopologyError(f"{path}: {_one_line(f'{where}: ' + first['msg'])}; "
-                            "see docs/topologies.md for the fields") from None
+        # A misspelt field explains the one that is missing then.
+        first = min(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")
+        raise TopologyError(_refusal(cls, first, place)) from None
 
 
-def _refuse_controls(document: Any, path: Path) -> None:
+def _refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) -> str:
+    """Return the line for a value that pydantic refuses."""
+    keys = tuple(part for part in error["loc"] if part != "[key]")
+    said = wording.what(error)
+    if error["type"] == "value_error":  # of __post_init__, which names the field first
+        field = said.split(" ")[0].strip(",:")
+        at = place.at(*keys, *([field] if field in _fields_at(cls, keys) else []), name="")
+        return f"{at}: {said}; see docs/topologies.md for the fields"
+    has_value = error["type"] not in ("unexpected_keyword_argument", "missing")
+    what = f"{wording.show(error.get('input')) if has_value else ''} {said}".strip()
+    known = _fields_at(cls, keys[:-1])
+    return (f"{place.at(*keys)}: {what}; {wording.advice(error, known) or 'correct it'} "
+            "(see docs/topologies.md for the fields)")
+
+
+def _fields_at(cls: Any, keys: Sequence[str | int]) -> list[str]:
+    """The fields of the dataclass that some keys lead to; none where they lead to another type."""
+    for key in keys:
+        options = [option for option in (typing.get_args(cls) or (cls,))
+                   if option is not type(None)] if typing.get_origin(cls) is types.UnionType \
+            else [cls]
+        cls = options[0]
+        if dataclasses.is_dataclass(cls):
+            cls = typing.get_type_hints(cls).get(str(key))
+        else:
+            cls = (typing.get_args(cls) or (None,))[-1]
+    if typing.get_origin(cls) is types.UnionType:
+        cls = typing.get_args(cls)[0]
+    if not dataclasses.is_dataclass(cls):
+        return []
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _refuse_other_values(value: Any, keys: tuple[str | int, ...], place: YamlSource) -> None:
+    """Refuse what YAML can say and no field can be: dates, numbers without end, other keys."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise TopologyError(f"{place.at(*keys, str(key))}: {key} is no text; "
+                                    "write the name in quotes")
+            _refuse_controls(key, place.at(*keys))
+            _refuse_other_values(entry, (*keys, key), place)
+    elif isinstance(value, list):
+        for number, entry in enumerate(value):
+            _refuse_other_values(entry, (*keys, number), place)
+    elif isinstance(value, str):
+        _refuse_controls(value, place.at(*keys))
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise TopologyError(f"{place.at(*keys)}: {value} is not a finite number; write a number")
+    elif not isinstance(value, int | float | None):
+        raise TopologyError(f"{place.at(*keys)}: {_one_line(value)} is not plain text; write plain "
+                            "text and numbers, and dates in quotes")
+
+
+def _refuse_controls(text: str, at: str) -> None:
     """Raise TopologyError for text that would steer a terminal or a reader's eye."""
-    left: list[tuple[str, Any]] = [("", document)]
-    while left:
-        where, value = left.pop()
-        if isinstance(value, str) and any(
-                unicodedata.category(letter) in _CONTROLS and letter != "\n" for letter in value):
-            raise TopologyError(f"{path}: {where or 'top level'}: {ascii(value)[:80]} holds a "
-                                "control character; write plain text")
-        pairs = value.items() if isinstance(value, dict) else \
-            enumerate(value) if isinstance(value, list) else ()
-        left += [(f"{where}.{ascii(key)[1:-1] if isinstance(key, str) else key}".lstrip("."), entry)
-                 for key, entry in pairs]
-        left += [(where, key) for key in (value if isinstance(value, dict) else ())]
+    if any(unicodedata.category(letter) in _CONTROLS and letter != "\n" for letter in text):
+        raise TopologyError(f"{at}: {ascii(text)[:80]} holds a control character; write plain text")
 
 
 @cache

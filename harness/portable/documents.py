@@ -7,6 +7,8 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from topologies import wording
+
 Choice = Literal["all", "failed", "none"]
 
 
@@ -88,8 +90,7 @@ def parse(model: type[_Document], text: str, where: str) -> _Document:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "file"
-        said = " ".join(f"{field}: {first['msg']}".split())
-        raise DocumentError(f"{where}: {said}") from None
+        raise DocumentError(f"{where}: {field}: {wording.what(first)}") from None
 
 
 def render(document: BaseModel) -> str:

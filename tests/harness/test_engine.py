@@ -665,7 +665,7 @@ def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> No
     ({"moves": "2", "authentications": "1"}, r"^--set moves=2: each comes after one of 1 authent"),
     ({"moves": "2", "authentications": "2", "move_stream_ms": "5"},
      r"^--set moves=2: a stream goes over one move"),
-    ({"moves": "0"}, r"^--set moves=0: Input should be greater than or equal to 1$")])
+    ({"moves": "0"}, r"^--set moves=0: is not 1 or more$")])
 def test_moves_that_cannot_be_are_refused(sets: dict[str, str], said: str) -> None:
     """One line before anything starts: a move has an authentication, and a stream has one move."""
     with pytest.raises(UserError, match=said):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.selftest import contention, outside, two_hops, two_stations
-from topologies import dcf, loader
+from topologies import dcf, loader, reading
 from topologies.loader import load_medium
 from topologies.timing import Medium
 
@@ -393,7 +393,7 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
     field = line.partition(":")[0]
-    text = (loader.ROOT / "media" / "802.11g.yml").read_text()
+    text = (reading.ROOT / "media" / "802.11g.yml").read_text()
     (tmp_path / "bad.yml").write_text("\n".join(
         line if entry.startswith(f"{field}:") else entry for entry in text.splitlines()) + "\n")
     with pytest.raises(loader.TopologyError, match=said) as caught:
@@ -405,7 +405,7 @@ def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
 @pytest.mark.parametrize("name", ["802.11b-positions", "802.11g-positions"])
 def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) -> None:
     """A beacon at 0 bit/s, or as acknowledgements are sent at none, ended in a traceback."""
-    text = (loader.ROOT / "media" / f"{name}.yml").read_text()
+    text = (reading.ROOT / "media" / f"{name}.yml").read_text()
     (tmp_path / "bad.yml").write_text("\n".join(
         line for line in text.splitlines()
         if not line.startswith(("basic_rate_bps:", f"{field}:"))) + f"\n{field}: 0\n")
@@ -421,7 +421,7 @@ def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) ->
 def test_signals_that_no_radio_has_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """Powers that no number holds ended in a traceback, later."""
     field = line.partition(":")[0]
-    body = [entry for entry in (loader.ROOT / "media/802.11b-positions.yml").read_text()
+    body = [entry for entry in (reading.ROOT / "media/802.11b-positions.yml").read_text()
             .splitlines() if entry.strip().partition(":")[0] != field]
     at = next(n for n, entry in enumerate(body) if entry.startswith("signal:")) + 1
     (tmp_path / "bad.yml").write_text("\n".join([*body[:at], f"  {line}", *body[at:]]) + "\n")

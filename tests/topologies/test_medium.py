@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.selftest import medium_trial
 from harness.selftest.contention import bianchi
 from harness.selftest.medium_trial import MediumTrial, one_cell, overload, two_cells
-from topologies import loader, medium, sizetable
+from topologies import loader, medium, reading, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium
 
@@ -113,7 +113,7 @@ def test_attempts_add_up() -> None:
 def test_losing_everything_is_refused(tmp_path: Any) -> None:
     """A medium that delivers nothing has no ceiling."""
     file = tmp_path / "dead.yml"
-    text = (loader.ROOT / "media" / "802.11g.yml").read_text()
+    text = (reading.ROOT / "media" / "802.11g.yml").read_text()
     file.write_text(text + "loss_percent: 100\n")
     with pytest.raises(loader.TopologyError, match="loss_percent"):
         load_medium(str(file))

@@ -96,7 +96,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     file.write_text(text.replace("1000", "2000"))
     assert load_wire(str(file)).rate_bps == 2000
     file.write_text(text.replace("1000", "0"))
-    with pytest.raises(TopologyError, match=r"mine\.yml: rate_bps: 0"):
+    with pytest.raises(TopologyError, match=r"mine\.yml:4: rate_bps: 0"):
         load_wire(str(file))
 
 

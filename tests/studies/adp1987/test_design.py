@@ -67,8 +67,8 @@ def test_profiles_are_of_this_study(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value", "word"), [
-    ("messages", "99", "greater than or equal to 100"), ("bound_bytes", "100", "8192"),
-    ("rsa_bits", "768", "512 or 1024"), ("trace_seed", "-1", "greater than or equal to 0")])
+    ("messages", "99", "is not 100 or more"), ("bound_bytes", "100", "8192"),
+    ("rsa_bits", "768", "512 or 1024"), ("trace_seed", "-1", "is not 0 or more")])
 def test_impossible_settings_are_one_line(name: str, value: str, word: str) -> None:
     """A trace of nothing, a bound that no page fits, a key of no known cost."""
     with pytest.raises(UserError, match=word):

@@ -1,0 +1,117 @@
+"""Checks of figures: what wires and media do to packets, and how long devices take."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+from topologies.device import KINDS, Device, Work
+from topologies.errors import TopologyError
+from topologies.model import Link, Medium, Wire
+from topologies.source import YamlPlace, YamlSource
+
+#: Part of file names: of scenarios and devices.
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+# Operations of devices are words for people.
+_OPERATION = re.compile(r"[a-z][a-z0-9-]*")
+#: Every host of IPv4 takes packets of 576 bytes (RFC 791, 3.1). The kernel's wires take 65,535,
+#: 32 of them for MACsec.
+_LEAST_MTU_BYTES, _MOST_MTU_BYTES = 576, 65_503
+#: Of a wire: below, a packet of 1500 bytes takes 12 s and more, which no daemon waits for (and the
+#: kernel takes less than 8 bit/s for no limit); above, the kernel's arithmetic ends.
+_LEAST_RATE_BPS, _MOST_RATE_BPS = 1000, 10 ** 12
+#: A supplicant gives an authentication up after 60 s, which has a dozen exchanges and more.
+_MOST_DELAY_MS = 10_000
+_MOST_OVERHEAD_BYTES, _MOST_QUEUE_PACKETS = 65_535, 10 ** 6
+_FIGURES = {
+    "mtu_bytes": (_LEAST_MTU_BYTES, _MOST_MTU_BYTES), "rate_bps": (_LEAST_RATE_BPS, _MOST_RATE_BPS),
+    "delay_ms": (0, _MOST_DELAY_MS), "overhead_bytes": (0, _MOST_OVERHEAD_BYTES),
+    "queue_packets": (1, _MOST_QUEUE_PACKETS)}
+#: How much slower or faster than this machine a device may be.
+_MOST_FACTOR, _MOST_WORK_S, _MOST_BYTES_PER_S = 1e6, 1e4, 1e12
+
+
+def medium(given: Medium, place: YamlSource | Path | str) -> None:
+    """Refuse rates of zero, times below zero, and what has an effect with other fields only."""
+    source = YamlSource.of(place)
+    for field, value in vars(given).items():
+        minimum = 1 if field.endswith("rate_bps") else 0
+        if isinstance(value, int | float) and not minimum <= value < math.inf:
+            raise TopologyError(f"{source.at(field)}: {value}; write {minimum} or more")
+    idle = [field for field, needs in (
+        ("aggregate_bytes", given.aggregate > 1),
+        ("retries", given.air == "dcf" or given.loss_percent > 0),
+        ("beacon_interval_ms", given.beacon_bytes > 0), *(
+            (field, given.air == "dcf") for field in (
+                "cw_max", "basic_rate_bps", "eifs", "wait_difs", "cca_us")))
+        if not needs and getattr(given, field) != _default(Medium, field)]
+    if idle:
+        needed = {"retries": "loss_percent", "aggregate_bytes": "aggregate above 1",
+                  "beacon_interval_ms": "beacon_bytes"}.get(idle[0], "air: dcf")
+        raise TopologyError(f"{source.at(idle[0])}: has an effect with {needed} alone; leave it "
+                            f"out, or add {needed}")
+    if given.difs_us < given.sifs_us:
+        raise TopologyError(f"{source.at('difs_us')}: {given.difs_us:g} is less than sifs_us, so "
+                            "that data would go before acknowledgements; write more")
+
+
+def wire(given: Wire | Link, place: YamlSource | Path | str, name: str = "") -> None:
+    """Refuse figures that no wire has, or that change nothing, and a preset without source."""
+    source = YamlSource.of(place)
+
+    def at(field: str) -> YamlPlace:
+        return source.at(field, name=f"{name}: {field}" if name else field)
+
+    for field, (least, most) in _FIGURES.items():
+        value = getattr(given, field, None)
+        if value is not None and not least <= value <= most:
+            raise TopologyError(f"{at(field)}: {value:g}; write {least} to {most}")
+    if not 0 <= given.loss_percent < 100:
+        raise TopologyError(f"{at('loss_percent')}: {given.loss_percent:g}; write 0 to below 100")
+    for field in ("overhead_bytes", "queue_packets"):
+        if given.rate_bps is None and getattr(given, field) != _default(Wire, field):
+            raise TopologyError(f"{at(field)}: has an effect with rate_bps alone; leave it out, or "
+                                "add rate_bps")
+    if isinstance(given, Wire) and not given.source.strip():
+        raise TopologyError(f"{at('source')}: nothing; say where its figures are from")
+
+
+def _default(cls: type, field: str) -> object:
+    return getattr(cls, field, None)
+
+
+def device(given: Device, place: YamlSource | Path | str) -> None:
+    """Refuse figures without a source, without a value, or with one that is not above zero."""
+    source = YamlSource.of(place)
+    if not ID.fullmatch(given.name):
+        raise TopologyError(f"{source.at('name')}: {given.name!r}; write up to 40 letters, digits, "
+                            "- and _")
+    if given.processors < 1:
+        raise TopologyError(f"{source.at('processors')}: {given.processors}; write 1 or more")
+    if not given.work:
+        raise TopologyError(f"{source.at('work')}: nothing; state at least one kind of work")
+    for operation, work in given.work.items():
+        _work(operation, work, source)
+
+
+def _work(operation: str, work: Work, source: YamlSource) -> None:
+    where = source.at("work", operation)
+    if not work.source.strip():
+        raise TopologyError(f"{where}: source: nothing; say where the figure is from")
+    stated = {unit: value for unit in ("seconds", "bytes_per_s", "factor")
+              if (value := getattr(work, unit)) is not None}
+    if len(stated) != 1:
+        raise TopologyError(f"{where}: {' and '.join(stated) or 'no value'}; write one of seconds, "
+                            "bytes_per_s and factor")
+    most = {"seconds": _MOST_WORK_S, "bytes_per_s": _MOST_BYTES_PER_S, "factor": _MOST_FACTOR}
+    for unit, value in stated.items():
+        if not value > 0:
+            raise TopologyError(f"{where}: {unit}: {value:g}; write a number above 0")
+        if value > most[unit]:
+            raise TopologyError(f"{where}: {unit}: {value:g}; write {most[unit]:g} or less")
+    if "factor" in stated and operation not in KINDS:
+        raise TopologyError(f"{where}: factor: not for an operation; write it for one of "
+                            f"{', '.join(KINDS)}, or seconds")
+    if not _OPERATION.fullmatch(operation):
+        raise TopologyError(f"{where}: no name for work; write lower case letters, digits and -")

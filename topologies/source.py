@@ -1,0 +1,106 @@
+"""The places of a document's values: the file and the line that each of them stands on.
+
+Lines are looked up only where a message needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+#: The keys that lead to a value, from the top of a document.
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class YamlPlace:
+    """A place in a document; its text, `FILE:LINE: NAME`, is made where a message needs it."""
+
+    source: YamlSource
+    keys: Keys
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.source.text(self.keys, self.name)
+
+
+class YamlSource:
+    """A document's file, or other words for where the document comes from.
+
+    Parts that were read from another document are `placed` there: a scenario has its network from
+    another file, and gives some of its nodes other channels.
+    """
+
+    def __init__(self, file: Path | str) -> None:
+        self.file = file
+        self._parts: dict[Keys, tuple[YamlSource, Keys]] = {}
+
+    @staticmethod
+    def of(source: YamlSource | Path | str) -> YamlSource:
+        """Return a source for a file, for words, or the source itself."""
+        return source if isinstance(source, YamlSource) else YamlSource(source)
+
+    def within(self, *keys: str | int) -> YamlSource:
+        """Return a source for the part of this document that some keys lead to."""
+        part = YamlSource(self.file)
+        part.placed((), self, keys)
+        return part
+
+    def copy(self) -> YamlSource:
+        """Return a source that what is noted of this one later on does not change."""
+        other = YamlSource(self.file)
+        other._parts.update(self._parts)
+        return other
+
+    def placed(self, keys: Keys, other: YamlSource, there: Keys) -> None:
+        """Note that the value of some keys stands in another document, or elsewhere in this one."""
+        self._parts[keys] = (other, there)
+
+    def at(self, *keys: str | int, name: str | None = None) -> YamlPlace:
+        """Return the place of the value of some keys; its name is the keys by default."""
+        return YamlPlace(self, keys, name)
+
+    def text(self, keys: Keys, name: str | None = None) -> str:
+        """Return `FILE:LINE: NAME` for the value of some keys."""
+        for length in range(len(keys), -1, -1):
+            if part := self._parts.get(keys[:length]):
+                other, there = part
+                return other.text((*there, *keys[length:]), name)
+        shown = ".".join(map(str, keys)) if name is None else name
+        shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
+        line = next((self._lines[keys[:length]] for length in range(len(keys), -1, -1)
+                     if keys[:length] in self._lines), None)
+        place = str(self.file) if line is None else f"{self.file}:{line}"
+        return f"{place}: {shown}" if shown else place
+
+    @cached_property
+    def _lines(self) -> dict[Keys, int]:
+        if not isinstance(self.file, Path):
+            return {}
+        import yaml
+
+        try:
+            root = yaml.compose(self.file.read_text(encoding="utf-8"), yaml.SafeLoader)
+        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+            return {}
+        lines: dict[Keys, int] = {(): 1}
+        _add_lines(root, (), lines, set())
+        return lines
+
+
+def _add_lines(node: Any, keys: Keys, lines: dict[Keys, int], seen: set[int]) -> None:
+    """Add the lines of all that a YAML node holds, of what aliases repeat the first time only."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if getattr(node, "id", "") == "mapping":
+        for key, value in node.value:
+            # Of a key that is there twice, YAML takes the last.
+            lines[(*keys, str(key.value))] = key.start_mark.line + 1
+            _add_lines(value, (*keys, str(key.value)), lines, seen)
+    elif getattr(node, "id", "") == "sequence":
+        for number, value in enumerate(node.value):
+            lines[(*keys, number)] = value.start_mark.line + 1
+            _add_lines(value, (*keys, number), lines, seen)
