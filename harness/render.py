@@ -17,6 +17,7 @@ from harness.errors import UserError
 from harness.playing import ANSIBLE, Player, PlayerLostError
 from harness.secrets import Secrets
 from measure.causes import find_ansible_cause, hide_secrets, secrets_of
+from measure.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
 from topologies.model import Network, Node
 
@@ -31,22 +32,28 @@ def inventory(network: Network) -> dict[str, Any]:
     """
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
+    limits = TimeLimits(network, None)
     for name, node in network.nodes.items():
         if node.duties:
-            hosts[name] = {"ansible_connection": "local", "node": _described(network, name, node)}
+            hosts[name] = {"ansible_connection": "local",
+                           "node": _described(network, name, node, limits)}
         for duty in node.duties:
             groups.setdefault(duty, {})[name] = {}
     return {"all": {"hosts": hosts, "children": {duty: {"hosts": members}
                                                  for duty, members in groups.items()}}}
 
 
-def _described(network: Network, name: str, node: Node) -> dict[str, Any]:
+def _described(network: Network, name: str, node: Node, limits: TimeLimits) -> dict[str, Any]:
     """What Ansible is told of a node."""
     described: dict[str, Any] = {"name": name, "duties": node.duties}
     if any(interface.address for interface in node.interfaces.values()):
         described["address"] = node.address
     if node.agent in network.nodes:
         described |= {"agent": node.agent, "agent_address": network.nodes[node.agent].address}
+    if (retry_s := limits.ike_retry_s) > LEAST_IKE_RETRY_S:
+        described["ike_retry_s"] = round(retry_s, 3)
+    if (cleanup_s := limits.radius_cleanup_s) > LEAST_RADIUS_CLEANUP_S:
+        described["radius_cleanup_s"] = cleanup_s
     return described | {duty: {"name": name, **describe(network, node, name)}
                         for duty, describe in _DESCRIBE.items() if node.has(duty)}
 

@@ -24,7 +24,8 @@ from measure.services.mobile_ip import PROGRAMS, Agents, MobileIp, Registrations
 from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.radius_proxy import Connected, RadiusProxies
 from measure.services.wpa_supplicant import WpaSupplicant
-from measure.station import LINK_S, POLL_S, MeasuredStation
+from measure.station import POLL_S, MeasuredStation
+from measure.time_limits import TimeLimits
 from measure.workload import Service, Site
 from topologies.model import HOME_AGENT, Scenario
 
@@ -40,6 +41,7 @@ class Access:
 
     def __init__(self, site: Site, settings: MobileIp) -> None:
         self.site = site
+        self.limits = TimeLimits.of(site.testbed)
         self._freeradius = FreeRadius(site, tells_keys=True)
         #: Of wires that MACsec protects; none without it.
         self.wire_keys = WireKeys(site)
@@ -155,6 +157,8 @@ class Access:
                 for address in self._outer(scenario):
                     ike.terminate(session, address)
         self._wireguard.renew()
+        # What was said of it is on long wires still, and not to be taken for what is said next.
+        time.sleep(self.limits.under_way_s)
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
         routing.forget_neighbours(self.site.testbed.node(station.name).pid, station.radio)
@@ -235,7 +239,7 @@ class Access:
         station.tunnel()
         if not station.charon or scenario.agent not in self._charon.daemons:
             return
-        until = time.monotonic() + ike.NEGOTIATION_S
+        until = time.monotonic() + self.limits.ike_s
         with ike.session(self._charon.socket(scenario.agent)) as session:
             while not ike.has_tunnel(session, self._outer(scenario)):
                 if time.monotonic() > until:
@@ -249,7 +253,7 @@ class Access:
 
     def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
         """Whether an access point lets a station pass: its daemon says so, and then its kernel."""
-        until = time.monotonic() + LINK_S
+        until = time.monotonic() + self.limits.link_s
         if not self._hostapd.admitted(access_point, station.mac, until):
             return False
         radio = self.site.network.nodes[access_point].radio_interface

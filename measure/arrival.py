@@ -16,12 +16,8 @@ from measure.errors import MeasureError
 from measure.moves import BACK
 from measure.port import PortCheck
 from measure.services import macsec
-from measure.station import LINK_S
 from measure.workload import Session
 from topologies.model import ACCESS_POINT, HOME_AGENT, Scenario
-
-#: How long the first packet may take.
-DATA_S = 2
 
 
 class Arrival:
@@ -101,12 +97,14 @@ class Arrival:
         if not prefix or self._leaves_tunnel:
             self.access.tunnel(station, self.scenario)
         self._session.stamp(f"{prefix}tunnel")
-        answered = station.ping(self.peer, DATA_S)
+        limits, scenario = self.access.limits, self.scenario
+        limit_s = limits.data_s(scenario)
+        answered = station.ping(self.peer, limit_s, limits.echo_again_s(scenario))
         self._session.stamp(f"{prefix}first_packet")
         raw.setdefault("link_keys", []).extend(kernel.link_keys(station.mac))
         if not answered:
             raise MeasureError("data", f"{station.name}: associated, but no packet "
-                               f"comes back from {self.peer} within {DATA_S:g} s")
+                               f"comes back from {self.peer} within {limit_s:.3g} s")
 
     def arrive(self) -> None:
         """At home, and where the scenario says so, from there to the visited network."""
@@ -255,7 +253,8 @@ class Arrival:
         supplicant = self.station.supplicant
         with self.access.silent_radius(self.scenario.agent):
             self.station.begin(self._nodes[self.scenario.home])
-            associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
+            associated = supplicant.wait(
+                {"Associated"}, time.monotonic() + self.access.limits.link_s) is not None
             flags = self._flags(self.scenario.home)
             if associated:
                 captures = port.knock(self.access.site, self.scenario, self.station, out)

@@ -16,7 +16,7 @@ from topologies.mobile_ip.ipv4 import checksum
 from topologies.namespaces import network_of
 
 #: As `ping -i` had it, and as much in a packet.
-_AGAIN_S = 0.2
+AGAIN_S = 0.2
 _PAYLOAD = bytes(range(56))
 _REQUEST, _REPLY = 8, 0
 _HEADER = struct.Struct("!BBHHH")
@@ -40,15 +40,15 @@ class EchoSocket:
         """Let go of the node's namespace."""
         self._socket.close()
 
-    def answered(self, address: str, seconds: float) -> bool:
-        """Whether an echo from an address comes in time; asked again every 0.2 s."""
+    def answered(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
+        """Whether an echo from an address comes in time; it is asked for again every `again_s`."""
         until = time.monotonic() + seconds
         asked = set[int]()
         while (now := time.monotonic()) < until:
             sequence = next(self._sequence) & 0xffff
             asked.add(sequence)
             self._ask(address, sequence)
-            if self._heard(address, asked, min(until, now + _AGAIN_S)):
+            if self._heard(address, asked, min(until, now + again_s)):
                 return True
         return False
 

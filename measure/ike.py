@@ -15,21 +15,22 @@ from measure.causes import find_cause
 from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
-#: How long a negotiation may take.
-NEGOTIATION_S = 8.0
+#: How much longer than a negotiation may take charon's answer is waited for.
 _REPLY_S = 15.0
 #: Of the levels of what charon says while it does a command: nothing.
 _SILENT = "-1"
 
 
 @contextmanager
-def session(path: Path) -> Iterator[vici.Session]:
-    """A vici session on a charon's socket. Raises MeasureError.
+def session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
+    """A vici session on a charon's socket, for a negotiation of so long at most.
+
+    Raises MeasureError.
 
     Charon says what it does line by line while it negotiates, and is timed meanwhile.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    wait_at_most(sock, _REPLY_S)
+    wait_at_most(sock, _REPLY_S + negotiation_s)
     try:
         sock.connect(str(path))
         yield vici.Session(sock)

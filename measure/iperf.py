@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 PORT = 5201
+#: What iperf3's client says where the answer to its first datagram has not come: one of both was
+#: lost, and it asks once.
+_UNANSWERED = "unable to read from stream socket"
 # How often UDP's sender looks whether more is due, and how many datagrams it sends before it looks
 # again. Iperf3's own, one after a millisecond, is less than a datagram of 802.11b takes on the air,
 # and costs more system calls than all else that a stream does.
@@ -28,6 +31,12 @@ def server(testbed: Testbed, node: str, log: Path) -> Daemon:
     argv = testbed.command(node, ["iperf3", "--server", "--forceflush",
                                   "--port", str(PORT)])
     return Daemon(f"iperf3 server on {node}", argv, log, r"Server listening")
+
+
+def is_waiting(output: Sequence[str]) -> bool:
+    """Return whether a server with this output waits for a client, and serves none."""
+    said = [line for line in output if line.strip("-")]
+    return bool(said) and said[-1].startswith("Server listening")
 
 
 def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_bytes: int,
@@ -47,8 +56,13 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
             capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise MeasureError("stream", f"{protocol.upper()} stream of {size_bytes} bytes from {node} "
-                           f"did not end within {timeout_s:g} s") from None
+                           f"did not end within {timeout_s:.3g} s") from None
     return check(done.stdout, protocol)
+
+
+def is_unanswered(error: MeasureError) -> bool:
+    """Return whether a UDP stream did not begin, because its first datagram was lost."""
+    return _UNANSWERED in error.reason
 
 
 def pacing_us(rate_bps: float, payload_bytes: int) -> int:

@@ -37,11 +37,12 @@ class Outage:
 
 @contextmanager
 def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: int, *,
-              keeps_address: bool = False) -> Iterator[None]:
+              added_s: float = 0.0, keeps_address: bool = False) -> Iterator[None]:
     """A datagram each interval, both ways, while this lasts; raw `pulses` is what arrived.
 
-    `ends` are the mobile node and its peer. One that keeps its address sends from no other: until
-    its tunnel has followed, the visited network's would go past it. Raises MeasureError.
+    `ends` are the mobile node and its peer, `added_s` what wires add to a packet's way. One that
+    keeps its address sends from no other: until its tunnel has followed, the visited network's
+    would go past it. Raises MeasureError.
     """
     mobile, peer = ends
     nodes, files = site.network.nodes, {}
@@ -57,13 +58,13 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
                 environment())))
         for program in running:
             program.tell("begin")
-        time.sleep(_LEAD_S)
+        time.sleep(_LEAD_S + added_s)
         yield
-        time.sleep(_TAIL_S)
+        time.sleep(_TAIL_S + added_s)
         for program in running:
             program.end()
         # What was sent last is captured: a capture that is told to end leaves what it has not read.
-        time.sleep(_QUIET_S)
+        time.sleep(_QUIET_S + added_s)
     said = {node: json.loads(file.read_text()) for node, file in files.items()}
     session.raw["pulses"] = {
         "interval_ms": interval_ms,

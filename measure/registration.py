@@ -138,4 +138,4 @@ class RegistrationDaemon:
                 raise MeasureError("registration", f"{self.name} {goal}: {event['reason']}")
         denied = [event for event in self.history if event["event"] == "denied"]
         clue = f"; denied with code {denied[-1]['code']}" if denied else ""
-        raise MeasureError("registration", f"{self.name} {goal} within {deadline_s:g} s{clue}")
+        raise MeasureError("registration", f"{self.name} {goal} within {deadline_s:.3g} s{clue}")

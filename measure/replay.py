@@ -5,6 +5,7 @@ Standard library only: this runs inside the machine.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # its IKE needs vici, which only the machine has
 
 #: Longer than what else is said meanwhile, and with any tunnel's headers still one frame.
 PAYLOAD_BYTES = 900
-_ASKED_S = 5
+_ASKED_S, _SPARE_S = 5, 5.0
 _SETTLE_S = 0.25
 _ANY_PROTOCOL = 0x0003
 _FRAME_BYTES = 4096
@@ -27,16 +28,19 @@ _DATA_TYPE, _TYPE_MASK = 0x08, 0x0C
 _TRANSMITTER = slice(10, 16)
 
 
-def once_more(station: MeasuredStation, peer: str) -> None:
+def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
     """Have a mobile node ask its peer for an echo, and send the frame with the question again.
 
     The node's own radio sends it, as a radio of its address: what is sent is what was heard, under
-    the number that it had. Raises MeasureError where nothing was heard.
+    the number that it had. The answer is waited for `within_s` at most. Raises MeasureError where
+    nothing was heard.
     """
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
         air.bind((AIR, 0))
-        station.testbed.run(station.name, ["ping", "-n", "-q", "-c", "1", "-w", str(_ASKED_S),
-                                           "-s", str(PAYLOAD_BYTES), peer])
+        limit_s = max(_ASKED_S, math.ceil(within_s))
+        station.testbed.attempt(station.name, [
+            "ping", "-n", "-q", "-c", "1", "-w", str(limit_s), "-s", str(PAYLOAD_BYTES), peer],
+            limit_s + _SPARE_S)
         frame = longest(_waiting(air), station.mac)
     if not frame:
         raise MeasureError("data", f"{station.name}: no frame of its question to {peer} was heard "

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel
-from measure.echo import EchoSocket
+from measure.echo import AGAIN_S, EchoSocket
 from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
+from measure.time_limits import TimeLimits
 from measure.visiting import VisitingAddress
 from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
+from topologies.coverage import out_of_reach
 from topologies.medium import frequency_mhz
 from topologies.model import Node
 from topologies.visited import VisitedSubnet
@@ -21,8 +23,6 @@ from topologies.visited import VisitedSubnet
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-LINK_S = 6.0
-REGISTRATION_S = 5.0
 POLL_S = 0.0005
 #: Until charon has thought about other addresses, which it does 0.1 s later: with an association
 #: by then, it would say something of them.
@@ -66,12 +66,15 @@ class MeasuredStation:
         self._charon_log = charon_log
         self._card = card
         self._echoes = echoes
+        self._limits = TimeLimits.of(testbed)
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
         #: Its addresses, where its tunnel follows it.
         self.whereabouts = VisitingAddress(testbed, name, node)
         self.ike_sas: list[dict[str, Any]] = []
+        #: The access point that it is about to join.
+        self._access_point: Node | None = None
 
     def leave(self, *, keeps_tunnel: bool = False) -> None:
         """Give the link up and forget what was found; the tunnel's SAs go, its policies stay.
@@ -104,6 +107,7 @@ class MeasuredStation:
 
     def begin(self, access_point: Node) -> None:
         """Have the supplicant look for one access point and join it; wait for nothing."""
+        self._access_point = access_point
         self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
         self.supplicant.command("ENABLE_NETWORK 0")
 
@@ -117,6 +121,7 @@ class MeasuredStation:
 
         A supplicant that is told to stay with one access point does not move by itself.
         """
+        self._access_point = access_point
         self.supplicant.command("SET_NETWORK 0 bssid any")
         self.supplicant.command("BSSID_IGNORE clear")
         for other in others:
@@ -128,16 +133,19 @@ class MeasuredStation:
     def look(self, access_point: Node) -> None:
         """Scan an access point's channel, as who is about to move there does."""
         self.supplicant.command(f"SCAN freq={frequency_mhz(access_point.channel or 1)}")
-        if self.supplicant.wait({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic() + LINK_S) is None:
-            raise MeasureError("link", f"{self.name}: no results of a scan within {LINK_S:g} s")
+        limit_s = self._limits.link_s
+        if self.supplicant.wait({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic() + limit_s) is None:
+            raise MeasureError("link", f"{self.name}: no results of a scan within {limit_s:.3g} s")
 
     def move(self, access_point: Node) -> None:
         """Move on to an access point that it knows, with the keys that it has."""
+        self._access_point = access_point
         self.supplicant.command(f"ROAM {_bssid(access_point)}")
         self._wait_until_up()
 
     def _wait_until_up(self) -> None:
-        until = time.monotonic() + LINK_S
+        limit_s = self._limits.link_s
+        until = time.monotonic() + limit_s
         while (event := self.supplicant.wait(_UP, until)) and event.name == _CARD_ASKED:
             self.supplicant.command(f"CTRL-RSP-SIM-0:{self._card(event.text)}")
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
@@ -151,12 +159,14 @@ class MeasuredStation:
                 what += f" (status {why[1]})" if why[1].isdecimal() else f" ({why[1]})"
         else:
             goal = "802.1X did not finish" if stage == "dot1x" else "no association"
-            what = f"{goal} within {LINK_S:g} s"
+            what = f"{goal} within {limit_s:.3g} s"
+            if why := out_of_reach(self.testbed.medium, self.node, self._access_point or self.node):
+                what += f": {why}"
         raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
 
     def _wait_for_port(self) -> None:
         """Until anything but EAPOL passes: the supplicant says "connected" a moment before."""
-        until = time.monotonic() + LINK_S
+        until = time.monotonic() + self._limits.link_s
         while not port_is_open(self.supplicant.status()):
             if time.monotonic() > until:
                 raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
@@ -165,14 +175,15 @@ class MeasuredStation:
     def register(self) -> None:
         """Find the agent of this link and register with it, by Mobile IP. Raises MeasureError."""
         if self.registration is not None:
-            self.registration.attached(REGISTRATION_S)
+            self.registration.attached(self._limits.registration_s)
 
     def tunnel(self) -> None:
         """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError."""
         if not self.charon:
             return
-        with ike.session(self.charon) as session:
-            ike.initiate(session, "qop", ike.NEGOTIATION_S, self._charon_log)
+        limit_s = self._limits.ike_s
+        with ike.session(self.charon, limit_s) as session:
+            ike.initiate(session, "qop", limit_s, self._charon_log)
             self.ike_sas = ike.security_associations(session)
 
     def follow(self, visit: VisitedSubnet) -> None:
@@ -183,18 +194,19 @@ class MeasuredStation:
         self.whereabouts.take(visit)
         if not self.charon:
             return
-        until = time.monotonic() + ike.NEGOTIATION_S
+        limit_s = self._limits.ike_s
+        until = time.monotonic() + limit_s
         while not any(visit.ip in (state["src"], state["dst"]) for state in self.left_over()):
             if time.monotonic() > until:
                 raise MeasureError("ike", f"{self.name}: its tunnel does not follow it to "
-                                   f"{visit.ip} within {ike.NEGOTIATION_S:g} s")
+                                   f"{visit.ip} within {limit_s:.3g} s")
             time.sleep(_FOLLOW_POLL_S)
         with ike.session(self.charon) as session:
             self.ike_sas = ike.security_associations(session)
 
-    def ping(self, address: str, seconds: float) -> bool:
-        """Whether one echo is answered; asked again every 0.2 s."""
-        return self._echoes.answered(address, seconds)
+    def ping(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
+        """Whether one echo is answered, which is asked for again and again."""
+        return self._echoes.answered(address, seconds, again_s)
 
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""

@@ -30,8 +30,9 @@ from studies.parts import (
     StudyError,
 )
 from topologies import shapes
+from topologies.coverage import out_of_reach
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
-from topologies.model import Medium, Scenario, from_json
+from topologies.model import ACCESS_POINT, STATION, Medium, Scenario, from_json, node_of
 
 NO_MEDIUM = "none"
 #: Levels of a study that also goes over wires: of its factor `wire`, for what goes over the air;
@@ -43,6 +44,8 @@ NO_POLICY = "no-policy"
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
                "mobile_ip.key_hex", "wires.cak")
 _FILES = (".yml", ".yaml")
+#: Why a study that accounts for every packet cannot bear losses beside who sends.
+ACCOUNTED = "what it loses is in no capture, by which every packet is accounted for"
 
 
 _WIRED = Level(NO_POLICY, "no policy",
@@ -290,3 +293,54 @@ def air_name(name: str) -> str:
     """The air's own name, of a name or file. Raises StudyError."""
     medium = air(name)
     return medium.name if medium else NO_MEDIUM
+
+
+def air_of(scenario: Scenario, name: str) -> Medium | None:
+    """Return the air of a name or file for a scenario, which it has to suit.
+
+    Raises StudyError for places that change nothing, for a signal between nodes without places, and
+    for stations that it does not reach.
+    """
+    medium = air(name)
+    _check_places(scenario, medium)
+    for station, cell in _links_on_air(scenario):
+        nodes = scenario.network.nodes
+        if why := out_of_reach(medium, nodes[station], nodes[cell]):
+            raise StudyError(f"scenario {scenario.id}: {station} does not reach {cell}: {why}; "
+                             "give it a position nearby, or take another medium")
+    return medium
+
+
+def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
+    """Return each station with the access points that it has to reach."""
+    pairs = [(name, scenario.home_of(name)) for name in scenario.network.of_duty(STATION)]
+    if scenario.roams_to:
+        pairs.append((scenario.mobile_node, scenario.roams_to))
+    return pairs
+
+
+def _check_places(scenario: Scenario, medium: Medium | None) -> None:
+    """Refuse places that change nothing, and a signal between nodes without. Raises StudyError."""
+    has_signal = medium is not None and medium.signal is not None
+    name = medium.name if medium else NO_MEDIUM
+    if scenario.is_placed and not has_signal:
+        raise StudyError(
+            f"scenario {scenario.id}: it is about where nodes stand, and medium {name} has no "
+            "signal, so that it changes nothing; add --medium 802.11b-positions, or another with "
+            "signal")
+    for node, its in scenario.network.nodes.items() if has_signal else ():
+        if its.position is None and (its.has(STATION) or its.has(ACCESS_POINT)):
+            raise StudyError(
+                f"scenario {scenario.id}: {node} has no position, and medium {name} has a signal "
+                "that depends on it; give it one in the network, or take a medium without signal")
+
+
+def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
+    """Refuse wires that lose packets, or those of one node, where a study cannot bear it.
+
+    `why` is the reason, in words for the user. Raises StudyError.
+    """
+    for link in scenario.network.links:
+        if link.loss_percent and (not at or at in map(node_of, link.ends)):
+            raise StudyError(f"scenario {scenario.id}: the wire at {link.ends[0]} loses packets, "
+                             f"and {why}; leave loss_percent out, or choose the study qop2007")

@@ -223,7 +223,7 @@ def _refuse_other_values(value: Any, keys: tuple[str | int, ...], place: YamlSou
                             "text and numbers, and dates in quotes")
 
 
-def _refuse_controls(text: str, at: str) -> None:
+def _refuse_controls(text: str, at: object) -> None:
     """Raise TopologyError for text that would steer a terminal or a reader's eye."""
     if any(unicodedata.category(letter) in _CONTROLS and letter != "\n" for letter in text):
         raise TopologyError(f"{at}: {ascii(text)[:80]} holds a control character; write plain text")

@@ -20,6 +20,8 @@ _LIGHT_M_PER_S = 299_792_458.0
 _NEAREST_M = 0.1
 #: A frame of usual length, by which a station chooses its rate.
 _USUAL_BYTES = 1536
+#: An authentication request, by which a station begins; and a share of losses that nobody survives.
+_SHORT_BYTES, _HOPELESS = 34, 0.999
 #: Chips a bit of DSSS, in the bandwidth that ns-3 takes noise from.
 _DSSS_SPREAD = 22
 _ROOT_2 = math.sqrt(2)
@@ -66,6 +68,11 @@ class Signal(Strict):
         """The rate that brings over most in frames of usual length; the lowest where none does."""
         return max(sorted(self.rates_bps), key=lambda rate_bps: rate_bps * (
             1 - self.loss(rate_bps, received_dbm, _USUAL_BYTES)))
+
+    def reaches(self, received_dbm: float) -> bool:
+        """Return whether a short frame at the lowest rate has a chance at a receiver."""
+        lost = self.loss(min(self.rates_bps), received_dbm, _SHORT_BYTES)
+        return received_dbm >= self.sense_dbm and lost < _HOPELESS
 
     def loss(self, rate_bps: int, received_dbm: float, frame_bytes: float) -> float:
         """How probably noise garbles a frame, 0 to 1."""

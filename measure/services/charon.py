@@ -12,6 +12,7 @@ from measure.causes import find_cause, last_line
 from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.daemons import Daemons
+from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.namespaces import mount_in_memory
 
@@ -91,9 +92,10 @@ class IpsecTunnels:
         gateways = self._site.having(Charon.file, self._duty)
         if len(gateways) < 2:
             return
-        with ike.session(self._charon.socket(gateways[0])) as session:
+        limit_s = TimeLimits.of(self._site.testbed).ike_between_s(*gateways)
+        with ike.session(self._charon.socket(gateways[0]), limit_s) as session:
             for child in self._children:
-                ike.initiate(session, child, ike.NEGOTIATION_S,
+                ike.initiate(session, child, limit_s,
                              self._site.log(Charon.name, gateways[0]))
 
     def ready(self) -> None:

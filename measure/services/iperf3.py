@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 from measure import iperf
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
+
+_LOOK_S = 0.01
 
 
 class Iperf3(Daemons):
@@ -22,6 +25,20 @@ class Iperf3(Daemons):
     def nodes(self) -> Sequence[str]:
         """Where streams end."""
         return self._nodes
+
+    def await_turn(self, node: str, within_s: float) -> None:
+        """Wait until a node's server takes the next stream; start another one if it does not.
+
+        After a stream that broke off, a server waits for its client for a long time. Raises
+        MeasureError.
+        """
+        until = time.monotonic() + within_s
+        while time.monotonic() < until and self.daemons[node].process.poll() is None:
+            if iperf.is_waiting(self.daemons[node].output()):
+                return
+            time.sleep(_LOOK_S)
+        self.daemons[node].stop()
+        self.daemons[node] = self.launch(node).wait_ready()
 
     def launch(self, node: str) -> Daemon:
         """Start the server of one node."""

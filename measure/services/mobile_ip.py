@@ -11,12 +11,15 @@ from measure.forks import Forks
 from measure.process import Daemon
 from measure.registration import RegistrationDaemon
 from measure.services.daemons import Daemons
+from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.model import HOME_AGENT, STATION
 
 # The first index that RFC 5944 leaves to users.
 _SPI = 256
 _AGENT, _NODE = "topologies.mobile_ip.agent", "topologies.mobile_ip.node"
+#: The program tries for longer than anybody waits for it.
+_SPARE_S = 5.0
 #: What the programs are made of; see `measure.forks`.
 PROGRAMS = (_AGENT, _NODE)
 
@@ -111,7 +114,9 @@ class Registrations:
 
     def _settings(self, name: str) -> Path:
         node, shared = self.site.network.nodes[name], self._shared
+        limits = TimeLimits.of(self.site.testbed)
         return _written(self.site, name, {
+            "retry_s": limits.registration_retry_s, "deadline_s": limits.registration_s + _SPARE_S,
             "interface": node.radio_interface, "home_address": node.address,
             "home_agent": self.site.network.nodes[node.agent or ""].address,
             "spi": shared.spi, "key_hex": shared.node_key_hex, "lifetime_s": shared.lifetime_s,

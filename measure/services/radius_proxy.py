@@ -22,6 +22,7 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.services.freeradius import FreeRadius
 from measure.services.macsec import WireKeys
+from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.namespaces import network_of
 
@@ -29,7 +30,6 @@ from topologies.namespaces import network_of
 PART = "radsec"
 _ACCESS_REQUEST, _USER_NAME = 1, 1
 _ASKING = b"radius-proxy"
-_ANSWER_S = 20.0
 _SETTLE_S = 0.25
 
 
@@ -93,18 +93,19 @@ class RadiusProxies(Daemons):
         bridge = next(i.bridge for i in self.site.network.nodes[node].interfaces.values()
                       if i.radio)
         address = self.site.network.nodes[node].interfaces[bridge or ""].ip
+        limit_s = TimeLimits.of(self.site.testbed).tls_s
         name = bytes((_USER_NAME, 2 + len(_ASKING))) + _ASKING
         with network_of(self.site.testbed.node(node).pid):
             asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with asking:
             asking.bind((address, 0))
-            asking.settimeout(_ANSWER_S)
+            asking.settimeout(limit_s)
             asking.sendto(bytes((_ACCESS_REQUEST, 0)) + (20 + len(name)).to_bytes(2, "big")
                           + os.urandom(16) + name, (address, PORT))
             try:
                 asking.recv(4096)
             except TimeoutError:
                 raise MeasureError("testbed", f"{self.name} on {node}: no answer from the "
-                                   f"authentication server within {_ANSWER_S:g} s: "
+                                   f"authentication server within {limit_s:.3g} s: "
                                    f"{self.daemons[node].cause()} (log: "
                                    f"{self.daemons[node].log.name})") from None

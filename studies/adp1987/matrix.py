@@ -79,8 +79,10 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
                          f"than the queue's bound; {what_to_do}")
     if mobile.is_on_air(cell):
         scenario: Scenario = cell.value("scenario")
+        mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
         device = DEVICES[cell.ids["technology"]]
-        return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+        return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
+            scenario, asked.medium),
                     {scenario.peer: device, scenario.mobile_node: device}, clocks=("virtual",))
     if cell.ids["technology"] == REAL_TIME:
         return Spec(network(wire_of(cell)), options={"real_time": True},

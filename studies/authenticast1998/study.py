@@ -90,7 +90,9 @@ class Authenticast1998(Study):
             _check_device(setting, getattr(asked, setting))
         if mobile.is_on_air(cell):
             scenario: Scenario = cell.value("scenario")
-            return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+            mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
+            return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
+                scenario, asked.medium),
                         {scenario.peer: asked.server_device,
                          scenario.mobile_node: asked.client_device})
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))

@@ -83,9 +83,11 @@ class Kerberos2002(Study):
             _device(name, cell.ids["suite"], _setting(cell, role))
         if mobile.is_on_air(cell):
             scenario = network.at_home(cell.value("scenario"))
+            mobile.refuse_losses(scenario, "clients of this study send nothing again")
             nodes = {scenario.mobile_node: names["mobile"],
                      **dict.fromkeys(network.HOSTS, names["server"])}
-            return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+            return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
+                scenario, asked.medium),
                         nodes, packages="asn1")
         made = network.realms()
         devices = {node: name for node in made.nodes if node != ROUTER

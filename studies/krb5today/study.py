@@ -61,8 +61,10 @@ class Krb5Today(AnyStudy):
         On the air it is one layer more of the policy, and computing takes no time but really.
         """
         if mobile.is_on_air(cell):
-            return Spec(network.at_home(cell.value("scenario")).network, in_force(cell, asked),
-                        mobile.air(asked.medium), packages="krb5", clocks=("virtual", "real"))
+            scenario = network.at_home(cell.value("scenario"))
+            return Spec(scenario.network, in_force(cell, asked),
+                        mobile.air_of(scenario, asked.medium), packages="krb5",
+                        clocks=("virtual", "real"))
         return Spec(network.realms(), in_force(cell, asked), packages="krb5")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]

@@ -18,9 +18,6 @@ from studies.qop2007 import attempts
 if TYPE_CHECKING:  # its IKE needs vici, which only the machine has
     from measure.arrival import Arrival
 
-#: How long the mobile node waits for the answer of whoever it is connected to.
-_ASKED_S = 2
-
 
 def carry_out(attack: str, arrival: Arrival, captures: Callable[..., Any]) -> None:
     """The attack of this name, if it is one of these. Raises MeasureError."""
@@ -36,7 +33,7 @@ def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
     with captures([Point("air", None, AIR, "type data"),
                    Point("peer", scenario.peer, device, "icmp[icmptype] == icmp-echo")],
                   capture.WHOLE, part=attempts.PART):
-        replay.once_more(arrival.station, arrival.peer)
+        replay.once_more(arrival.station, arrival.peer, arrival.access.limits.data_s(scenario))
 
 
 def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
@@ -50,7 +47,7 @@ def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
                    capture.WHOLE, part=attempts.PART)):
         with suppress(MeasureError):  # what it refuses, the captures tell
             station.join(cell)
-        station.ping(arrival.peer, _ASKED_S)
+        station.ping(arrival.peer, access.limits.data_s(scenario))
         station.give_up_link()
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, iperf, outages
+from measure import capture, iperf, outages, path_mtu, time_limits
 from measure.access import Access
 from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
@@ -24,6 +24,7 @@ from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
 from studies.qop2007 import attacking, survival, unprotected
 from topologies.model import Scenario, from_json
+from topologies.paths import NetworkPath
 
 #: Captures at some points while it lasts, in some detail.
 Capturing = Callable[..., AbstractContextManager[object]]
@@ -39,7 +40,6 @@ class Streams:
     udp_bytes: int
     udp_payload_bytes: int
     udp_rate_bps: float
-    timeout_s: float
     #: Captures keep 1 in so many of the packets that the streams should consist of.
     one_in: int = 1
 
@@ -53,6 +53,7 @@ class Workload:
         self._access = Access(site, MobileIp(
             keys["key_hex"], keys["node_key_hex"], **site.options,
             runner=unprotected.RUNNERS.get(site.fault, "")))
+        self._servers = Iperf3(site, [_scenario(task).peer for task in site.tasks.values()])
         #: Mobile nodes that an agent of another subnet was the last to register.
         self._abroad: set[str] = set()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
@@ -60,8 +61,7 @@ class Workload:
 
     def services(self) -> Sequence[Service]:
         """What the network is got onto by, and a server wherever a scenario streams to."""
-        peers = [_scenario(task).peer for task in self._site.tasks.values()]
-        return [*self._access.services(), Iperf3(self._site, peers)]
+        return [*self._access.services(), self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """Authenticate from nothing, so often; move where the scenario says so, and stream."""
@@ -130,6 +130,7 @@ class Workload:
             self._abroad.add(scenario.mobile_node)
         ends = (scenario.mobile_node, scenario.peer)
         with (outages.streaming(self._site, session, ends, interval_ms,
+                                added_s=self._access.limits.crossing_s(scenario),
                                 keeps_address=self._access.follows) if interval_ms
               else nullcontext()):
             arrival.move(access_point)
@@ -187,14 +188,50 @@ class Workload:
 
     def _stream(self, arrival: Arrival, streams: Streams, session: Session) -> None:
         for protocol, size_bytes in (("tcp", streams.tcp_bytes), ("udp", streams.udp_bytes)):
-            # So a stream has the same luck under every policy, whatever came before it.
-            self._site.testbed.draw_anew(protocol)
-            session.stamp(f"{protocol}_start")
-            session.raw[f"iperf_{protocol}"] = iperf.stream(
-                self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,
-                size_bytes=size_bytes, timeout_s=streams.timeout_s,
-                rate_bps=streams.udp_rate_bps, payload_bytes=streams.udp_payload_bytes)
-            session.stamp(f"{protocol}_end")
+            tries = time_limits.tries(self._path(arrival)) if protocol == "udp" else 1
+            for number in range(1, tries + 1):
+                try:
+                    self._stream_once(arrival, streams, session, protocol, size_bytes)
+                except MeasureError as error:
+                    if number == tries or not iperf.is_unanswered(error):
+                        raise self._explained(error, arrival) from None
+                else:
+                    break
+            if protocol == "udp" and not iperf.datagrams(session.raw["iperf_udp"])[1]:
+                session.raw["path"] = self._cause(arrival)
+
+    def _stream_once(self, arrival: Arrival, streams: Streams, session: Session, protocol: str,
+                     size_bytes: int) -> None:
+        """One stream, once the server is done with the one before. Raises MeasureError."""
+        limits, path = self._access.limits, self._path(arrival)
+        limit_s = limits.tcp_stream_s(path, size_bytes) if protocol == "tcp" else \
+            limits.udp_stream_s(path, size_bytes, streams.udp_rate_bps)
+        self._servers.await_turn(arrival.scenario.peer, limits.stream_ended_s(path))
+        # So a stream has the same luck under every policy, whatever came before it.
+        self._site.testbed.draw_anew(protocol)
+        session.stamp(f"{protocol}_start")
+        session.raw[f"iperf_{protocol}"] = iperf.stream(
+            self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,
+            size_bytes=size_bytes, timeout_s=limit_s, rate_bps=streams.udp_rate_bps,
+            payload_bytes=streams.udp_payload_bytes)
+        session.stamp(f"{protocol}_end")
+
+    def _path(self, arrival: Arrival) -> NetworkPath:
+        return self._access.limits.to_peer(arrival.scenario)
+
+    def _explained(self, error: MeasureError, arrival: Arrival) -> MeasureError:
+        """The error of a stream, with what of the path explains it."""
+        cause = self._cause(arrival)
+        return MeasureError(error.stage, f"{error.reason}: {cause}") if cause else error
+
+    def _cause(self, arrival: Arrival) -> str:
+        """What keeps packets from the peer, asked of the path itself; "" where nothing does."""
+        name, testbed = arrival.station.name, self._site.testbed
+        device = self._access.tunnel_device(name) or arrival.station.radio
+        mtu = int(testbed.run(name, ["cat", f"/sys/class/net/{device}/mtu"]))
+        largest = path_mtu.largest_packet(testbed, name, arrival.peer,
+                                          self._access.limits.data_s(arrival.scenario))
+        return path_mtu.cause(largest, mtu, arrival.peer)
 
     def _auth_points(self, scenario: Scenario) -> Sequence[Point]:
         return auth_points(scenario, has_macsec=bool(self._site.testbed.macsec))

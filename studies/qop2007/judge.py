@@ -80,7 +80,9 @@ def judge(repetition: Repetition) -> Judged:
         measured=measured,
         evidence=judging.recorded(checks),
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
-        elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
+        elapsed_s=raw["elapsed_s"],
+        # Where wires lose packets, that is the network's doing, and not this machine's.
+        flags=[retransmissions.FLAG] if again and not seen.wires_lose else [],
         raw=_recorded(raw) | ({"retransmissions": again} if again else {}),
         causes={} if reason else _causes(seen, scenario))
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from measure.moves import ANEW, BACK
+from measure.time_limits import TimeLimits
 from policies import Policy
 from studies import mobile
 from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
 from studies.study import Cell, Expected, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
-from topologies.model import ACCESS_POINT, STATION, Medium, Scenario
+from topologies.model import Medium, Scenario
 
 #: What packages.yml calls the strongSwan with ML-KEM.
 MLKEM = "mlkem"
 #: The first security parameter index that RFC 5944 leaves to users.
 SPI = 256
-#: The slowest stream still waited for; a cell below this rate counts as hung.
-_SLOWEST_BPS = 250_000
-#: And so much for each further authentication or move, on a busy machine.
+#: So much for each further authentication or move, on a busy machine.
 _SLOWEST_FURTHER_S = 3.0
-_STREAM_SPARE_S = 10
 #: UDP is offered above what the medium can carry; without a medium, this much.
 _OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
 #: Getting on the network, starting and ending captures and streams; and moving, where one moves.
@@ -45,8 +43,8 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
     """The policy on the scenario's network, over the air that was asked for."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
-    check_places(scenario, air := medium(asked))
-    return Spec(network=scenario.network, policy=policy, medium=air,
+    return Spec(network=scenario.network, policy=policy,
+                medium=mobile.air_of(scenario, asked.medium),
                 options={"spi": SPI, "detection": asked.detection},
                 devices=by_node(asked.devices), packages=MLKEM if policy.needs_mlkem else "")
 
@@ -54,7 +52,7 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     """The scenario, how often to get on and move, what is special about that, and both streams.
 
-    Sizes are in bytes; with UDP's rate, and how long to wait for a stream.
+    Sizes are in bytes; with UDP's rate.
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
@@ -64,7 +62,6 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
             "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
-        "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
         "one_in": STREAM_CAPTURES[asked.stream_captures]}}
 
 
@@ -116,26 +113,15 @@ def check_wires(policy: Policy, scenario: Scenario) -> None:
                 "out wire, or choose another scenario")
 
 
-def check_places(scenario: Scenario, air: Medium | None) -> None:
-    """Refuse places that change nothing, and a signal between nodes without. Raises StudyError."""
-    has_signal = air is not None and air.signal is not None
-    name = air.name if air else mobile.NO_MEDIUM
-    if scenario.is_placed and not has_signal:
-        raise StudyError(
-            f"scenario {scenario.id}: it is about where nodes stand, and medium {name} has no "
-            "signal, so that it changes nothing; add --medium 802.11b-positions, or another with "
-            "signal")
-    for node, its in scenario.network.nodes.items() if has_signal else ():
-        if its.position is None and (its.has(STATION) or its.has(ACCESS_POINT)):
-            raise StudyError(
-                f"scenario {scenario.id}: {node} has no position, and medium {name} has a signal "
-                "that depends on it; give it one in the network, or take a medium without signal")
-
-
-def deadline_s(asked: Asked) -> float:
+def deadline_s(cell: Cell, asked: Asked) -> float:
     """As long as the slowest streams still waited for, and further authentications and moves."""
+    scenario: Scenario = cell.value("scenario")
+    limits, size = TimeLimits(scenario.network, medium(asked)), asked.stream_bytes
+    path = limits.to_peer(scenario)
+    arrivals = asked.authentications + (asked.moves if scenario.roams_to else 0)
     further = asked.authentications + asked.moves - 2
-    return 2 * _slowest_s(asked) + further * _SLOWEST_FURTHER_S
+    return (limits.tcp_stream_s(path, size) + limits.udp_stream_s(path, size, _offered_bps(asked))
+            + arrivals * limits.getting_on_s(scenario) + further * _SLOWEST_FURTHER_S)
 
 
 def expected(cell: Cell, asked: Asked) -> Expected:
@@ -168,7 +154,3 @@ def _crossings(scenario: Scenario) -> int:
 def _offered_bps(asked: Asked) -> float:
     air = medium(asked)
     return _OVERLOAD * air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_OFFER_BPS
-
-
-def _slowest_s(asked: Asked) -> float:
-    return asked.stream_bytes * 8 / _SLOWEST_BPS

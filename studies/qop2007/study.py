@@ -122,7 +122,7 @@ class Qop2007(Study):
         """As long as the slowest streams still waited for."""
         from studies.qop2007 import matrix
 
-        return matrix.deadline_s(asked)
+        return matrix.deadline_s(cell, asked)
 
     def judge(self, repetition: Repetition) -> Judged:
         """Dissect, time, verify."""

@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_a_node_is_described_by_each_of_its_duties() -> None:
     assert [peer["name"] for peer in hosts["ha-a"]["node"]["home_agent"]["peer_agents"]] == ["ha-b"]
     assert hosts["router"]["node"] == {"name": "router", "duties": ["router"],
                                        "address": "10.0.1.254"}
+
+
+@pytest.mark.parametrize(("changes", "timers"), [
+    ({}, {}), ({"delay_ms": 600.0}, {"ike_retry_s": 2.4}),
+    ({"loss_percent": 10.0}, {"radius_cleanup_s": 30}),
+    ({"delay_ms": 2000.0}, {"ike_retry_s": 8.0, "radius_cleanup_s": 30})])
+def test_daemons_timers_follow_the_wire(changes: dict[str, float],
+                                        timers: dict[str, float]) -> None:
+    """IKE asks again after two round trips, and RADIUS answers again while it is asked."""
+    network = load_network("two-subnets")
+    links = [replace(network.links[0], **changes), *network.links[1:]]
+    hosts = inventory(replace(network, links=links))["all"]["hosts"]
+    for name in ("a2", "ha-a"):
+        node = hosts[name]["node"]
+        assert {key: node[key] for key in ("ike_retry_s", "radius_cleanup_s")
+                if key in node} == timers
 
 
 def test_realms_are_described_to_all_who_need_them() -> None:

@@ -16,6 +16,7 @@ from measure.capture import WHOLE, Detail, Point, capturing, settle
 from measure.errors import MeasureError
 from measure.over_air import OverAir, Stay
 from measure.services.program import HostProgram
+from measure.time_limits import TimeLimits
 from measure.workload import Session
 from protocols.adp.host import VERSIONS
 from studies.adp1987.air import (
@@ -136,4 +137,6 @@ def _program(hosts: HostPrograms, role: str, host: str, fault: str) -> HostProgr
         "is_false": fault == FALSE_LOG and role == "sink",
         "totals": [], "counts_from": _NEVER, "counts_after": "latency",
         "window": _QUEUED if queued else _ALONE,
-        "report": REPORT if queued else _REPORT_ALONE, "may_lose": True})
+        "report": REPORT if queued else _REPORT_ALONE, "may_lose": True,
+        "added_s": TimeLimits.of(hosts.site.testbed).crossing_s(
+            from_json(Scenario, task["scenario"]))})

@@ -40,24 +40,26 @@ class TraceSource:
         self._payload = Payload(job["seed"])
         self.log: dict[str, Any] = {"phases": {}}
         self._sent = self._counted = 0
+        #: What the network adds to all that is waited for (s).
+        self._added_s = float(job.get("added_s", 0.0))
 
     def establish(self) -> None:
         """Have the carrier ready; if it is not by then, the evidence says so."""
         self._carrier.establish()
-        self._rest(_QUIET_S)
-        until_s = time.monotonic() + _PATIENCE_S
+        self._rest(_QUIET_S + self._added_s)
+        until_s = time.monotonic() + _PATIENCE_S + 10 * self._added_s
         while not self._carrier.is_established() and time.monotonic() < until_s:
             wait(self._carrier, until_s)
             self._take()
 
     def quiet(self) -> None:
         """Hear what the sink has to say of the phase before."""
-        self._rest(_QUIET_S)
+        self._rest(_QUIET_S + self._added_s)
 
     def begin_anew(self) -> None:
         """A negative control's: go on with another kernel session, and so with another channel."""
         self._carrier.begin_anew()  # type: ignore[attr-defined]
-        self._rest(_QUIET_S)
+        self._rest(_QUIET_S + self._added_s)
 
     def replay(self, name: str) -> None:
         """A phase: in the trace's own time, or as fast as the other end counts."""
@@ -69,7 +71,7 @@ class TraceSource:
         if not self._job["may_lose"]:
             self._until(base + len(messages))
         self.log["phases"][name] = {"due_ns": due_ns}
-        self._rest(_LATE_S if self._job["may_lose"] else _QUIET_S)
+        self._rest((_LATE_S if self._job["may_lose"] else _QUIET_S) + self._added_s)
 
     def _paced(self, messages: list[Any], start_s: float) -> list[int]:
         for number, (at_s, size, urgent) in enumerate(messages):
@@ -110,7 +112,7 @@ class TraceSource:
         Raises TimeoutError where nothing can be.
         """
         may_lose, before = self._job["may_lose"], self._counted
-        until_s = time.monotonic() + (_LOST_S if may_lose else _PATIENCE_S)
+        until_s = time.monotonic() + (_LOST_S if may_lose else _PATIENCE_S) + self._added_s
         while self._counted == before:
             wait(self._carrier, until_s)
             self._take()

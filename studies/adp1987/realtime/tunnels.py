@@ -17,6 +17,7 @@ from measure import ike, kernel
 from measure.services.charon import Charon
 from measure.services.starting import Starter
 from measure.services.wireguard import WireGuardEnd, WireGuardPeer, WireGuardTunnels, make_key
+from measure.time_limits import TimeLimits
 from measure.workload import Site
 
 _ENDS = {"alpha": "beta", "beta": "alpha"}
@@ -88,8 +89,9 @@ class Tunnels:
     def establish(self, protocol: str) -> None:
         """Negotiate, where that is not the first message's to do."""
         if protocol == "esp":
-            with ike.session(self.charon.socket("alpha")) as session:
-                ike.initiate(session, _CHILD, ike.NEGOTIATION_S,
+            limit_s = TimeLimits.of(self._site.testbed).ike_between_s(*_ENDS)
+            with ike.session(self.charon.socket("alpha"), limit_s) as session:
+                ike.initiate(session, _CHILD, limit_s,
                              self._site.log(self.charon.name, "alpha"))
         elif protocol == "wireguard":
             # The kernel makes its handshake for the first packet that wants through.

@@ -8,9 +8,9 @@ import pytest
 
 from harness.errors import UserError
 from plans import plan_of
-from studies.qop2007 import matrix
+from studies import mobile
 from studies.study import StudyError
-from topologies.loader import load_medium, load_scenario
+from topologies.loader import load_scenario
 
 WITH_SIGNAL, WITHOUT = "802.11b-positions", "802.11b-short"
 
@@ -26,14 +26,33 @@ def test_distance_without_a_signal_is_refused(name: str, medium: str) -> None:
 
 def test_a_signal_to_a_radio_that_stands_nowhere_is_refused() -> None:
     """A wired node needs no place."""
-    scenario, air = load_scenario("R1"), load_medium(WITH_SIGNAL)
-    matrix.check_places(scenario, air)
+    scenario = load_scenario("N1")
+    assert mobile.air_of(scenario, WITH_SIGNAL)
     nodes = dict(scenario.network.nodes)
     for name in ("a1", "cn-a"):
         if name in nodes:
             nodes[name] = dataclasses.replace(nodes[name], position=None)
     placeless = dataclasses.replace(scenario, network=dataclasses.replace(
         scenario.network, nodes=nodes))
-    matrix.check_places(placeless, load_medium(WITHOUT))
-    with pytest.raises(StudyError, match=r"^scenario R1: a1 has no position"):
-        matrix.check_places(placeless, air)
+    assert mobile.air_of(placeless, WITHOUT)
+    with pytest.raises(StudyError, match=r"^scenario N1: a1 has no position"):
+        mobile.air_of(placeless, WITH_SIGNAL)
+
+
+def test_a_station_beyond_its_cell_is_refused() -> None:
+    """Before anything starts, with distance and signal; by a medium without signal it is let be."""
+    scenario = load_scenario("N2")
+    nodes = scenario.network.nodes
+    far = dataclasses.replace(scenario, network=dataclasses.replace(scenario.network, nodes={
+        **nodes, "a2": dataclasses.replace(nodes["a2"], position=[900.0, 10.0])}))
+    assert mobile.air_of(far, WITHOUT)
+    with pytest.raises(StudyError, match=r"^scenario N2: a2 does not reach ap-a: 851 m away, "
+                       "-133.3 dBm arrive by medium 802.11b-positions, and its radios hear "
+                       "nothing below -92 dBm; give it a position nearby, or take another medium$"):
+        mobile.air_of(far, WITH_SIGNAL)
+
+
+def test_a_node_has_to_reach_the_access_point_that_it_moves_to() -> None:
+    """Measurements know no drive: where it stands, it moves from one to the other."""
+    with pytest.raises(StudyError, match=r"^scenario R1: a2 does not reach ap-b: 110 m away"):
+        mobile.air_of(load_scenario("R1"), WITH_SIGNAL)

@@ -1,0 +1,52 @@
+"""The largest packet that passes a path whole: what a stream that stalls may lack.
+
+A bridge cannot fragment, and tells nobody what it drops; so a node asks, by echoes of several sizes
+that no router may fragment. Standard library only: this runs inside the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+#: IPv4 and ICMP around an echo's payload (bytes).
+_HEADER_BYTES = 28
+#: The least that every path takes (RFC 791), and what a stream sends at most.
+_LEAST_BYTES, _MOST_BYTES = 68, 1500
+_ASKED_TIMES, _SPARE_S = 3, 5.0
+
+
+def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -> int | None:
+    """Return the size of the largest IPv4 packet that gets to an address and is answered.
+
+    Each of three echoes a size is waited for `within_s`. None where not even the least gets there.
+    """
+    def passes(size_bytes: int) -> bool:
+        wait_s = max(1, math.ceil(within_s))
+        argv = ["ping", "-n", "-q", "-M", "do", "-c", str(_ASKED_TIMES), "-i", "0.2",
+                "-W", str(wait_s), "-s", str(size_bytes - _HEADER_BYTES), address]
+        return testbed.attempt(node, argv, _ASKED_TIMES + wait_s + _SPARE_S).returncode == 0
+
+    if not passes(_LEAST_BYTES):
+        return None
+    low, high = _LEAST_BYTES, _MOST_BYTES + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if passes(middle) else (low, middle)
+    return low
+
+
+def cause(largest_bytes: int | None, device_bytes: int, address: str) -> str:
+    """Return why a stream stalls, in words; "" where the path takes what the device sends.
+
+    `device_bytes` is the MTU of the device that packets leave by.
+    """
+    if largest_bytes is None:
+        return f"no packet comes back from {address} any more"
+    if largest_bytes >= device_bytes:
+        return ""
+    return (f"packets of up to {largest_bytes} bytes reach {address}, and longer ones, of up to "
+            f"{device_bytes}, do not: a link on the path has a smaller MTU")

@@ -1,0 +1,297 @@
+"""How long each step of a repetition may take: what a busy machine does, and what the network adds.
+
+The network's part follows from delay, rate and loss of the paths, from how much is sent, and from
+the timers by which the protocols send again. All time limits are computed here.
+Standard library only: they are needed inside the machine and outside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from measure.echo import AGAIN_S
+from topologies import paths
+from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Medium, Network, Scenario
+from topologies.paths import NetworkPath
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+#: One step in so many takes longer than its limit by bad luck alone.
+_UNLUCKY = 1e-5
+_MOST_TRIES = 20
+#: A full packet, and an acknowledgement or a request, with all headers (bytes).
+_FULL_BYTES, _SMALL_BYTES = 1600, 120
+#: Of a TCP segment (bytes).
+_SEGMENT_BYTES = 1400
+#: The kernel's (net/tcp.h): the least and the most that TCP waits before it sends again, and
+#: after the first SYN (s).
+_TCP_LEAST_S, _TCP_MOST_S, _TCP_SYN_S = 0.2, 120.0, 1.0
+#: Segments of a connection's first round trip (RFC 6928).
+_FIRST_WINDOW = 10
+
+
+@dataclass(frozen=True)
+class RetryTimer:
+    """When a protocol sends again: after `first_s`, then after `factor` times as long each time."""
+
+    first_s: float
+    factor: float = 2.0
+    most_s: float = 120.0
+
+    def waits_s(self, count: int) -> float:
+        """Return how long so many losses in a row take."""
+        return sum(min(self.first_s * self.factor ** number, self.most_s)
+                   for number in range(count))
+
+
+#: hostapd's RADIUS client (radius_client.c).
+RADIUS_TIMER = RetryTimer(3.0)
+#: How long FreeRADIUS keeps an answer for who asks again: usually, and at most (s).
+LEAST_RADIUS_CLEANUP_S, _MOST_RADIUS_CLEANUP_S = 5, 30
+#: wg's REKEY_TIMEOUT.
+_WIREGUARD_TIMER = RetryTimer(5.0, 1.0)
+#: RFC 5944, 3.6.3: at least a second, each time twice as long; this implementation's most.
+_LEAST_REGISTRATION_RETRY_S, _MOST_REGISTRATION_RETRY_S = 1.0, 16.0
+_REGISTRATION_PROCESSING_S = 0.1
+#: strongswan.conf: after how long charon asks again at least.
+LEAST_IKE_RETRY_S = 1.0
+
+#: What a busy machine may take for a step on a network that takes none (s).
+_LINK_S, _REGISTRATION_S, _IKE_S, _DATA_S, _STREAM_S, _TLS_S = 6.0, 5.0, 8.0, 2.0, 10.0, 20.0
+#: The slowest stream that a busy machine without any limits is waited for (bit/s).
+_SLOWEST_BPS = 250_000.0
+#: EAP over RADIUS: a certificate chain in small fragments takes so many exchanges, each way full.
+_EAP_EXCHANGES = 40
+_EAP_BYTES = 1000
+_REGISTRATION_EXCHANGES, _REGISTRATION_BYTES = 3, 250
+_IKE_EXCHANGES = 6
+#: Before an echo is answered the first time: both neighbours' addresses, a tunnel's handshake.
+_FIRST_EXCHANGES = 6
+#: How often such handshakes cross.
+_CROSSED = 2
+#: What iperf3's client and server say to each other before a stream and after it: exchanges on a
+#: TCP connection, and bytes.
+_IPERF_EXCHANGES, _IPERF_BYTES = 10, 6000
+#: iperf3's client waits so long for an answer to the first datagram (iperf_udp.c) ...
+_UDP_ANSWER_S = 30.0
+
+
+def exchanges_s(path: NetworkPath, count: int, there_bytes: float, back_bytes: float,
+                timer: RetryTimer) -> float:
+    """Return how long so many exchanges take, one after the other, where luck is bad.
+
+    The mean number of losses and five standard deviations more are waited for, and as many in a row
+    as happen once in 100,000 times.
+    """
+    waits_s = 0.0
+    if (loss := path.exchange_loss) > 0:
+        in_a_row = math.ceil(math.log(_UNLUCKY / count) / math.log(loss))
+        mean, deviation = count * loss / (1 - loss), math.sqrt(count * loss) / (1 - loss)
+        waits_s = timer.waits_s(in_a_row) + (mean + 5 * deviation) * timer.first_s
+    return count * path.round_trip_s(there_bytes, back_bytes) + waits_s
+
+
+def tcp_s(path: NetworkPath, size_bytes: float) -> float:
+    """Return how long TCP takes for so many bytes where luck is bad, without the connection.
+
+    Slow start, the rate, and four times the mean of losses (Padhye and others, 1998, eq. 30).
+    """
+    round_trip_s = path.round_trip_s(_FULL_BYTES, _SMALL_BYTES)
+    segments = max(1.0, size_bytes / _SEGMENT_BYTES)
+    rounds = math.ceil(math.log2(segments / _FIRST_WINDOW + 1))
+    sent_s = segments * (_FULL_BYTES + _SMALL_BYTES) * 8 / path.rate_bps
+    if path.loss <= 0:
+        return 2 * (rounds * round_trip_s + sent_s)
+    again_s, loss = max(_TCP_LEAST_S, 2 * round_trip_s), path.loss
+    each_s = (round_trip_s * math.sqrt(4 * loss / 3) + again_s
+              * min(1.0, 3 * math.sqrt(3 * loss / 4)) * loss * (1 + 32 * loss ** 2))
+    in_a_row = math.ceil(math.log(_UNLUCKY / segments) / math.log(loss))
+    return (2 * (rounds * round_trip_s + sent_s) + 4 * segments * each_s
+            + RetryTimer(again_s, most_s=_TCP_MOST_S).waits_s(in_a_row))
+
+
+def tries(path: NetworkPath) -> int:
+    """Return how often an exchange that nobody repeats is tried, for one to succeed."""
+    loss = path.exchange_loss
+    return 1 if loss <= 0 else min(_MOST_TRIES, math.ceil(math.log(_UNLUCKY) / math.log(loss)))
+
+
+def connection_s(path: NetworkPath, count: int, size_bytes: float) -> float:
+    """Return how long a TCP connection with so many exchanges on it takes where luck is bad."""
+    again_s = max(_TCP_LEAST_S, 2 * path.round_trip_s(_FULL_BYTES, _SMALL_BYTES))
+    return (exchanges_s(path, 1, _SMALL_BYTES, _SMALL_BYTES, RetryTimer(_TCP_SYN_S))
+            + exchanges_s(path, count, size_bytes / count, size_bytes / count, RetryTimer(again_s)))
+
+
+class TimeLimits:
+    """The limits on one network, in seconds."""
+
+    def __init__(self, network: Network, medium: Medium | None) -> None:
+        self._network, self._medium = network, medium
+        nodes = network.nodes
+        cells = [(name, nodes[name].agent or "") for name in network.of_duty(ACCESS_POINT)]
+        #: From each access point to the server that it asks, and on to whom that one asks.
+        asked = [self.path(cell, *self._agents(agent)) for cell, agent in cells]
+        self._to_server, self._to_agent = _worst(asked), _to_agents(network, medium)
+
+    @staticmethod
+    def of(testbed: Testbed) -> TimeLimits:
+        """Return the limits on the network of a testbed."""
+        return TimeLimits(testbed.network, testbed.medium)
+
+    def path(self, *nodes: str) -> NetworkPath:
+        """Return the path by way of some nodes."""
+        return paths.between(self._network, self._medium, *(
+            node for node in nodes if node in self._network.nodes))
+
+    @property
+    def link_s(self) -> float:
+        """From the first probe until an access point lets a station pass."""
+        return _LINK_S + exchanges_s(self._to_server, _EAP_EXCHANGES, _EAP_BYTES, _EAP_BYTES,
+                                     RADIUS_TIMER)
+
+    @property
+    def radius_cleanup_s(self) -> int:
+        """How long a server keeps an answer: until its client has asked for it again.
+
+        Whose answer was lost twice is rejected else: its session is at another step by then.
+        """
+        path = self._to_server
+        asks_again = path.loss > 0 or path.round_trip_s(_EAP_BYTES, _EAP_BYTES) > \
+            RADIUS_TIMER.first_s
+        return _MOST_RADIUS_CLEANUP_S if asks_again else LEAST_RADIUS_CLEANUP_S
+
+    @property
+    def tls_s(self) -> float:
+        """Until a proxy has connected to its server by TLS, over TCP."""
+        return _TLS_S + connection_s(self._to_server, 4, 4 * _EAP_BYTES)
+
+    @property
+    def registration_retry_s(self) -> float:
+        """After which a mobile node asks for its registration again (RFC 5944, 3.6.3).
+
+        Twice the round trip, the size of the messages and 100 ms at least.
+        """
+        again_s = 2 * self._to_agent.round_trip_s(_REGISTRATION_BYTES, _REGISTRATION_BYTES)
+        return max(_LEAST_REGISTRATION_RETRY_S, again_s + _REGISTRATION_PROCESSING_S)
+
+    @property
+    def registration_s(self) -> float:
+        """Until a mobile node is registered."""
+        return _REGISTRATION_S + exchanges_s(
+            self._to_agent, _REGISTRATION_EXCHANGES, _REGISTRATION_BYTES, _REGISTRATION_BYTES,
+            RetryTimer(self.registration_retry_s, most_s=_MOST_REGISTRATION_RETRY_S))
+
+    @property
+    def ike_retry_s(self) -> float:
+        """After which charon asks again on this network, on the longest path between its ends."""
+        agents = self._network.of_duty(HOME_AGENT)
+        between = [self.path(one, other) for one in agents for other in agents]
+        return max(ike_retry_s(path) for path in (self._to_agent, _worst(between)))
+
+    def ike_between_s(self, *nodes: str) -> float:
+        """Until a tunnel between any two of these nodes is negotiated."""
+        path = _worst([self.path(one, other) for one in nodes for other in nodes])
+        return _ike_s(path, max(self.ike_retry_s, ike_retry_s(path)))
+
+    @property
+    def ike_s(self) -> float:
+        """Until a tunnel is negotiated."""
+        return _ike_s(self._to_agent, self.ike_retry_s)
+
+    def data_s(self, scenario: Scenario) -> float:
+        """Until a packet of the mobile node's is answered, and a tunnel without negotiation set."""
+        path = self.to_peer(scenario)
+        # On a long wire both ends of WireGuard may begin at once, and begin again.
+        crossed_s = _WIREGUARD_TIMER.waits_s(_CROSSED) if path.delay_s else 0.0
+        return _DATA_S + crossed_s + exchanges_s(path, _FIRST_EXCHANGES, _SMALL_BYTES, _SMALL_BYTES,
+                                                 _WIREGUARD_TIMER)
+
+    def echo_again_s(self, scenario: Scenario) -> float:
+        """After which an echo is asked for again: not before the answer can have come."""
+        return max(AGAIN_S,
+                   1.5 * self.to_peer(scenario).round_trip_s(_SMALL_BYTES, _SMALL_BYTES))
+
+    def getting_on_s(self, scenario: Scenario) -> float:
+        """All steps from the first probe to the first answered packet, at one access point."""
+        return self.link_s + self.registration_s + self.ike_s + self.data_s(scenario)
+
+    @property
+    def under_way_s(self) -> float:
+        """How long wires still hold what was sent between a mobile node and its agent."""
+        path = _to_agents(self._network, None)
+        return path.round_trip_s(_FULL_BYTES, _FULL_BYTES)
+
+    def crossing_s(self, scenario: Scenario) -> float:
+        """What wires add to a packet's way to the peer and back, behind full queues."""
+        path = TimeLimits(self._network, None).to_peer(scenario)
+        return path.round_trip_s(_FULL_BYTES, _FULL_BYTES) + 2 * path.queue_s
+
+    def to_peer(self, scenario: Scenario) -> NetworkPath:
+        """Return the path from the mobile node to its peer, wherever it is: the longer one."""
+        ways = [self._to_peer(scenario, scenario.home)]
+        if scenario.roams_to:
+            ways.append(self._to_peer(scenario, scenario.roams_to))
+        return _worst(ways)
+
+    def tcp_stream_s(self, path: NetworkPath, size_bytes: int) -> float:
+        """A TCP stream of iperf3's, its connections included; what is before it is under way."""
+        return (_STREAM_S + size_bytes * 8 / _SLOWEST_BPS + self._around_s(path)
+                + tcp_s(path, size_bytes))
+
+    def udp_stream_s(self, path: NetworkPath, size_bytes: int, rate_bps: float) -> float:
+        """A UDP stream of iperf3's, whose last messages wait behind all that fills the queues."""
+        return (_STREAM_S + size_bytes * 8 / min(rate_bps, _SLOWEST_BPS) + self._around_s(path)
+                + (_UDP_ANSWER_S if path.loss else 0.0))
+
+    def stream_ended_s(self, path: NetworkPath) -> float:
+        """Until a server of iperf3's takes the next stream, after one that ended or broke off."""
+        return _STREAM_S + self._around_s(path)
+
+    @staticmethod
+    def _around_s(path: NetworkPath) -> float:
+        return 2 * path.queue_s + connection_s(path, _IPERF_EXCHANGES, _IPERF_BYTES)
+
+    def _to_peer(self, scenario: Scenario, cell: str) -> NetworkPath:
+        nodes, peer = self._network.nodes, scenario.peer
+        way = [cell, nodes[cell].agent or "", scenario.agent]
+        if nodes[peer].has(STATION):
+            way += [nodes[peer].agent or "", scenario.home_of(peer)]
+        return paths.of_air(self._medium) + self.path(*dict.fromkeys(way), peer)
+
+    def _agents(self, agent: str) -> list[str]:
+        """An authentication server, and those that it asks one after the other."""
+        found = [agent]
+        while (further := self._network.nodes[found[-1]].agent
+               if found[-1] in self._network.nodes else None) and further not in found:
+            found.append(further)
+        return found
+
+
+def _to_agents(network: Network, medium: Medium | None) -> NetworkPath:
+    """Return the worst path from a station, wherever it is, to its agent."""
+    nodes = network.nodes
+    return _worst([paths.of_air(medium) + paths.between(network, medium, *(
+        node for node in (cell, nodes[cell].agent, nodes[station].agent) if node in nodes))
+        for station in network.of_duty(STATION) for cell in network.of_duty(ACCESS_POINT)])
+
+
+def _ike_s(path: NetworkPath, retry_s: float) -> float:
+    return _IKE_S + exchanges_s(path, _IKE_EXCHANGES, _FULL_BYTES, _FULL_BYTES,
+                                RetryTimer(retry_s, 1.0))
+
+
+def ike_retry_s(path: NetworkPath) -> float:
+    """Return after how long charon asks again: not before an answer can have come."""
+    return max(LEAST_IKE_RETRY_S, 2 * path.round_trip_s(_FULL_BYTES, _FULL_BYTES))
+
+
+def _worst(given: list[NetworkPath]) -> NetworkPath:
+    """Return a path that is as bad as the worst of several in each respect."""
+    return NetworkPath(max((path.delay_s for path in given), default=0.0),
+                       min((path.rate_bps for path in given), default=math.inf),
+                       max((path.loss for path in given), default=0.0),
+                       max((path.queue_s for path in given), default=0.0))

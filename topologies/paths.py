@@ -1,0 +1,100 @@
+"""What a way through a network does to packets: its delay, its rate, its losses.
+
+Standard library only: time limits are computed from it inside the machine and outside.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topologies.model import ACCESS_POINT, STATION, Link, Medium, Network, node_of
+
+#: A frame of usual length, of which queues hold so many.
+_FRAME_BYTES = 1538
+
+
+@dataclass(frozen=True)
+class NetworkPath:
+    """A way from one node to another, each way alike.
+
+    `delay_s` is what a packet waits beside its turn, `rate_bps` that of the slowest part (infinity
+    where none has a rate), `loss` the share of packets that do not arrive (0 to 1), and `queue_s`
+    how long a packet waits where all queues on the way are full.
+    """
+
+    delay_s: float = 0.0
+    rate_bps: float = math.inf
+    loss: float = 0.0
+    queue_s: float = 0.0
+
+    def __add__(self, other: NetworkPath) -> NetworkPath:
+        """Return both, one after the other."""
+        return NetworkPath(self.delay_s + other.delay_s, min(self.rate_bps, other.rate_bps),
+                           1 - (1 - self.loss) * (1 - other.loss), self.queue_s + other.queue_s)
+
+    def round_trip_s(self, there_bytes: float, back_bytes: float) -> float:
+        """Return how long a packet and its answer take on an empty path."""
+        return 2 * self.delay_s + (there_bytes + back_bytes) * 8 / self.rate_bps
+
+    @property
+    def exchange_loss(self) -> float:
+        """The share of exchanges of which the packet or its answer is lost."""
+        return 1 - (1 - self.loss) ** 2
+
+
+def of_link(link: Link) -> NetworkPath:
+    """Return the path that one wire is."""
+    if link.rate_bps is None:
+        return NetworkPath(link.delay_ms / 1e3, loss=link.loss_percent / 100)
+    return NetworkPath(link.delay_ms / 1e3, link.rate_bps, link.loss_percent / 100,
+                       link.queue_packets * (_FRAME_BYTES + link.overhead_bytes) * 8
+                       / link.rate_bps)
+
+
+def of_air(medium: Medium | None) -> NetworkPath:
+    """Return the path between a station and its access point, which both share."""
+    if medium is None:
+        return NetworkPath()
+    return NetworkPath(rate_bps=medium.tcp_ceiling_bps() / 2, loss=medium.residual_loss)
+
+
+def between(network: Network, medium: Medium | None, *nodes: str) -> NetworkPath:
+    """Return the path from the first node to the last, by way of those in between.
+
+    Between two of them it is the way of the fewest links. Nodes that none leads to are passed over.
+    """
+    whole = NetworkPath()
+    for start, end in itertools.pairwise(nodes):
+        for step in _steps(network, start, end):
+            whole += of_air(medium) if step is None else of_link(step)
+    return whole
+
+
+def _steps(network: Network, start: str, end: str) -> Sequence[Link | None]:
+    """Return the links from node to node, None for the air."""
+    ways: dict[str, tuple[Link | None, ...]] = {start: ()}
+    waiting = [start]
+    for name in waiting:
+        for other, step in _neighbours(network, name):
+            if other not in ways:
+                ways[other] = (*ways[name], step)
+                waiting.append(other)
+    return ways.get(end, ())
+
+
+def _neighbours(network: Network, name: str) -> Sequence[tuple[str, Link | None]]:
+    """Return the nodes beside a node, each with the link to it, None for the air."""
+    beside: list[tuple[str, Link | None]] = []
+    for link in network.links:
+        ends = [node_of(end) for end in link.ends]
+        if name in ends:
+            beside.append((ends[1 - ends.index(name)], link))
+    nodes = network.nodes
+    own, other = (STATION, ACCESS_POINT) if nodes[name].has(STATION) else (ACCESS_POINT, STATION)
+    if nodes[name].has(own):
+        beside += [(cell, None) for cell in network.of_duty(other)
+                   if nodes[cell].agent == nodes[name].agent]
+    return beside
