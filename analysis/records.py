@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 
 from analysis.bodies import Body, Usable, check, take
-from analysis.clock import VIRTUAL
+from analysis.clock import REAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
 from measure.record import Record, RecordError, listed_settings
@@ -179,10 +179,9 @@ def _row(record: Record) -> dict[str, Any]:
         "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
         "unchecked": printable(listed_settings(record.unchecked or ())),
-        "elapsed_s": record.elapsed_s, "started_s": _number(record.raw.get("stamps"), "start"),
-        # In virtual time, processor seconds are meaningless.
-        **_processor(None if environment.get("clock") == VIRTUAL
-                     else record.raw.get("processor_s")),
+        "elapsed_s": record.elapsed_s, "started_s": _started_s(record),
+        # Where the machine's clock skips waiting, its processor seconds are meaningless.
+        **_processor(record.raw.get("processor_s") if _is_real_time(environment) else None),
         "flagged": bool(environment.get("flags")),
         "flags": " ".join(map(printable, environment.get("flags") or ())),
         "alone": bool(environment.get("alone")),
@@ -190,6 +189,22 @@ def _row(record: Record) -> dict[str, Any]:
            for factor in record.cell},
         **{name: _text(environment.get(name)) for name in CIRCUMSTANCES},
         "air": air_of(environment)}
+
+
+def _is_real_time(environment: Mapping[str, Any]) -> bool:
+    """Return whether the machine's clock was the wall clock; before records said it, it was."""
+    return environment.get("clock") in (REAL, None)
+
+
+def _started_s(record: Record) -> float | None:
+    """Return when a repetition began by the wall clock; None where its record does not know.
+
+    Stamps are by the machine's clock, which runs ahead of the wall clock wherever it skips waiting.
+    """
+    began_s = _number(record.environment, "measured_at_s")
+    if began_s is None and _is_real_time(record.environment):
+        return _number(record.raw.get("stamps"), "start")
+    return began_s
 
 
 def air_of(environment: Mapping[str, Any]) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from analysis import statistics
 from analysis.cells import Cells, Ids
-from analysis.clock import VIRTUAL
 from analysis.metrics import Metric
 from analysis.significance import SignificanceDecision
 from analysis.statistics import Sample
@@ -21,9 +21,13 @@ OUTLIER = 3.5
 LEAST_SHARE = 0.01
 #: Largest corrected p-value of a drift that is said.
 _DRIFTS = 0.01
+#: Values of a cell of which one may stray without hiding itself.
+_KNOWS_ITSELF = 5
+#: Blocks that a trend can be told from with any uncertainty.
+_LEAST_BLOCKS = 3
 # Values of a cell whose times are compared pair by pair; longer series are averaged in stretches.
 _MAX_VALUES = 100
-_MAX_LINES = 10
+_MAX_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Outlier:
     """A value that stands out from its cell: by how many deviations, and from which median."""
 
     record: str
+    cell: Ids
     metric: Metric
     value: float
     median: float
@@ -57,7 +62,8 @@ def outliers(cells: Cells) -> list[Outlier]:
     """Values that stand out from others of their cell, the furthest first.
 
     Deviations are relative to the cell's median and have one scale in the same surroundings,
-    because a few repetitions do not know their own. Cells of less than three values cannot tell.
+    because a few repetitions do not know their own; a cell of five and more that varies by more
+    has its own. Cells of less than three values cannot tell.
     """
     outstanding: list[Outlier] = []
     for metric in cells.results.study.metrics:
@@ -68,8 +74,10 @@ def outliers(cells: Cells) -> list[Outlier]:
                        for ids, values in blocks.items()}
             chosen = [ids for ids in blocks if medians[ids] > 0]
             relative = [np.array(list(blocks[ids].values())) / medians[ids] for ids in chosen]
-            for ids, z in zip(chosen, statistics.modified_z_scores(relative), strict=True):
-                outstanding += _standing_out(ids, metric, blocks[ids], medians[ids], z)
+            joint = statistics.modified_z_scores(relative)
+            for ids, z, of_cell in zip(chosen, joint, relative, strict=True):
+                outstanding += _standing_out(ids, metric, blocks[ids], medians[ids],
+                                             _in_own_deviations(of_cell, z))
     return sorted(outstanding, key=lambda outlier: -abs(outlier.deviations))
 
 
@@ -77,7 +85,7 @@ def drifts(cells: Cells) -> list[Drift]:
     """Metrics that rise or fall with time, all cells of the same surroundings together.
 
     Surest first. P-values are corrected for all metrics and surroundings. Time is the start of a
-    repetition where all records have it, and else its number.
+    repetition by the wall clock where all records have it, and else its number.
     """
     drifting: list[Drift] = []
     for metric in cells.results.study.metrics:
@@ -87,12 +95,13 @@ def drifts(cells: Cells) -> list[Drift]:
             if not values:
                 continue
             times = _times(cells, values)
-            every = np.concatenate(list(times.values()))
+            # Of no cell is anything known beyond its own first and last repetition.
+            span = max(float(np.ptp(of_cell)) for of_cell in times.values())
             series = [_series(times[ids], np.array(list(blocks.values())))
                       for ids, blocks in values.items() if np.mean(list(blocks.values())) > 0]
             trend = statistics.trend(series)
-            drifting.append(Drift(section, metric, (trend.slope or 0.0) * float(np.ptp(every)),
-                                  trend.p_value))
+            p_value = max(trend.p_value, _p_of_blocks(times, values))
+            drifting.append(Drift(section, metric, (trend.slope or 0.0) * span, p_value))
     corrected = statistics.holm(drift.p_value for drift in drifting)
     return sorted((Drift(drift.section, drift.metric, drift.share, float(p))
                    for drift, p in zip(drifting, corrected, strict=True)
@@ -100,27 +109,54 @@ def drifts(cells: Cells) -> list[Drift]:
                   key=lambda drift: drift.p_value)
 
 
+def _in_own_deviations(of_cell: Sample, z: Sample) -> Sample:
+    """Deviations in the scale of a cell that varies by more than the others; `z` is in theirs."""
+    if of_cell.size < _KNOWS_ITSELF:
+        return z
+    [own] = statistics.modified_z_scores([of_cell])
+    return np.where((own != 0) & (np.abs(own) < np.abs(z)), own, z)
+
+
 def _standing_out(ids: Ids, metric: Metric, blocks: Mapping[int, float], median: float,
                   z: Sample) -> Iterator[Outlier]:
     for (block, value), deviations in zip(blocks.items(), z.tolist(), strict=True):
-        if abs(deviations) > OUTLIER and abs(value - median) >= LEAST_SHARE * median:
-            yield Outlier(record_name(ids, block), metric, value, median, deviations)
+        if abs(deviations) > OUTLIER and abs(value - median) >= _least(metric, median):
+            yield Outlier(record_name(ids, block), ids, metric, value, median, deviations)
+
+
+def _least(metric: Metric, median: float) -> float:
+    """Return the distance from a median below which a value is not worth a warning."""
+    matters = metric.negligible * (median if metric.is_relative else 1.0)
+    return max(LEAST_SHARE * median, matters)
 
 
 def _times(cells: Cells, values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids, Sample]:
-    """When repetitions were measured: by the clock, or by their number where it says nothing.
-
-    Every guest's virtual time runs at a pace of its own, so between guests it says nothing.
-    """
+    """When repetitions were measured: by the wall clock; where any lacks it, by their number."""
     numbers = {ids: np.array(list(blocks), dtype=np.float64) for ids, blocks in values.items()}
-    if cells.results.clock == VIRTUAL:
-        return numbers
     stamps = {ids: cells.blocks("started_s", ids) for ids in values}
     if any(block not in stamps[ids] for ids, blocks in values.items() for block in blocks):
         return numbers
     times = {ids: np.array([stamps[ids][block] for block in blocks])
              for ids, blocks in values.items()}
     return times if np.unique(np.concatenate(list(times.values()))).size > 1 else numbers
+
+
+def _p_of_blocks(times: Mapping[Ids, Sample], values: Mapping[Ids, Mapping[int, float]]) -> float:
+    """The p-value of a trend of the blocks' means.
+
+    Repetitions of one number have the same random numbers of the air in every cell, so their luck
+    is one, and cells do not confirm each other's trend.
+    """
+    together: dict[int, list[tuple[float, float]]] = {}
+    for ids, blocks in values.items():
+        mean = float(np.mean(list(blocks.values())))
+        for time, (block, value) in zip(times[ids], blocks.items(), strict=True):
+            if mean > 0:
+                together.setdefault(block, []).append((float(time), value / mean))
+    means = np.array([np.mean(pairs, axis=0) for pairs in together.values()])
+    if len(means) < _LEAST_BLOCKS or np.ptp(means[:, 0]) == 0:
+        return 1.0
+    return float(stats.linregress(means[:, 0], means[:, 1]).pvalue)
 
 
 def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
@@ -138,20 +174,28 @@ def _drift_text(drift: Drift) -> str:
     way = "rises" if drift.share > 0 else "falls"
     where = f"{', '.join(drift.section)}: " if drift.section else ""
     return (f"{where}{drift.metric.sentence} {way} by about {abs(drift.share):.1%} "
-            f"from the start of the run to its end (seasonal Kendall test, corrected "
-            f"p = {_p(drift.p_value)}). Differences within blocks cancel this; other comparisons "
-            "do not.")
+            "from the start of the run to its end (seasonal Kendall test and trend of blocks, "
+            f"corrected p = {_p(drift.p_value)}). Differences within blocks cancel this; other "
+            "comparisons do not.")
 
 
 def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
-    for outlier in outliers[:_MAX_LINES]:
+    """One line a cell and metric, with its furthest value."""
+    cells: dict[tuple[Ids, str], list[Outlier]] = {}
+    for outlier in outliers:
+        cells.setdefault((outlier.cell, outlier.metric.name), []).append(outlier)
+    for there in list(cells.values())[:_MAX_LINES]:
+        outlier, others = there[0], [other.record for other in there[1:]]
         unit, scale = outlier.metric.unit, outlier.metric.scale
+        besides = f" So do{'es' * (len(others) == 1)} {', '.join(others)}." if others else ""
         yield (f"{outlier.record}: {outlier.metric.sentence} of {outlier.value * scale:.4g} {unit} "
-               f"is {abs(outlier.deviations):.0f} deviations "
+               f"stands out, {abs(outlier.deviations):.0f} deviations "
                f"{'above' if outlier.deviations > 0 else 'below'} the median of its cell, "
-               f"{outlier.median * scale:.4g} {unit}. It counts; look at its record and captures.")
-    if len(outliers) > _MAX_LINES:
-        yield f"{len(outliers) - _MAX_LINES} more values stand out from their cells."
+               f"{outlier.median * scale:.4g} {unit}.{besides} It counts; look at its record and "
+               "captures.")
+    if len(cells) > _MAX_LINES:
+        more = len(cells) - _MAX_LINES
+        yield f"Values of {more} more cell{'s' * (more > 1)} stand out."
 
 
 def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from analysis import distributions, significance, stability
 from analysis.cells import Cells
 from analysis.claims.verdict import Verdict
 from analysis.claims.verdict import table as table_of_claims
-from analysis.clock import VIRTUAL, caveat, stamped
+from analysis.clock import caveat, stamped
 from analysis.curves import curves
 from analysis.present.report import Figure, Report, Section
 from analysis.run_table import Beside
@@ -87,14 +87,12 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
     results = cells.results
     frame, good = results.frame, results.good
     started = frame["started_s"].dropna()
-    virtual = ", by clocks of virtual time" * (results.clock == VIRTUAL)
     named = [(factor.title, "; ".join(
         f"{level} ({title})" if (title := results.title(factor.name, level)) else level
         for level in results.levels[factor.name])) for factor in results.factors]
     return tuple((name, value) for name, value in (
         ("Results", results.name), ("Study", results.study.title),
-        ("Measured", f"{day(started.min())} to {day(started.max())}{virtual}"
-         if len(started) else ""),
+        ("Measured", f"{day(started.min())} to {day(started.max())}" if len(started) else ""),
         *named,
         ("Medium, air, clock, machine, builder", "; ".join(
             ", ".join(sorted(set(frame[name]) - {""}))

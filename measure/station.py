@@ -160,8 +160,9 @@ class MeasuredStation:
         else:
             goal = "802.1X did not finish" if stage == "dot1x" else "no association"
             what = f"{goal} within {limit_s:.3g} s"
-            if why := out_of_reach(self.testbed.medium, self.node, self._access_point or self.node):
-                what += f": {why}"
+            if reason := out_of_reach(self.testbed.medium, self.node,
+                                      self._access_point or self.node):
+                what += f": {reason}"
         raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
 
     def _wait_for_port(self) -> None:

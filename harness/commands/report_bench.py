@@ -26,6 +26,7 @@ from harness.engine.plan import Plan
 from harness.errors import UserError
 from measure import record
 from measure.record import Record, StudyRecord
+from studies.study import Judged
 
 MAX_S, MAX_BYTES, PROCESSORS = 60.0, 2_000_000_000, 2
 #: A report of a twentieth of the records may take at most this share of the processor time, though
@@ -97,7 +98,7 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
                 digests={name: level.digest for name, level in cell.levels.items()
                          if level.digest}, asked=plan.asked.kept(),
                 measured=judged.measured.model_dump(mode="json", by_alias=True),
-                evidence=list(judged.evidence), environment=_environment(plan), captures=[],
+                evidence=list(judged.evidence), environment=_environment(plan, judged), captures=[],
                 elapsed_s=judged.elapsed_s, raw=dict(judged.raw))
             path = folder / "records" / f"{made.name}.json"
             path.write_text(made.model_dump_json(by_alias=True))
@@ -105,8 +106,9 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
     return repetitions * len(plan.cells)
 
 
-def _environment(plan: Plan) -> dict[str, object]:
+def _environment(plan: Plan, judged: Judged) -> dict[str, object]:
     return {"medium": next(iter(plan.manifest.media), None), "clock": plan.settings.clock,
+            "measured_at_s": judged.raw.get("stamps", {}).get("start"),
             "machine": plan.settings.on, "fault": None, "made_up": True}
 
 

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import json
 import shutil
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ class _Measured:
     #: Why the attempt before it was lost, "" if none was.
     lost: str
     exclusive: bool
+    #: When it began, by the host's wall clock: guests' clocks run ahead where they skip waiting.
+    began_s: float
 
 
 @dataclass
@@ -179,7 +182,7 @@ class Campaign:
 
     async def _step(self, step: Step, processor: int, *, exclusive: bool = False) -> None:
         """One repetition, with a second try on a fresh machine when the first was lost."""
-        used, reason, attempt = None, "", 0
+        used, reason, attempt, began_s = None, "", 0, time.time()
         key = self.plan.testbed_of(step.cell)
         try:
             for attempt in range(1, ATTEMPTS + 1):
@@ -188,6 +191,7 @@ class Campaign:
                 try:
                     testbed = await self._testbeds.serving(key, processor)
                     self._begin_beside()
+                    began_s = time.time()
                     out, waits, used = await self._measure(step, testbed, attempt)
                 except TestbedLost as loss:
                     reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
@@ -201,11 +205,12 @@ class Campaign:
                     break
                 if has_failed(out):  # said before it is dissected: the next may begin at once
                     self._testbeds.judged(key, testbed, is_good=False)
-                self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive))
+                self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive,
+                                        began_s))
                 return
             await self._begin_beside()
             self._keep(step, recording.unmeasured(
-                self.plan, step, reason, environment=self._environment(step, None),
+                self.plan, step, reason, environment=self._environment(step, None, began_s),
                 attempt=attempt, is_skipped=(
                     self.plan.testbeds[key].spec.packages in self.machine.lacking)),
                 None, exclusive=exclusive)
@@ -250,7 +255,7 @@ class Campaign:
     async def _finish(self, measured: _Measured) -> None:
         step, out, attempt = measured.step, measured.out, measured.attempt
         verdict: Judged | None = None
-        environment = self._environment(step, measured.testbed)
+        environment = self._environment(step, measured.testbed, measured.began_s)
         if measured.lost:
             environment["first_attempt"] = measured.lost
         try:
@@ -316,11 +321,13 @@ class Campaign:
         if is_kept:
             self.kept(entry)
 
-    def _environment(self, step: Step, testbed: TestbedClient | None) -> dict[str, Any]:
+    def _environment(self, step: Step, testbed: TestbedClient | None,
+                     began_s: float) -> dict[str, Any]:
         spec = self.plan.testbeds[self.plan.testbed_of(step.cell)].spec
         return {**recording.circumstances(self.plan, step),
                 "image": self.machine.image_key(spec.packages),
                 "guests": len(self._testbeds), "side_by_side": len(self.scheduler.running),
+                "measured_at_s": round(began_s, 3),
                 **(testbed.environment if testbed else {})}
 
 

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import NothingToReport, Results, clock_comparison, stability, statistics
+from analysis import (
+    NothingToReport,
+    Results,
+    clock_comparison,
+    stability,
+    standard_report,
+    statistics,
+)
 from analysis.cells import Cells
 from analysis.clock import CAVEAT, caveat
 from analysis.comparison import compare
@@ -425,3 +432,26 @@ def test_one_sentence_says_it() -> None:
     assert all(word in CAVEAT for word in ("cryptography", "scheduling", "device", "air", "wires"))
     assert "EAP" not in CAVEAT  # it stands wherever any study shows numbers
     assert [caveat(clock) for clock in ("real", "")] == ["", ""]
+
+
+@pytest.mark.parametrize("clock", ["processor", "virtual"])
+def test_a_guests_time_is_no_wall_time(clock: str) -> None:
+    """A guest that skips waiting is hours ahead: its stamps say nothing of when it was measured."""
+    ahead = make("P1", raw={"stamps": {"start": 4e9}})
+    told = changed(ahead, environment=ahead.environment | {"clock": clock})
+    assert np.isnan(results_of(told).frame["started_s"].iloc[0])
+    assert "Measured" not in dict(standard_report.facts(Cells(results_of(told))))
+    known = changed(told, environment=told.environment | {"measured_at_s": 1.7e9})
+    assert dict(standard_report.facts(Cells(results_of(known))))["Measured"] == (
+        "2023-11-14 22:13 UTC to 2023-11-14 22:13 UTC")
+    real = changed(ahead, raw={"stamps": {"start": 1.7e9}})
+    assert results_of(real).frame["started_s"].iloc[0] == 1.7e9
+
+
+@pytest.mark.parametrize(("clock", "busy"), [("real", True), ("processor", False),
+                                             ("virtual", False)])
+def test_processor_time_is_of_the_real_clock(clock: str, busy: bool) -> None:
+    """Where waiting is skipped, what a guest counts of its processor has no meaning."""
+    record = make("P1", raw={"stamps": {"start": 1e9}, "processor_s": {"user": 1.0}})
+    found = results_of(changed(record, environment=record.environment | {"clock": clock}))
+    assert np.isfinite(found.frame["processor_busy_s"].iloc[0]) == busy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from conftest import VIRTUAL, Qop
@@ -68,3 +70,13 @@ def test_virtual_seconds_are_not_the_hosts(
     assert exchange.packets == 17
     # 17 frames of the exchange pay for some 15 ms of air; computing would add as much again.
     assert 0.010 < exchange.duration_s < 0.020
+
+
+def test_a_record_knows_when_it_was_measured_by_the_wall(
+        twice: tuple[dict[str, Record], dict[str, Record]]) -> None:
+    """Guests' clocks run ahead of the wall clock, and every one by itself."""
+    began = [record.environment["measured_at_s"] for records in twice
+             for record in records.values()]
+    assert all(0 < time.time() - began_s < 24 * 3600 for began_s in began)
+    assert max(record.environment["measured_at_s"] for record in twice[0].values()) < min(
+        record.environment["measured_at_s"] for record in twice[1].values())
