@@ -164,10 +164,14 @@ class Medium(Strict):
         return self.preamble_us + self._bits_us(self.mac_bytes + msdu_bytes, self.rate_bps)
 
     @property
+    def backoff_us(self) -> float:
+        """Mean backoff before a frame: 0 to `cw_min` slots, each as likely as any other."""
+        return self.cw_min / 2 * self.slot_us
+
+    @property
     def frame_overhead_us(self) -> float:
         """Mean airtime of a frame besides its own bits: DIFS, backoff, preamble, SIFS, ACK."""
-        backoff_us = self.cw_min / 2 * self.slot_us
-        return self.difs_us + backoff_us + self.preamble_us + self.sifs_us + self.ack_us
+        return self.difs_us + self.backoff_us + self.preamble_us + self.sifs_us + self.ack_us
 
     @property
     def residual_loss(self) -> float:
@@ -196,10 +200,15 @@ class Medium(Strict):
         filled = math.ceil((self.mac_bytes + msdu_bytes) / _DELIMITER_BYTES) * _DELIMITER_BYTES
         return filled + _DELIMITER_BYTES
 
+    def frames_together(self, msdu_bytes: float) -> int:
+        """Return how many frames of this length go in one transmission at most."""
+        return max(1, min(self.aggregate,
+                          int(self.aggregate_bytes // self.subframe_bytes(msdu_bytes))))
+
     def _own_airtime_us(self, msdu_bytes: float) -> float:
         """A frame's part of the air where as many as can go together do; alone, all of it."""
         padded_bytes = self.subframe_bytes(msdu_bytes)
-        together = min(self.aggregate, int(self.aggregate_bytes // padded_bytes))
+        together = self.frames_together(msdu_bytes)
         if together < 2:
             return self.airtime_us(msdu_bytes)
         overhead_us = self.frame_overhead_us - self.ack_us + self.block_ack_us

@@ -22,14 +22,16 @@ def path(policy: Policy, scenario: Scenario) -> Path:
 def _hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
     """Crossings of the air in the order of the path; all traffic passes the agents."""
     nodes = scenario.network.nodes
-    points = [scenario.access_point]
+    crossings = [(scenario.access_point, scenario.mobile_node, scenario.access_point)]
     if nodes[scenario.peer].has(STATION):
-        points.append(scenario.home_of(scenario.peer))
+        point = scenario.home_of(scenario.peer)
+        crossings.append((point, point, scenario.peer))
     esp = esp_of(policy)
     # A tunnel takes whatever a mobile node sends; without one, only what is for the agent itself.
     if esp and not esp.tunnel and scenario.peer != scenario.agent:
         esp = None
-    return tuple(Hop(nodes[point].channel or 0, esp) for point in points)
+    return tuple(Hop(nodes[point].channel or 0, esp, sender, receiver)
+                 for point, sender, receiver in crossings)
 
 
 def _limit_bytes(policy: Policy, scenario: Scenario) -> int:

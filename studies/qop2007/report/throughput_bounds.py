@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from analysis.bounds.ceilings import Ceiling, Path
-from analysis.bounds.verdict import MEDIUM_SHARE, PROCESSOR_SHARE, Protocol, judge
+from analysis.bounds.ceilings import ONE_IN, Ceiling, Path
+from analysis.bounds.verdict import (
+    COLLISIONS_LEAVE,
+    MEDIUM_SHARE,
+    PROCESSOR_SHARE,
+    Protocol,
+    judge,
+)
 from analysis.cells import Cells, Ids
-from analysis.clock import VIRTUAL
+from analysis.clock import REAL
 from analysis.numbers import NOT_COUNTED, column, entry
 from analysis.results import Results
 from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Quantity, Table
 from policies import Policy
 from studies.qop2007.metrics import STREAMS
+from studies.qop2007.report.calls import CallPackets
 from studies.qop2007.report.from_run import layers_of, scenario_of
 from studies.qop2007.report.paths import path
 from topologies.model import Medium, Scenario, from_json
@@ -93,15 +101,39 @@ def table(cells: Cells) -> Table:
         if measured:
             sections.append((len(rows), cells.heading(section)))
             rows += [tuple(_row(cells, ids, known)) for ids in measured]
-    # In virtual time, the processor bounds nothing.
-    virtual = cells.results.clock == VIRTUAL
-    columns = _columns()[:-1] if virtual else _columns()
+    counts = _counts_processor(cells)
+    columns = _columns() if counts else _columns()[:-1]
     return Table("bounds", "What bounded the throughput", columns,
                  tuple(row[:len(columns)] for row in rows),
                  caption="Goodput at the receiver beside the theoretical ceiling of the policy on "
                  "this path, and what bounded it.",
-                 notes=(*(_NOTES_VIRTUAL if virtual else _NOTES), *sorted(known.unknown)),
+                 notes=(*(_NOTES if counts else _NOTES_WITHOUT_PROCESSOR), *sorted(known.unknown)),
                  sections=tuple(sections))
+
+
+def calls_of(cells: Cells, packets: CallPackets) -> dict[tuple[CallPackets, str, str], int]:
+    """Return how many calls of some packets the air carries at most, by policy and scenario.
+
+    A call sends a datagram each way every interval. Stations contend, so the access point, which
+    draws a backoff for each datagram to a station, sets the pace (Garg and Kappes, "Can I add a
+    VoIP call?", 2003). Cells whose path or medium is not known are left out.
+    """
+    known, calls = Circumstances(cells.results), {}
+    for ids in cells.results.cells:
+        way = known.path(ids)
+        medium = known.medium(cells, ids) if cells.records(ids) else None
+        if way is not None and medium is not None:
+            airtime_us = way.call(medium, packets.payload_bytes).airtime_us
+            calls[packets, ids[0], ids[1]] = int(packets.interval_s * 1e6 / airtime_us)
+    return calls
+
+
+def _counts_processor(cells: Cells) -> bool:
+    """Return whether the machine's processor can have bounded a stream.
+
+    In virtual time nothing computes, and by the processor clock each node has its own processor.
+    """
+    return cells.results.clock in (REAL, "")
 
 
 def _row(cells: Cells, ids: Ids, known: Circumstances) -> Iterator[Entry]:
@@ -123,18 +155,29 @@ def _stream(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
         yield from (NOT_COUNTED,) * 4
         return
     yield entry(goodput.estimate, records=goodput.records)
-    share = None
+    share, senders, most = None, 1, math.inf
     if ceiling is None:
         yield from (NOT_COUNTED,) * 2
     else:
-        share = _scaled(goodput.estimate, 1 / ceiling.bps)
-        yield Entry(number=Quantity(ceiling.bps), note=(
+        at_most_bps = ceiling.at_most_bps(_datagrams(cells, ids, protocol, ceiling),
+                                          goodput.estimate.n)
+        share, senders = _scaled(goodput.estimate, 1 / ceiling.bps), ceiling.senders
+        most = at_most_bps / ceiling.bps
+        yield Entry(number=Quantity(at_most_bps), note=(
             f"{ceiling.airtime_us:.1f} \N{MICRO SIGN}s of airtime for {ceiling.payload_bytes} "
-            "bytes"))
-        yield entry(share)
-    verdict = judge(protocol, share, processor, virtual=cells.results.clock == VIRTUAL)
+            f"bytes with mean backoffs, which would be {ceiling.bps / 1e6:.4g} Mbit/s"))
+        yield entry(_scaled(goodput.estimate, 1 / at_most_bps))
+    verdict = judge(protocol, share, processor, senders=senders, most=most,
+                    virtual=not _counts_processor(cells))
     yield Entry(verdict.bound + ("" if verdict.certain else "?"), note=verdict.note,
                 records=goodput.records)
+
+
+def _datagrams(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling) -> float:
+    """Return how many payloads a cell's streams have brought; one a stream where none is told."""
+    counts = cells.sample(f"{protocol}_bytes", ids)
+    counts = counts[np.isfinite(counts)]
+    return max(float(counts.sum()) / ceiling.payload_bytes, float(len(cells.records(ids))), 1.0)
 
 
 def _ceiling(protocol: Protocol, way: Path | None, medium: Medium | None,
@@ -179,22 +222,23 @@ _HOW = (
     ("Air: how often a packet crosses the shared channel on its way. Each time it takes the "
      "medium's airtime for its own length, with what the policy adds: ESP with its padding around "
      "the packet, the cipher's bytes in the frame. IP-in-IP is on wires only, which cost nothing."),
-    ("Ceilings: datagrams back to back; for TCP an estimate with a window that always suffices, "
-     "segments as long as fit into ESP, and an acknowledgement for every second one."))
-_SHORT = ("A stream can be above its ceiling, which is that of one sender after the other: on two "
-          "crossings of one channel, or with TCP's acknowledgements, senders that contend count "
-          "down together. In queues, a short one is 1 to 2 % above it: after a pause the channel "
-          "lets pass 20 ms too much, once.")
-_MEDIUM = (f"Medium: at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was reached, or "
-           f"{MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues its ceiling "
-           "does not know.")
+    ("Ceilings: datagrams back to back; for TCP a window that always suffices, segments as long as "
+     "fit into ESP, and an acknowledgement for every second one. Senders that contend (relaying "
+     "access points, acknowledgements) count their backoffs down together, so a channel takes the "
+     "backoffs of the sender that draws most, and DIFS, frame, SIFS and acknowledgement of all."),
+    ("Backoffs are drawn at random. A ceiling allows for luck in as many frames as were received: "
+     f"one in {ONE_IN:,} would be passed."))
+_MEDIUM = (f"Medium: with mean backoffs, at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was "
+           f"reached, or {MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues "
+           f"its ceiling does not know; of several senders {COLLISIONS_LEAVE:.0%} of that, since "
+           "ceilings do not count collisions.")
 _NOTES = (
     *_HOW,
     (f"{_MEDIUM} Processor: that was not so, and it can have worked for {PROCESSOR_SHARE:.0%} of "
      "the streams' time. Emulator: neither. A question mark: the interval leaves it open."),
     ("Processor: its work of the whole repetition by the streams' time, so this is the most that "
      "the streams can have had of it. In a guest it includes the time that the host kept it "
-     "waiting."), _SHORT)
-_NOTES_VIRTUAL = (
+     "waiting."))
+_NOTES_WITHOUT_PROCESSOR = (
     *_HOW, (f"{_MEDIUM} Emulator: that was not so. A question mark: the interval leaves it "
-            "open."), _SHORT)
+            "open."))

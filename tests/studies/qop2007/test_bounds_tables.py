@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import recorded
+from analysis.bounds.ceilings import Ceiling
 from analysis.bounds.verdict import judge
 from analysis.cells import Cells
 from analysis.statistics import Estimate
@@ -22,6 +24,7 @@ from studies.qop2007.body import StreamRecord
 from studies.qop2007.report import header_arithmetic, throughput_bounds
 from studies.qop2007.report.paths import path
 from topologies.loader import load_medium, to_json
+from topologies.model import Medium
 
 # --- what was measured --------------------------------------------------------------------------
 
@@ -53,29 +56,64 @@ def measured() -> list[Record]:
 def test_measured_udp_reaches_its_ceiling_and_never_exceeds_it() -> None:
     """In N2 the median repetition of every policy is within 1 % below; two crossings, within 2 %.
 
-    There it may be above by the 20 ms that the emulated channel makes up for, once: 1.6 % of a
-    stream of 1.27 s.
+    It was measured in turns, where a stream may be above by the 20 ms that the emulated channel
+    makes up for, once: 1.6 % of a stream of 1.27 s.
     """
     shares: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for record in measured():
         udp, (policy, scenario) = body_of(record).udp, record.cell.values()
         assert udp is not None
-        ceiling = path(POLICIES[policy], SCENARIOS[scenario]).udp(SHORT, 1400)
+        ceiling = path(POLICIES[policy], SCENARIOS[scenario]).udp(SHORT.in_turns, 1400)
         shares[policy, scenario == "N2"].append(udp.goodput_bps / ceiling.bps)
+        assert udp.goodput_bps <= ceiling.at_most_bps(udp.bytes / 1400)
     for (policy, once), found in shares.items():
         assert 0.99 <= np.median(found) <= (1.0 if once else 1.016), policy
-        assert max(found) <= (1.0005 if once else 1.0175), policy
+
+
+def contended() -> Iterator[tuple[str, str, Medium, str, float, int]]:
+    """Streams where stations contended: policy, scenario, medium, stream, bit/s and bytes.
+
+    `recorded/throughput-dcf.csv` holds 720 streams of the default run (802.11b-short, 500 kB) and
+    some of five more media, with other seeds.
+    """
+    with (recorded.FOLDER / "throughput-dcf.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            yield (row["policy"], row["scenario"], load_medium(row["medium"]), row["stream"],
+                   float(row["goodput_bps"]), int(row["bytes"]))
+
+
+def test_no_stream_of_stations_that_contend_exceeds_its_ceiling() -> None:
+    """Nor does any cell's mean; and UDP is near: 0.93 of it, or 0.88 where OFDM's slots collide."""
+    cells: dict[tuple[str, str, str, str], list[tuple[float, int, Ceiling]]] = defaultdict(list)
+    for policy, scenario, medium, stream, bps, count in contended():
+        way = path(POLICIES[policy], SCENARIOS[scenario])
+        ceiling = way.udp(medium, 1400) if stream == "udp" else way.tcp(medium)
+        assert bps <= ceiling.at_most_bps(count / ceiling.payload_bytes), (policy, scenario)
+        cells[medium.name, policy, scenario, stream].append((bps, count, ceiling))
+    assert len(cells) > 160
+    for (medium_name, _, scenario, stream), found in cells.items():
+        ceiling = found[0][2]
+        datagrams = sum(count for _, count, _ in found) / ceiling.payload_bytes
+        mean_bps = np.mean([bps for bps, _, _ in found])
+        share = mean_bps / ceiling.at_most_bps(datagrams, len(found))
+        assert share < 1
+        if stream == "udp" and load_medium(medium_name).aggregate == 1:
+            assert share > (0.93 if "802.11b" in medium_name else 0.88), (medium_name, scenario)
 
 
 def test_measured_runs_are_bounded_by_the_medium() -> None:
     """Every cell has its ceilings, and the verdict that such a medium makes one expect."""
-    table = throughput_bounds.table(cells_of(*measured()))
+    records = measured()
+    manifest = manifest_of(records, media={SHORT.name: to_json(SHORT.in_turns)})
+    table = throughput_bounds.table(Cells(results_of(*records, manifest=manifest)))
     assert len(table.rows) == 60
     assert [at for at, _ in table.sections] == [0, 12, 24, 36, 48]
     words = {entry.text.rstrip("?") for row in table.rows for entry in (row[5], row[9])}
     assert words == {"medium"}
     certain = sum(row[5].text == "medium" for row in table.rows)
     assert certain >= 50
+    assert all(row[column].number.value < 1 for row in table.rows for column in (4, 8)
+               if row[column].number)
     assert all(0.2 < row[10].number.value < 1 for row in table.rows if row[10].number)
 
 
@@ -86,7 +124,7 @@ def test_measured_runs_are_bounded_by_the_medium() -> None:
     ((0.99, 0.98, 1.0), 0.5, "medium", True), ((0.96, 0.9, 1.02), 0.5, "medium", False),
     ((0.5, 0.4, 0.6), 0.5, "emulator", True), ((0.5, 0.4, 0.6), 1.3, "processor", True),
     ((0.9, 0.8, 1.0), 0.95, "processor", False), ((0.5, 0.4, 0.6), None, "emulator", False),
-    ((1.3, 1.2, 1.4), 0.5, "emulator", False), ((0.99, None, None), 0.5, "medium", False),
+    ((0.99, None, None), 0.5, "medium", False),
     (None, 0.97, "processor", True), (None, 0.2, "emulator", True)])
 def test_verdicts(share: tuple[float, float | None, float | None] | None, processor: float | None,
                   bound: str, certain: bool) -> None:
@@ -94,6 +132,29 @@ def test_verdicts(share: tuple[float, float | None, float | None] | None, proces
     found = judge("udp", Estimate(*share, n=3) if share else None, processor)
     assert (found.bound, found.certain) == (bound, certain)
     assert found.note or (bound, certain) == ("medium", True)
+
+
+def test_what_is_above_its_ceiling_was_not_of_this_medium() -> None:
+    """Luck allows 2 % here, and the stream has 30."""
+    found = judge("udp", Estimate(1.3, 1.2, 1.4, n=3), 0.5, most=1.02)
+    assert (found.bound, found.certain) == ("emulator", False)
+    assert judge("udp", Estimate(1.01, 1.0, 1.02, n=3), 0.5, most=1.02).bound == "medium"
+
+
+def test_collisions_are_allowed_for_where_several_send() -> None:
+    """0.9 of a ceiling is what two senders reach, and too little for one."""
+    share = Estimate(0.9, 0.89, 0.91, n=3)
+    assert judge("udp", share, 0.2, senders=2).bound == "medium"
+    assert judge("udp", share, 0.2, senders=1).bound == "emulator"
+
+
+@pytest.mark.parametrize(("clock", "has_processor"), [
+    ("real", True), ("virtual", False), ("processor", False)])
+def test_the_processor_is_shown_where_it_can_bound(clock: str, has_processor: bool) -> None:
+    """By the processor clock each node has its own, and records do not say how busy it was."""
+    table = throughput_bounds.table(cells_of(*[fast("P1", k, clock=clock) for k in (1, 2)]))
+    assert table.has("processor_share") == has_processor
+    assert any("Processor:" in note for note in table.notes) == has_processor
 
 
 def number(table: Table, row: int, key: str) -> Quantity:
@@ -119,7 +180,9 @@ def test_a_row_adds_up() -> None:
     table = throughput_bounds.table(cells_of(fast("P2", 1, 4e6), fast("P2", 2, 4.4e6)))
     goodput, ceiling, share = (number(table, 0, f"udp_{what}")
                                for what in ("goodput_bps", "ceiling_bps", "share"))
-    assert ceiling.value == pytest.approx(load_medium("802.11b-long").udp_ceiling_bps(1400, 8))
+    most = path(POLICIES["P2"], SCENARIOS["N2"]).udp(load_medium("802.11b-long"), 1400)
+    assert most.bps == pytest.approx(load_medium("802.11b-long").udp_ceiling_bps(1400, 8))
+    assert ceiling.value == pytest.approx(most.at_most_bps(2 * 980_000 / 1400, 2))
     assert share.value == pytest.approx(4.2e6 / ceiling.value)
     assert share.high is not None and goodput.high is not None
     assert share.high == pytest.approx(goodput.high / ceiling.value)
@@ -147,8 +210,8 @@ def test_a_policy_and_a_medium_of_ones_own_are_in_the_manifest() -> None:
     records = [fast(policy.id, k, digest=policy.digest(), medium="mine") for k in (1, 2)]
     manifest = manifest_of(records, [policy], media={"mine": to_json(medium)})
     table = throughput_bounds.table(Cells(results_of(*records, manifest=manifest)))
-    assert number(table, 0, "udp_ceiling_bps").value == pytest.approx(
-        1400 * 8e6 / SHORT.airtime_us(1484 + 8))
+    mean_bps = 1400 * 8e6 / SHORT.airtime_us(1484 + 8)
+    assert mean_bps < number(table, 0, "udp_ceiling_bps").value < 1.02 * mean_bps
 
 
 def test_the_payload_is_what_was_asked_for() -> None:
@@ -157,7 +220,8 @@ def test_the_payload_is_what_was_asked_for() -> None:
     asked = {"udp_payload_bytes": 200}
     table = throughput_bounds.table(Cells(results_of(
         *records, manifest=manifest_of(records, asked=asked))))
-    assert number(table, 0, "udp_ceiling_bps").value == pytest.approx(SHORT.udp_ceiling_bps(200))
+    mean_bps = SHORT.udp_ceiling_bps(200)
+    assert mean_bps < number(table, 0, "udp_ceiling_bps").value < 1.02 * mean_bps
 
 
 def test_the_arithmetic_of_headers() -> None:
