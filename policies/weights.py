@@ -115,6 +115,8 @@ class Weights(BaseModel):
     title: PolicyName = "2007"
     features: Annotated[Mapping[Feature, PolicyName], AfterValidator(_named)] = FEATURES
     once: list[Feature] = []
+    #: A policy that has none of these is not recommended, whatever its sum.
+    needed: list[Feature] = []
     #: What has 100 percent: the strongest policy of those scored beside it, or the best of all
     #: features together.
     hundred: Literal["strongest", "attainable"] = "strongest"
@@ -123,8 +125,9 @@ class Weights(BaseModel):
 
     @model_validator(mode="after")
     def _features_are_known(self) -> Self:
-        for feature in self.once:
-            _check_feature(feature, self.features, ("once",))
+        for key, names in (("once", self.once), ("needed", self.needed)):
+            for feature in names:
+                _check_feature(feature, self.features, (key,))
         for key, implementation in self.implementations.items():
             for feature in implementation.weights:
                 _check_feature(feature, self.features,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from policies import Policy, Weights
 from policies.weights import Feature
 
-#: Security groups in order of strength; `none` has no feature at all.
-GROUPS = ("none", "low", "middle", "high")
+#: Security groups in order of strength; `none` has no feature at all, `open` none of those that the
+#: weights call needed.
+GROUPS = ("none", "open", "low", "middle", "high")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Score:
         """The features that are provided at all, in the order of the weights."""
         return tuple(self.strongest)
 
+    @property
+    def protects(self) -> bool:
+        """Whether it may be recommended: it has a feature, and one of those that are needed."""
+        return self.group not in ("none", "open")
+
 
 def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
     """The score of any policy, from its layers: Agarwal and Wang (2007), equation 1.
@@ -48,8 +54,10 @@ def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
     top = weights.attainable if weights.hundred == "attainable" else max(
         sum(_parts(other, weights).values(), 0.0) for other in among)
     normalized = 100 * sigma / top if top else 0.0
-    return Score(policy.id, parts, strongest, sigma, normalized,
-                 group_of(normalized, weights) if sigma else "none", weights.unweighted(policy))
+    group = group_of(normalized, weights) if sigma else "none"
+    if sigma and weights.needed and not any(strongest.get(name) for name in weights.needed):
+        group = "open"
+    return Score(policy.id, parts, strongest, sigma, normalized, group, weights.unweighted(policy))
 
 
 def scores(policies: Iterable[Policy], weights: Weights, among: Iterable[Policy]) -> list[Score]:

@@ -203,7 +203,36 @@ def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> 
     assert score(best, today, ()).sigma_normalized == pytest.approx(100 * 12 / today.attainable)
 
 
+def test_todays_scheme_never_protects_with_data_in_the_open() -> None:
+    """EAP-TLS with WEP, TKIP, or no cipher at all scores, and its data is read and changed."""
+    today = load_weights(TODAYS)
+    tls = {"eap": "TLS"}
+    bare = {"link": None, "dot1x": tls}
+    for policy in (load_named("P6"), load_named("P8"), policy_of("X", **bare),
+                   policy_of("X", link={"cipher": "TKIP", "keys": "eap"}, dot1x=tls)):
+        found = score(policy, today, PAPER)
+        assert found.sigma > 0
+        assert (found.group, found.protects) == ("open", False)
+    for name in ("M2", "P3", "P12", "M5"):
+        assert score(load_named(name), today, PAPER).protects
+    assert not score(load_named("P1"), today, PAPER).protects
+    assert score(load_named("P8"), WEIGHTS, PAPER).protects  # as the paper has it
+
+
+def test_todays_weights_know_what_policies_can_say() -> None:
+    """What has no weight there is named with its reason, so nobody has to be warned of it."""
+    today = load_weights(TODAYS)
+    for name in named():
+        assert today.unweighted(load_named(name)) == ()
+    asked = {(key, word) for entry in today.implementations.values()
+             for key, words in entry.when.items() for word in words}
+    assert {(key, word) for key, words in KNOWN.items() for word in words} - asked == {
+        ("link.keys", "static"), ("dot1x.key", "rsa-1024"), ("ipsec.mode", "tunnel"),
+        ("ipsec.mode", "transport")}
+
+
 @pytest.mark.parametrize(("old", "new", "said"), [
+    ("needed: [confidentiality,", "needed: [secrecy,", "'secrecy' is not a feature"),
     ("  post_quantum: Against", "  Post: Against", "cannot name a feature"),
     ("post_quantum]", "post_quant]", "'post_quant' is not a feature; did you mean 'post_quantum'?"),
     ("management_frames: 3}", "frames: 3}", "'frames' is not a feature"),

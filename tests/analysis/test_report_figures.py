@@ -147,7 +147,8 @@ def test_long_times_are_in_seconds_on_the_landing_view() -> None:
     made = assembling.of_paper()
     costs = [cost for answer in made.answers for offer in answer.offers for cost in offer.costs]
     assert ("6.28 s", "auth. time") in costs
-    assert ("100 %", "protection") in costs
+    assert ("100 %", "protection (scheme of 2007)") in costs
+    assert ("38.5 %", "protection (scheme of 2026)") in costs
     names = [trace for section in made.sections for figure in section.figures
              for panel in figure.panels for trace in panel.data if trace["mode"] == "text"]
     assert {text.partition("<br>")[0] for trace in names for text in trace["text"]} == {

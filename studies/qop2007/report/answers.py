@@ -9,35 +9,64 @@ from analysis.present.entries import show
 from analysis.present.report import Answer, Offer
 from analysis.table import Entry, Table
 
-#: Columns of the overview that say what a policy gives and costs, and what their numbers are.
-_COSTS = (("sigma_normalized_percent", "protection"), ("authentication_time_s", "auth. time"),
-          ("handoff_s", "handoff"), ("cost", "rate lost"), ("calls", "calls fit"))
 _MOST_RUNNERS = 6
 
 
 def answers(overview: Table) -> tuple[Answer, ...]:
-    """An answer for each application of the overview, which has a row a kind of scenario."""
+    """An answer for each application of the overview, which has a row a kind of scenario.
+
+    Applications with the same answers everywhere share one.
+    """
     grouped: dict[str, list[Sequence[Entry]]] = {}
     for row in overview.rows:
         grouped.setdefault(_entry(overview, row, "application").text, []).append(row)
-    return tuple(Answer(application, _sentence(_entry(overview, rows[0], "application").note),
-                        tuple(_offer(overview, row) for row in rows))
-                 for application, rows in grouped.items())
+    every = [Answer(application, _sentence(_entry(overview, rows[0], "application").note),
+                    tuple(_offer(overview, row) for row in rows))
+             for application, rows in grouped.items()]
+    alike: dict[object, list[Answer]] = {}
+    for answer in every:
+        key = tuple((offer.place, offer.choice, offer.runners) for offer in answer.offers)
+        alike.setdefault(key, []).append(answer)
+    return tuple(_joined(together) for together in alike.values())
+
+
+def _joined(together: Sequence[Answer]) -> Answer:
+    """Return one answer for applications that all have the same."""
+    if len(together) == 1:
+        return together[0]
+    first = together[0]
+    offers = tuple(
+        replace(offer, costs=tuple(dict.fromkeys(
+            cost for answer in together for cost in answer.offers[number].costs)))
+        for number, offer in enumerate(first.offers))
+    return Answer(" \N{MIDDLE DOT} ".join(answer.application for answer in together),
+                  ". ".join(f"{answer.application}: {answer.limits[:1].lower()}{answer.limits[1:]}"
+                            for answer in together), offers)
 
 
 def _offer(overview: Table, row: Sequence[Entry]) -> Offer:
     policy, place = _entry(overview, row, "policy"), _entry(overview, row, "kind").text
     others = _entry(overview, row, "others").text
     if "missing" in policy.marks:
-        return Offer(place, reason="No policy that protects is sure to meet the limits.",
-                     runners=tuple(_runners(others, "without protection")))
+        return Offer(place, reason="No policy that protects data is sure to meet the limits.",
+                     runners=tuple(_runners(others)))
     return Offer(place, policy.text, _entry(overview, row, "name").text,
-                 tuple((said, what) for key, what in _COSTS
+                 tuple((said, what) for key, what in _costs(overview, row)
                        if (said := _said(overview, row, key))), tuple(_runners(others)))
 
 
+def _costs(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Columns that say what a policy gives and costs, and what their numbers are."""
+    for column in overview.columns:
+        if column.key.startswith("sigma_"):
+            yield column.key, f"protection (scheme of {column.title.rpartition(' ')[2]})"
+    yield from (("authentication_time_s", "auth. time"), ("handoff_s", "handoff"),
+                ("cost", f"{_entry(overview, row, 'stream').text} rate lost"),
+                ("calls", "voice calls at most"))
+
+
 def _said(overview: Table, row: Sequence[Entry], key: str) -> str:
-    """A number with its unit, without its interval; empty where there is none."""
+    """A number with its unit and scenario, without its interval; empty where there is none."""
     index = next(index for index, column in enumerate(overview.columns) if column.key == key)
     number = row[index].number
     if number is None:
@@ -46,7 +75,8 @@ def _said(overview: Table, row: Sequence[Entry], key: str) -> str:
     if column.unit == "ms" and number.value >= 1:
         column = replace(column, unit="s", scale=1.0)
     main = show(row[index], column).main.removesuffix(".0")
-    return f"{main} {column.unit}".strip()
+    detail = f" ({row[index].detail})" if row[index].detail else ""
+    return f"{main} {column.unit}".strip() + detail
 
 
 def _entry(overview: Table, row: Sequence[Entry], key: str) -> Entry:
@@ -54,14 +84,14 @@ def _entry(overview: Table, row: Sequence[Entry], key: str) -> Entry:
                 if column.key == key)
 
 
-def _runners(others: str, word: str = "also") -> Iterator[str]:
+def _runners(others: str) -> Iterator[str]:
     """`P2, P10; undecided: P3` as two lines, the strongest first and not too many of them."""
     for part in filter(None, (part.strip() for part in others.split(";"))):
         title, colon, listed = part.rpartition(":")
         names = [name.strip() for name in listed.split(",")][::-1]
         more = len(names) - _MOST_RUNNERS
         shown = [*names[:_MOST_RUNNERS], *([f"{more} more"] if more > 0 else [])]
-        yield f"{title if colon else word}: {', '.join(shown)}"
+        yield f"{title if colon else 'also'}: {', '.join(shown)}"
 
 
 def _sentence(text: str) -> str:

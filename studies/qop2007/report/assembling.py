@@ -26,6 +26,7 @@ from studies.qop2007.report import (
 from studies.qop2007.report.advice import Limits
 from studies.qop2007.report.answers import answers
 from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.calls import G711
 from studies.qop2007.report.from_paper import from_paper
 from studies.qop2007.report.from_run import from_run
 from studies.qop2007.report.run_notes import run_table
@@ -51,8 +52,12 @@ _SECTIONS = (
      ("deviations", "n2")),
     ("run", "The run", "Every cell, with components and phases.", ("run",)))
 _ANSWERS_NOTE = ("For each application the policy of highest protection "
-                 "(\N{GREEK SMALL LETTER SIGMA}) that meets the limits for sure, that is with its "
-                 "whole 95\N{NO-BREAK SPACE}% interval.")
+                 "(\N{GREEK SMALL LETTER SIGMA}) by the scheme of {scheme} that meets the limits "
+                 "for sure, that is with its whole 95\N{NO-BREAK SPACE}% interval in every "
+                 "scenario, and that protects data as of 2026. {percent} Each number is of the "
+                 "scenario where it is worst, whose name stands beside it where there are several.")
+_PERCENT = {"strongest": "100\N{NO-BREAK SPACE}% is the strongest of the paper's twelve.",
+            "attainable": "100\N{NO-BREAK SPACE}% is the best of every feature."}
 
 
 _ANSWERS_TITLE = "Which policy, for whom, at what cost"
@@ -66,12 +71,17 @@ def of_run(cells: Cells, weights: Weights | None = None,
 
     `applications` are names or limits beside the paper's.
     """
-    results, basis = cells.results, from_run(cells, weights)
+    results = cells.results
+    basis = replace(from_run(cells, weights), calls=throughput_bounds.calls_of(cells, G711))
     decisions, run = significance.decisions(cells), run_table(cells)
-    offers = advice.overview(basis)
+    today = todays_protection.rescored(basis)
+    # The paper's scheme is for the paper's policies, or for whoever gives one of their own.
+    are_papers = all(basis.is_papers(policy.id) for policy in basis.policies)
+    advised, beside = (basis, today) if weights or are_papers else (today, None)
+    offers = advice.overview(advised, beside)
     tables = [*paper_tables.tables(basis), offers, *moves.tables(cells, basis),
-              *todays_protection.tables(basis),
-              *_advice(basis, applications), throughput_bounds.table(cells),
+              *todays_protection.tables(basis, today),
+              *_advice(advised, applications, beside), throughput_bounds.table(cells),
               *significance.tables(cells, decisions)]
     flagged = tuple(contention_lines(results))
     # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
@@ -81,12 +91,13 @@ def of_run(cells: Cells, weights: Weights | None = None,
     return Report(
         _title(cells), standard_report.subtitle(cells), facts=standard_report.facts(cells, (
             ("Received per stream", _received(cells)),)),
-        answers=answers(offers), answers_note=_ANSWERS_NOTE, answers_title=_ANSWERS_TITLE,
-        claims=verdicts, claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT,
+        answers=answers(offers), answers_note=_answers_note(advised.weights),
+        answers_title=_ANSWERS_TITLE, claims=verdicts, claims_title=_CLAIMS_TITLE,
+        claimant=_CLAIMANT,
         sections=_sections(basis, [*tables, run],
                            [*figures.traffic(basis), figures.handoffs(cells)],
                            caveat(results.clock)),
-        warnings=tuple(dict.fromkeys((*run.warnings, *basis.notes,
+        warnings=tuple(dict.fromkeys((*run.warnings, *basis.notes, *advised.without_weight(),
                                       *stability.warnings_of(cells, decisions)))),
         complaints=tuple(results.complaints), failures=tuple(cells.failures()),
         beside=(stamped(claims.table(verdicts), results.clock, flagged),),
@@ -98,8 +109,9 @@ def of_paper(weights: Weights | None = None,
              applications: Sequence[str | Limits] = ()) -> Report:
     """The report of the published values alone: the paper's tables, made again."""
     basis = from_paper(weights)
-    offers = advice.overview(basis)
-    tables = [*paper_tables.tables(basis), offers, *_advice(basis, applications)]
+    today = todays_protection.rescored(basis)
+    offers = advice.overview(basis, today)
+    tables = [*paper_tables.tables(basis), offers, *_advice(basis, applications, today)]
     verdicts = tuple(claims.judge(basis))
     return Report(
         "The 2007 paper's values, made again",
@@ -107,11 +119,15 @@ def of_paper(weights: Weights | None = None,
         (("Source", ("Agarwal and Wang, On the Impact of Quality of Protection in Wireless Local "
                     "Area Networks with IP Mobility, 2007")),
          ("Made", standard_report.now())),
-        answers(offers), _ANSWERS_NOTE, verdicts,
+        answers(offers), _answers_note(basis.weights), verdicts,
         _sections(basis, tables, figures.traffic(basis)), basis.notes,
         beside=(claims.table(verdicts),), answers_title=_ANSWERS_TITLE,
         claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT, printed=("table-3", "table-9"),
         asked=_asked(applications))
+
+
+def _answers_note(weights: Weights) -> str:
+    return _ANSWERS_NOTE.format(scheme=weights.title, percent=_PERCENT[weights.hundred])
 
 
 def _asked(applications: Sequence[str | Limits]) -> tuple[str, ...]:
@@ -124,8 +140,9 @@ def _is_measured(table: Table) -> bool:
     return any(entry.records for row in table.rows for entry in row)
 
 
-def _advice(basis: Basis, applications: Sequence[str | Limits]) -> list[Table]:
-    tables = (advice.advise(basis, application)
+def _advice(basis: Basis, applications: Sequence[str | Limits],
+            beside: Basis | None = None) -> list[Table]:
+    tables = (advice.advise(basis, application, beside)
               for application in dict.fromkeys((*applications, *advice.APPLICATIONS)))
     return list({table.id: table for table in tables}.values())
 

@@ -11,6 +11,7 @@ from analysis.cells import Key, Observation, Origin
 from analysis.protection.score import Score
 from analysis.statistics import LEVEL
 from policies import Policy, Weights
+from studies.qop2007.report.calls import CallPackets
 
 Kind = Literal["home", "roaming"]
 KINDS: tuple[Kind, ...] = ("home", "roaming")
@@ -59,7 +60,8 @@ class Basis:
     `packets` are the fewest and most packets of a phase, by phase and policy; `published` are the
     paper's values, to be shown beside; `notes` what a reader must know; `clock` the one of all
     repetitions; `devices` the names of those that nodes computed on; `air` who let stations take
-    turns, "" where none was emulated.
+    turns, "" where none was emulated; `calls` how many calls of some packets the air of a policy
+    and scenario carries at most.
     """
 
     origin: Origin
@@ -75,10 +77,22 @@ class Basis:
     clock: str = ""
     devices: tuple[str, ...] = ()
     air: str = ""
+    calls: Mapping[tuple[CallPackets, str, str], int] = field(default_factory=dict)
 
     def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
         """The observation of a cell, or None where there is no number."""
         return self.observations.get((metric, policy, scenario))
+
+    def without_weight(self) -> Iterator[str]:
+        """One line that names what of the policies' protection the weights do not know."""
+        policies: dict[str, list[str]] = {}
+        for policy in self.policies:
+            for word in policy.score.unweighted if policy.score else ():
+                policies.setdefault(word, []).append(policy.id)
+        if policies:
+            said = "; ".join(f"{word} ({', '.join(ids)})" for word, ids in policies.items())
+            yield (f"The weights of {self.weights.title} have none for {said}: that counts nothing "
+                   "in \N{GREEK SMALL LETTER SIGMA}.")
 
     def of_kind(self, kind: Kind) -> tuple[Place, ...]:
         """The scenarios at home, or those that roam."""

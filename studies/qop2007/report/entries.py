@@ -9,7 +9,9 @@ from analysis.numbers import NOTHING, exact
 from analysis.table import Column, Entry
 from studies.qop2007.report.basis import KIND_TITLES, Place, ScoredPolicy
 
-GROUP_TITLES = {"none": "No security (NS)", "low": "Low security group",
+GROUP_TITLES = {"none": "No security (NS)",
+                "open": "Data neither confidential nor protected from change",
+                "low": "Low security group",
                 "middle": "Middle security group", "high": "High security group",
                 "unknown": "Layers not known"}
 POLICY = Column("policy", "Policy")

@@ -18,8 +18,9 @@ from studies.qop2007.report.basis import Basis
 from studies.qop2007.report.handoff import Bar, bars, labels
 
 #: Position in the page's palette, and marker, of each group of policies.
-_GROUPS = {"none": ("@ink", "x"), "low": ("@5", "circle"), "middle": ("@0", "square"),
-           "high": ("@1", "diamond"), "unknown": ("@3", "cross")}
+_GROUPS = {"none": ("@ink", "x"), "open": ("@6", "triangle-up"), "low": ("@5", "circle"),
+           "middle": ("@0", "square"), "high": ("@1", "diamond"), "unknown": ("@3", "cross")}
+_GROUP_NAMES = {"none": "no security", "open": "data not protected"}
 #: The same of scenarios, by their order.
 _PLACES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
            ("@3", "triangle-down"))
@@ -29,6 +30,8 @@ _COLOURS = ("@5", "@0", "@4", "@2", "@1", "@3", "@6", "@ink")
 _SPREAD = 0.62
 #: An axis of more powers of ten than this has a tick at each, and no others with numbers.
 _FEW_DECADES = 1.5
+#: Room beside the first and last policy of Fig. 2, for markers and names, in percent.
+_MARGIN = 6
 _BLANK = "\N{NO-BREAK SPACE}"
 
 
@@ -71,9 +74,11 @@ def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
             "y": [row[time].published for row in printed], "text": [row[0].text for row in printed],
             "marker": {"symbol": "circle-open", "color": "@muted", "size": 10},
             "hovertemplate": "%{text}, published: %{y:.3g} s<extra></extra>"})
+    largest = max((_value(row[sigma]) or 0.0 for part in by_group.values() for row in part),
+                  default=0.0)
     return Panel(title, data, {
         "xaxis": {"title": {"text": "normalised \N{GREEK SMALL LETTER SIGMA} in %"},
-                  "range": [-6, 106]},
+                  "range": [-_MARGIN, max(100.0, largest) + _MARGIN]},
         "yaxis": {"title": {"text": "authentication time in s"}, "type": "log",
                   **({"dtick": 1} if _decades(data) > _FEW_DECADES else {}),
                   "minor": {"ticks": "outside", "showgrid": False}}})
@@ -91,7 +96,7 @@ def _times_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
     rows = [row for row in rows if row[time].number is not None]
     return {
         "type": "scatter", "mode": "markers", "legendgroup": group,
-        "name": "no security" if group == "none" else f"{group} group",
+        "name": _GROUP_NAMES.get(group, f"{group} group"),
         "x": [_value(row[sigma]) for row in rows], "y": [_value(row[time]) for row in rows],
         "text": [row[0].text for row in rows],
         "customdata": [row[1].text for row in rows],

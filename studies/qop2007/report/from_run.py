@@ -53,9 +53,10 @@ def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str
 
 
 def in_order(policies: Iterable[ScoredPolicy]) -> tuple[ScoredPolicy, ...]:
-    """By sigma, then by name; policies of unknown layers last."""
+    """By sigma, then by name; those that do not protect data first, of unknown layers last."""
     return tuple(sorted(policies, key=lambda scored: (
-        scored.score is None, scored.score.sigma if scored.score else 0.0, natural(scored.id))))
+        scored.score is None, scored.score is not None and scored.score.protects,
+        scored.score.sigma if scored.score else 0.0, natural(scored.id))))
 
 
 def layers_of(results: Results, name: str) -> Policy | None:
@@ -170,9 +171,6 @@ def _notes(about_baseline: str, policies: Iterable[ScoredPolicy]) -> Iterator[st
         if scored.score is None:
             yield (f"{scored.id}: the results folder does not say which layers it has (or its "
                    "records are of others), so it has no sigma.")
-        elif scored.score.unweighted:
-            yield (f"{scored.id}: no weight is given for {', '.join(scored.score.unweighted)}; "
-                   "that counts nothing in its sigma.")
         if scored.definition is not None and (left := unproven.settings(scored.definition)):
             yield (f"{scored.id}: no check covers {'; '.join(each.shown for each in left)}. The "
                    "daemons were told so, and it could be otherwise.")

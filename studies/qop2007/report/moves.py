@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,13 +20,16 @@ from studies.qop2007.report.from_run import scenario_of
 
 #: Phases of getting to another access point whose frames are counted.
 _LINK_PHASES = ("authentication", "association", "dot1x", "four_way_handshake")
-_WAYS = {ANEW: "in full", "ft": "fast transition, keys pushed",
+_IN_FULL = "in full"
+_WAYS = {ANEW: _IN_FULL, "ft": "fast transition, keys pushed",
          "ft-pull": "fast transition, keys fetched", "okc": "opportunistic key caching",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
 _SAME_SUBNET = "none needed"
 _TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own"}
 _MADE_BY_EACH = "fast transition, keys made by each"
 _UNSAID = replace(NOTHING, note="the results folder does not say how the node moves")
+#: Fields of the link layer that say how it moves.
+_OF_MOVING = ("roaming", "akm")
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
 
 
@@ -59,38 +63,94 @@ def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
         "the first answered packet: the longest time between two arrivals, and what never arrived.",
         _NOTES, tuple(sections))
     if any(moves.values()):
-        yield _crossed(cells, members, moves)
+        yield _crossed(cells, basis, members, moves)
 
 
-def _crossed(cells: Cells, members: Sequence[tuple[Ids, Sequence[Ids]]],
+def _crossed(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[Ids]]],
              moves: Mapping[Ids, Move | None]) -> Table:
-    """The shortest outage by each way to move on a link and each to be found by packets."""
+    """The shortest outage by each way to move on a link and each to be found by packets.
+
+    Below each way stands what the same policies take in full: those that differ in nothing but how
+    they move.
+    """
     networks = [_SAME_SUBNET, *_TUNNELS.values()]
+    families = {policy.id: _family(policy) for policy in basis.policies}
+    links = {policy.id: _family(policy, ("link", "dot1x")) for policy in basis.policies}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, there in members:
         if any(moves[ids] for ids in there):
             sections.append((len(rows), cells.heading(section)))
-        for link in dict.fromkeys([*_WAYS.values(), _MADE_BY_EACH]):
-            row = [_shortest(cells, [ids for ids in there if moves[ids] == Move(link, network)])
-                   for network in networks]
-            if any(entry != NOTHING for entry in row):
-                rows.append((Entry(link), *row))
+        by_move = {(link, network): [ids for ids in there if moves[ids] == Move(link, network)]
+                   for link in (*_WAYS.values(), _MADE_BY_EACH) for network in networks}
+        others = [link for link in dict.fromkeys(link for link, _ in by_move) if link != _IN_FULL]
+        compared = {network for link, network in by_move
+                    if link != _IN_FULL and by_move[link, network]}
+        for link in others:
+            chosen = _chosen(cells, links, [by_move[link, network] for network in networks])
+            alike = [[ids for ids in by_move[_IN_FULL, network] if best is not None
+                      and families.get(ids[0]) == families.get(best[0])]
+                     for best, network in zip(chosen, networks, strict=True)]
+            rows += _crossed_rows(cells, link, chosen)
+            rows += _crossed_rows(cells, f"{_IN_FULL}, the same otherwise",
+                                  [_shortest(cells, same) for same in alike])
+        rows += _crossed_rows(cells, _IN_FULL, _chosen(cells, links, [
+            [] if network in compared else by_move[_IN_FULL, network] for network in networks]))
     columns = (Column("move_link", "Link"), *(
         Column(f"{OUTAGE.name}_{number}", network, OUTAGE.unit, OUTAGE.scale, group="Layer 3")
         for number, network in enumerate(networks)))
     return Table("moves-crossed", "Outages, by how the link and how layer 3 moves", columns,
                  tuple(rows), "The shortest outage of the policies that move so, and which one "
-                 "that is.", _NOTES[1:], tuple(sections))
+                 "that is, of one link layer for all columns where there is one; below it, a "
+                 "policy that is the same but moves in full.", _NOTES[1:], tuple(sections))
 
 
-def _shortest(cells: Cells, of: Sequence[Ids]) -> Entry:
+def _family(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
+    """Return what a policy says of some layers, or of all, but for how its link moves.
+
+    A way to move on may be a key management of its own, so that is left out, too. Of unknown
+    layers it is the policy's id.
+    """
+    if policy.definition is None:
+        return policy.id
+    layers = policy.definition.layers.model_dump(mode="json")
+    link = {name: value for name, value in (layers["link"] or {}).items()
+            if name not in _OF_MOVING}
+    return json.dumps({name: value for name, value in {**layers, "link": link}.items()
+                       if not names or name in names}, sort_keys=True)
+
+
+def _chosen(cells: Cells, links: Mapping[str, str],
+            of: Sequence[Sequence[Ids]]) -> list[Ids | None]:
+    """Return the cell of the shortest outage for each column.
+
+    All are of the one link layer that is there in most columns, so that columns compare how layer
+    3 moves; of several, of that with the shortest outage. Where it lacks, of any.
+    """
+    found: dict[str, list[Ids | None]] = {
+        link: [_shortest(cells, [ids for ids in column if links.get(ids[0]) == link])
+               for column in of]
+        for link in dict.fromkeys(links.get(ids[0], "") for column in of for ids in column)}
+    anyway = [_shortest(cells, column) for column in of]
+    best = max(found.values(), key=lambda chosen: (
+        sum(ids is not None for ids in chosen),
+        sum(ids is not None and ids in anyway for ids in chosen)), default=anyway)
+    return [ids or other for ids, other in zip(best, anyway, strict=True)]
+
+
+def _crossed_rows(cells: Cells, link: str,
+                  chosen: Sequence[Ids | None]) -> Iterator[tuple[Entry, ...]]:
+    """Yield a row of outages, if there is any."""
+    if any(chosen):
+        yield Entry(link), *(NOTHING if ids is None else replace(
+            of_value(cells.value(OUTAGE.name, ids)), detail=ids[0]) for ids in chosen)
+
+
+def _shortest(cells: Cells, of: Sequence[Ids]) -> Ids | None:
+    """Return the cell of the shortest outage."""
     values = {ids: value for ids in of
               if isinstance(value := cells.value(OUTAGE.name, ids), Observation)}
-    if not values:
-        return NOTHING
-    best = min(values, key=lambda ids: values[ids].estimate.mean)
-    return replace(of_value(values[best]), detail=best[0])
+    return min(values, key=lambda ids: values[ids].estimate.mean, default=None)
 
 
 _NOTES = (

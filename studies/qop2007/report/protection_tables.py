@@ -95,6 +95,7 @@ def table_3(basis: Basis) -> Table:
                  "Sum of the weights of what a policy has (equation 1); in percent of the "
                  "strongest of the paper's twelve.",
                  (f"Groups: low below {limits.middle:g} %, high above {limits.high:g} %.",
+                  *basis.without_weight(),
                   *([_ONCE] if basis.weights.once == ["data_integrity"] else [])),
                  sections(basis.policies))
 

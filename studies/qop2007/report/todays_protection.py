@@ -11,7 +11,6 @@ from analysis.table import Column, Entry, Table
 from policies import load_weights
 from policies.weights import TODAYS
 from studies.qop2007 import published
-from studies.qop2007.report import advice
 from studies.qop2007.report.attacks import TODAYS_ATTACKS, attacks
 from studies.qop2007.report.basis import Basis
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
@@ -20,6 +19,10 @@ from studies.qop2007.report.from_run import in_order
 _SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 _NOT_MIXED = ("Two schemes, two columns: a percentage of the one says nothing about one of the "
               "other. In 2007's, features add up, and what has been broken since still counts.")
+
+
+_OPEN = ("Group open: neither confidential nor protected from change on any layer, so never "
+         "recommended, whatever the sum.")
 
 
 def rescored(basis: Basis) -> Basis:
@@ -31,13 +34,10 @@ def rescored(basis: Basis) -> Basis:
     return replace(basis, policies=policies, weights=weights, notes=())
 
 
-def tables(basis: Basis) -> Iterator[Table]:
-    """Both scores of each policy, attacks as of today, and advice where there is more than 2007."""
-    today = rescored(basis)
+def tables(basis: Basis, today: Basis) -> Iterator[Table]:
+    """Both scores of each policy, and attacks as of today."""
     yield _scores(basis, today)
     yield _attacks(today)
-    if any(not basis.is_papers(policy.id) for policy in basis.policies):
-        yield _overview(today)
 
 
 def _scores(basis: Basis, today: Basis) -> Table:
@@ -59,9 +59,9 @@ def _scores(basis: Basis, today: Basis) -> Table:
                     for name, words in features.items())),
                  tuple(rows), "A feature counts once, as the strongest layer provides it; what has "
                  "been broken weighs nothing; in percent of the best of every feature.",
-                 (_NOT_MIXED, (f"Groups of {title}: low below {limits.middle:g} %, high above "
-                               f"{limits.high:g} %. Weights: policies/{TODAYS.name}, which is our "
-                               "judgement.")),
+                 (_NOT_MIXED, _OPEN,
+                  (f"Groups of {title}: low below {limits.middle:g} %, high above "
+                   f"{limits.high:g} %. Weights: policies/{TODAYS.name}, which is our judgement.")),
                  sections(known))
 
 
@@ -80,13 +80,3 @@ def _attacks(today: Basis) -> Table:
                  tuple(f"{attack.title}: {attack.reason}"
                        + (f" Tested: {attack.tried}." if attack.tried else "")
                        for attack in kinds), sections(known))
-
-
-def _overview(today: Basis) -> Table:
-    """The advice table, the strongest being that of today's weights."""
-    table, title = advice.overview(today), today.weights.title
-    columns = tuple(replace(column, title=f"{_SIGMA} {title}") if column.key == SIGMA.key
-                    else column for column in table.columns)
-    return replace(table, id=f"overview-{title}", columns=columns,
-                   title=f"{table.title}, by protection as of {title}",
-                   notes=(*table.notes, _NOT_MIXED))

@@ -10,10 +10,12 @@ from analysis import statistics
 from analysis.cells import Observation
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
-from studies.qop2007.report import advice
+from studies.qop2007.report import advice, todays_protection
 from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
 from studies.qop2007.report.advice.fit import fit_of
+from studies.qop2007.report.answers import answers
 from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.calls import G711
 from studies.qop2007.report.from_paper import from_paper
 
 PRINTED = from_paper()
@@ -89,14 +91,73 @@ def test_loss_is_the_share_of_time_between_handoffs() -> None:
     assert column(rare, "qualifies_roaming")["P8"].text == "yes"
 
 
-def test_calls_that_fit_are_whole_calls_of_64_kbit() -> None:
-    """3.30 Mbit/s carry 51.6 calls, so 51; below one call a policy does not qualify."""
-    table = advice.advise(world(FAST, P12=6e4), "voice")
-    calls = column(table, "calls_home")
-    assert calls["P8"].number.value == 51
-    assert calls["P12"].number.value == 0
-    assert column(table, "qualifies_home")["P12"].note == "rate"
+def test_calls_are_of_the_codecs_own_packets() -> None:
+    """3.30 Mbit/s of large datagrams say nothing: the air of the scenario with fewest decides."""
+    found = replace(world(FAST, P12=6e4), calls={
+        (G711, policy, place): count for policy in FAST
+        for place, count in (("N2", 15), ("R1", 8 if policy == "P8" else 0))})
+    table = advice.advise(found, "voice")
+    assert column(table, "calls_home")["P8"].number.value == 15
+    assert column(table, "calls_roaming")["P8"].number.value == 8
+    assert column(table, "qualifies_roaming")["P1"].note == "rate"  # no call fits
+    assert column(table, "qualifies_home")["P12"].note == "rate"  # 60 of 64 kbit/s
     assert column(table, "cost_home")["P12"].number.value == pytest.approx(1 - 0.06 / 3.3)
+
+
+def test_without_a_known_air_no_calls_are_told() -> None:
+    """Of printed values, of other media, and of applications whose packets are not known."""
+    assert not advice.advise(world(FAST), "voice").has("calls_home")
+    found = replace(world(FAST), calls={(G711, "P8", "N2"): 15})
+    assert not advice.advise(found, "video").has("calls_home")
+    assert not advice.advise(found, "rate=64000").has("calls_home")
+
+
+def test_numbers_are_of_the_scenario_where_they_are_worst() -> None:
+    """No mean of two scenarios, which nobody has; a limit that one of them passes disqualifies."""
+    found = world(FAST)
+    slow = dict(found.observations)
+    for policy in FAST:
+        seen = {1: 0.55, 2: 0.56, 3: 0.57} if policy == "P12" else {1: 0.02, 2: 0.021, 3: 0.022}
+        slow["handoff_s", policy, "R2"] = Observation(statistics.mean(seen.values()), seen)
+    table = advice.advise(replace(found, observations=slow), "voice")
+    handoff = column(table, "handoff_s")
+    assert (handoff["P12"].number.value, handoff["P12"].detail) == (pytest.approx(0.56), "R2")
+    assert (handoff["P8"].number.value, handoff["P8"].detail) == (pytest.approx(0.2), "R1")
+    assert column(table, "qualifies_roaming")["P12"].text == "no"
+    missing = {key: value for key, value in slow.items() if key != ("handoff_s", "P8", "R2")}
+    again = advice.advise(replace(found, observations=missing), "voice")
+    assert column(again, "qualifies_roaming")["P8"].text == "undecided"
+
+
+def test_data_in_the_open_is_never_recommended() -> None:
+    """P8 is EAP-TLS with WEP: it qualifies by 2007's scheme, but not with today's beside it."""
+    found = world({"P1": (0.01, 0.1), "P3": (0.02, 0.1), "P8": (0.05, 0.2)})
+    today = todays_protection.rescored(found)
+    assert "Non-roaming: P8" in advice.advise(found, "voice").caption
+    for table in (advice.advise(today, "voice"), advice.advise(found, "voice", today)):
+        assert "Non-roaming: P3. Roaming: P3." in table.caption
+    shown = advice.overview(found, today)
+    assert {row[shown.column("policy")].text for row in shown.rows} == {"P3"}
+    assert {row[shown.column("others")].text for row in shown.rows} == {
+        "without protection of data: P1, P8"}
+    alone = todays_protection.rescored(world({"P8": (0.05, 0.2)}))
+    assert "no policy qualifies" in advice.advise(alone, "voice").caption
+
+
+def test_applications_with_one_answer_share_it() -> None:
+    """Six times the same policy is said once a kind of scenario, with what each stream loses."""
+    found = world(FAST, P12=3.2e6)
+    [answer] = answers(advice.overview(found, todays_protection.rescored(found)))
+    assert answer.application.count("\N{MIDDLE DOT}") == 2
+    assert [offer.choice for offer in answer.offers] == ["P12", "P12"]
+    whats = [what for _, what in answer.offers[0].costs]
+    assert len(whats) == len(set(whats))
+    assert {"UDP rate lost", "TCP rate lost", "protection (scheme of 2007)",
+            "protection (scheme of 2026)"} <= set(whats)
+    apart = world(FAST | {"P12": (0.1, 0.5)})  # too slow a handoff for voice and video
+    found_apart = answers(advice.overview(apart))
+    assert [answer.application for answer in found_apart] == [
+        "Voice calls \N{MIDDLE DOT} Video conferences", "E-mail, web and file transfer"]
 
 
 def test_protection_can_be_asked_for() -> None:
@@ -144,7 +205,7 @@ def test_the_overview_has_a_row_for_each_application_and_kind() -> None:
         (one.title, kind) for one in APPLICATIONS.values() for kind in ("Non-roaming", "Roaming")]
     assert {row["policy"].text for row in rows} == {"P12"}
     assert rows[0]["cost"].number.value == pytest.approx(0.1 / 3.3)
-    assert rows[0]["calls"].number.value == 50 and rows[0]["others"].text == "P1, P8"
+    assert rows[0]["others"].text == "P8; without protection of data: P1"
     nothing = advice.overview(world({"P1": (0.01, 0.1)}))
     assert {row[2].text for row in nothing.rows} == {"none"}
 

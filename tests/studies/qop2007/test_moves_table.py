@@ -15,7 +15,7 @@ from studies.qop2007.body import OutageRecord
 from studies.qop2007.report import moves
 from studies.qop2007.report.from_run import from_run
 
-OWN = [load_named(name) for name in ("M2-ft", "M5", "M8", "M10", "M11")]
+OWN = [load_named(name) for name in ("M1", "M2", "M2-ft", "M5", "M8", "M10", "M11")]
 FRAMES = {"authentication": (0.001, 2), "association": (0.001, 2)}
 
 
@@ -57,6 +57,22 @@ def test_ways_are_crossed_by_their_shortest_outage() -> None:
     assert [row[0].text, row[2].detail, row[3].detail] == ["in full", "M5", "M11"]
     assert [entry.number.value if entry.number else None for entry in row[1:]] == [
         None, 0.02, 0.1, None]
+
+
+def test_fast_transition_is_compared_with_the_same_policy_in_full() -> None:
+    """Not with the quickest policy that authenticates in full, which may protect nothing."""
+    _, crossed = tables_of(moved("P2", "E1", 0.012), moved("M2", "E1", 0.014),
+                           moved("M5", "E1", 0.031), moved("M8", "E1", 0.011))
+    assert [(row[0].text, row[1].detail) for row in crossed.rows] == [
+        ("fast transition, keys pushed", "M8"), ("in full, the same otherwise", "M5")]
+
+
+def test_layer_3_is_compared_over_one_link_layer() -> None:
+    """OWE with Mobile IP, MOBIKE and WireGuard, though WEP's registration was quicker."""
+    _, crossed = tables_of(moved("P2", "R3", 0.05), moved("M1", "R3", 0.06),
+                           moved("M10", "R3", 0.061), moved("M11", "R3", 0.16))
+    [row] = crossed.rows
+    assert [entry.detail for entry in row[2:]] == ["M1", "M11", "M10"]
 
 
 def test_frames_are_a_number() -> None:

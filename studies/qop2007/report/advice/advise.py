@@ -2,62 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from analysis.numbers import NOT_COUNTED, NOTHING, column, observed, quantity
+from analysis.numbers import NOT_COUNTED, NOTHING, column, exact, observed, quantity
 from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Table
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, STREAMS
 from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
-from studies.qop2007.report.advice.fit import Fit, fit_of
-from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind
+from studies.qop2007.report.advice.fit import Fit, Worst, fit_of
+from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
 
 _WHAT = ("Interruption: the authentication time, to which the paper applies its thresholds (0.15 s "
          "not audible, 0.40 s the limit with quality of service, 0.60 s of any communication), and "
-         "roaming the whole handoff, too. A limit is met when the whole 95 % interval meets it.")
-_CALLS = ("Calls that fit: throughput of the slowest scenario by the rate of a call, as the paper "
-          "counts; small packets cost more airtime than that, so fewer fit in fact.")
+         "roaming the whole handoff, too. A limit is met when the whole 95 % interval meets it in "
+         "every scenario. Each number is of the scenario where it is worst, which stands beside "
+         "it.")
+_CALLS = ("Calls: of G.711 in packets of 20 ms each way, with RTP, UDP, IP and what the policy "
+          "adds, as many as DIFS, backoffs, frames and acknowledgements of the medium leave time "
+          "for. Collisions are not counted, so these are upper bounds.")
+_UNPROTECTED = ("Never recommended: a policy without any protection, or whose data is neither "
+                "confidential nor protected from change as of 2026, whatever its sum.")
 _PRINTED = ("Printed values have no intervals and are taken as they are. The paper suggests P3, P4 "
             "and P8 for real-time services for their overhead (6.6); the authentication times it "
             "prints for them, 1.4 s and more, are beyond its own limits (6.1).")
 
 
-def advise(basis: Basis, application: str | Limits) -> Table:
+def advise(basis: Basis, application: str | Limits, beside: Basis | None = None) -> Table:
     """The policies that qualify for an application (by name) or for limits of one's own.
 
+    `beside` has the same policies with another scheme of protection; what protects no data by
+    either is never recommended.
     Raises ValueError, with one line for the user, for an application that is not known.
     """
     limits = limits_of(application) if isinstance(application, str) else application
     kinds = [kind for kind in KINDS if basis.of_kind(kind)]
     fits = {kind: [fit_of(basis, scored, limits, kind) for scored in basis.policies]
             for kind in kinds}
-    chosen = {kind: strongest(candidates) for kind, candidates in fits.items()}
+    open_ = unprotected(basis, beside)
+    chosen = {kind: strongest(candidates, open_) for kind, candidates in fits.items()}
     rows = []
     for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
-                   for entry in _entries(fits[kind][index], limits, kind, chosen[kind])]
+                   for entry in _entries(basis, fits[kind][index], limits, kind, chosen[kind])]
         policy, _, sigma = about(scored)  # wide enough without names, which other tables have
         rows.append((policy, sigma, *entries))
     best = [f"{KIND_TITLES[kind]}: {fit.policy.id if fit else 'no policy qualifies'}."
             for kind, fit in chosen.items()]
-    notes = [_WHAT, *([_CALLS] if limits.rate_bps else []),
+    notes = [_WHAT, *([_CALLS] if _has_calls(basis, limits) else []), _UNPROTECTED,
              *([_PRINTED] if basis.origin == "published" else [])]
     return Table(f"advice-{limits.name}", f"Which policy for: {limits.title}",
                  (POLICY, SIGMA, *(shown for kind in kinds
-                                   for shown in _columns(limits, kind))),
+                                   for shown in _columns(basis, limits, kind))),
                  tuple(rows), f"Asked for: {limits.words}. The strongest that qualifies: "
                  f"{' '.join(best)}", tuple(notes), sections(basis.policies))
 
 
-def strongest(fits: Sequence[Fit]) -> Fit | None:
+def unprotected(basis: Basis, beside: Basis | None = None) -> frozenset[str]:
+    """Return the policies that protect no data by a scheme, or by another one beside it."""
+    return frozenset(policy.id for one in (basis, beside) if one is not None
+                     for policy in one.policies
+                     if policy.score is None or not policy.score.protects)
+
+
+def strongest(fits: Sequence[Fit], unprotected: frozenset[str]) -> Fit | None:
     """Of those that qualify, the one of highest sigma, and of these the cheapest; or None.
 
-    No security at all is no advice, even where it qualifies.
+    What does not protect data is no advice, even where it qualifies.
     """
-    good = [fit for fit in fits if fit.answer == "yes"
-            and fit.policy.score is not None and fit.policy.score.sigma > 0]
+    good = [fit for fit in fits if fit.answer == "yes" and fit.policy.id not in unprotected]
     return max(good, key=_rank, default=None)
+
+
+def _has_calls(basis: Basis, limits: Limits) -> bool:
+    """Return whether it is known how many calls of an application the air carries."""
+    return any(packets == limits.packets for packets, *_ in basis.calls)
 
 
 def _rank(fit: Fit) -> tuple[float, float]:
@@ -65,7 +85,7 @@ def _rank(fit: Fit) -> tuple[float, float]:
     return sigma, -fit.cost.mean if fit.cost else 0.0
 
 
-def _columns(limits: Limits, kind: Kind) -> list[Column]:
+def _columns(basis: Basis, limits: Limits, kind: Kind) -> list[Column]:
     group = KIND_TITLES[kind]
     stream = limits.stream.upper()
     columns = [Column(f"qualifies_{kind}", "Qualifies", group=group),
@@ -74,32 +94,54 @@ def _columns(limits: Limits, kind: Kind) -> list[Column]:
         columns += [column(HANDOFF, "", HANDOFF.sentence, group),
                     Column("loss", "Loss", "%", 100.0, group=group)]
     columns.append(column(STREAMS[limits.stream], kind, f"{stream}, slowest", group))
-    if limits.rate_bps:
-        columns.append(Column(f"calls_{kind}", "Fit", digits=0, group=group))
+    if _has_calls(basis, limits):
+        columns.append(Column(f"calls_{kind}", "Calls at most", digits=0, group=group))
     return [*columns, Column(f"cost_{kind}", "Rate lost", "%", 100.0, group=group)]
 
 
-def _entries(fit: Fit, limits: Limits, kind: Kind, chosen: Fit | None) -> list[Entry]:
+def _entries(basis: Basis, fit: Fit, limits: Limits, kind: Kind,
+             chosen: Fit | None) -> list[Entry]:
     marks = frozenset({"recommended"} if chosen is fit else set())
     entries = [Entry(fit.answer, marks=marks, note=", ".join(fit.fails))]
-    for index in range(2 if kind == "roaming" else 1):
-        seen = fit.interruptions[index] if index < len(fit.interruptions) else None
-        entries.append(observed(seen, note=grade(seen.estimate.mean)
-                                if seen and limits.delay_s else ""))
+    for worst in fit.interruptions:
+        note = grade(worst.value.estimate.mean) if worst and limits.delay_s else ""
+        entries.append(_worst(basis, kind, worst, note))
     if kind == "roaming":
         entries.append(_number(fit.loss))
-    entries.append(observed(fit.throughput))
-    if limits.rate_bps:
-        entries.append(_number(fit.calls))
-    return [*entries, _number(fit.cost)]
+    entries.append(_worst(basis, kind, fit.throughput))
+    if _has_calls(basis, limits):
+        entries.append(_count(fit.calls, _named(basis, kind, fit.calls_place)))
+    return [*entries, _number(fit.cost, _named(basis, kind, fit.cost_place))]
 
 
-def _number(estimate: Estimate | None) -> Entry:
-    return NOTHING if estimate is None else Entry(number=quantity(estimate))
+def _worst(basis: Basis, kind: Kind, worst: Worst | None, note: str = "") -> Entry:
+    """Return the entry of a value with the scenario that it is of."""
+    if worst is None:
+        return observed(None, note=note)
+    return replace(observed(worst.value, note=note), detail=_named(basis, kind, worst.place))
 
 
-def overview(basis: Basis) -> Table:
-    """One row an application and kind of scenario: the strongest policy, and its cost."""
+def _named(basis: Basis, kind: Kind, place: str) -> str:
+    """Return a scenario's id, or nothing where it is the only one of its kind, or all are alike."""
+    alike = basis.origin == "published"
+    return place if len(basis.of_kind(kind)) > 1 and not alike else ""
+
+
+def _count(calls: int | None, place: str) -> Entry:
+    return NOT_COUNTED if calls is None else replace(exact(calls), detail=place)
+
+
+def _number(estimate: Estimate | None, detail: str = "") -> Entry:
+    return NOTHING if estimate is None else Entry(number=quantity(estimate), detail=detail)
+
+
+def overview(basis: Basis, beside: Basis | None = None) -> Table:
+    """One row an application and kind of scenario: the strongest policy, and its cost.
+
+    `beside` has the same policies with another scheme of protection, which is shown, too.
+    """
+    open_ = unprotected(basis, beside)
+    scored = {policy.id: policy for policy in beside.policies} if beside else None
     rows = []
     for limits in APPLICATIONS.values():
         for kind in KINDS:
@@ -107,36 +149,51 @@ def overview(basis: Basis) -> Table:
                 continue
             fits = [fit_of(basis, policy, limits, kind) for policy in basis.policies]
             rows.append((Entry(limits.title, note=limits.words), Entry(KIND_TITLES[kind]),
-                         *_choice(fits, limits, kind)))
-    return Table("overview", "Which policy for whom, at what cost",
-                 (Column("application", "For"), Column("kind", "Scenarios"), POLICY, NAME, SIGMA,
+                         *_choice(basis, fits, limits, kind, open_, scored)))
+    schemes = [one.weights.title for one in (basis, beside) if one is not None]
+    sigmas = [replace(SIGMA, key=f"sigma_{title}_percent", title=f"{SIGMA.title} {title}")
+              for title in schemes]
+    return Table("overview", f"Which policy for whom, at what cost, by protection as of "
+                 f"{schemes[0]}",
+                 (Column("application", "For"), Column("kind", "Scenarios"), POLICY, NAME, *sigmas,
                   column(AUTHENTICATION, "", "Auth. time"),
-                  column(HANDOFF, "", HANDOFF.sentence),
+                  column(HANDOFF, "", HANDOFF.sentence), Column("stream", "Stream"),
                   Column("cost", "Rate lost", "%", 100.0),
-                  Column("calls", "Calls that fit", digits=0),
+                  Column("calls", "Calls at most", digits=0),
                   Column("others", "Others that qualify")),
                  tuple(rows), "The policy of highest sigma that meets an application's limits for "
-                 "sure.", (_WHAT, *([_PRINTED] if basis.origin == "published" else [])))
+                 "sure.", (_WHAT, *([_CALLS] if basis.calls else []), _UNPROTECTED,
+                           *([_PRINTED] if basis.origin == "published" else [])))
 
 
-def _choice(fits: Sequence[Fit], limits: Limits, kind: Kind) -> list[Entry]:
-    best = strongest(fits)
-    others = Entry("; ".join(_others(fits, best)))
+def _choice(basis: Basis, fits: Sequence[Fit], limits: Limits, kind: Kind,
+            unprotected: frozenset[str], beside: Mapping[str, ScoredPolicy] | None) -> list[Entry]:
+    best = strongest(fits, unprotected)
+    others = Entry("; ".join(_others(fits, best, unprotected)))
+    stream = Entry(limits.stream.upper())
     if best is None:
-        return [Entry("none", marks=frozenset({"missing"})), *([NOT_COUNTED] * 6), others]
+        blanks = [NOT_COUNTED] * (4 if beside is None else 5)
+        return [Entry("none", marks=frozenset({"missing"})), *blanks, stream, NOT_COUNTED,
+                NOT_COUNTED, others]
     policy, name, sigma = about(best.policy)
-    times = [observed(best.interruptions[index] if index < len(best.interruptions) else None)
-             for index in range(2 if kind == "roaming" else 1)]
-    return [Entry(policy.text, marks=frozenset({"recommended"})), name, sigma,
-            *times, *([NOT_COUNTED] * (2 - len(times))), _number(best.cost),
-            _number(best.calls) if limits.rate_bps else NOT_COUNTED, others]
+    other = [] if beside is None else [about(beside[best.policy.id])[2]]
+    times = [_worst(basis, kind, worst) for worst in best.interruptions]
+    return [policy, name, sigma, *other,
+            *times, *([NOT_COUNTED] * (2 - len(times))), stream,
+            _number(best.cost, _named(basis, kind, best.cost_place)),
+            _count(best.calls, _named(basis, kind, best.calls_place)), others]
 
 
-def _others(fits: Sequence[Fit], best: Fit | None) -> Iterator[str]:
-    """The other policies that qualify, and those of which it is not decided."""
-    good = [fit.policy.id for fit in fits if fit.answer == "yes" and fit is not best]
+def _others(fits: Sequence[Fit], best: Fit | None,
+            unprotected: frozenset[str]) -> Iterator[str]:
+    """The other policies that qualify, those without protection, and those that are undecided."""
+    good = [fit for fit in fits if fit.answer == "yes" and fit is not best]
+    protecting = [fit.policy.id for fit in good if fit.policy.id not in unprotected]
+    if protecting:
+        yield ", ".join(protecting)
+    without = [fit.policy.id for fit in good if fit.policy.id in unprotected]
+    if without:
+        yield f"without protection of data: {', '.join(without)}"
     unsure = [fit.policy.id for fit in fits if fit.answer == "undecided"]
-    if good:
-        yield ", ".join(good)
     if unsure:
         yield f"undecided: {', '.join(unsure)}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from studies.qop2007.report.calls import G711, CallPackets
 from studies.study import StudyError
 
 #: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds: no audible delay
@@ -27,9 +28,9 @@ BETWEEN_MOVES_S = 60.0
 class Limits:
     """What an application can bear; None where it does not care.
 
-    `delay_s` seconds of interruption, `loss` share of packets, `rate_bps` bit/s of one call or
-    stream, `sigma` percent of normalised sigma, `between_moves_s` seconds from one handoff to the
-    next; `stream` is what its data go by.
+    `delay_s` seconds of interruption, `loss` share of packets, `rate_bps` bit/s of one stream,
+    `sigma` percent of normalised sigma, `between_moves_s` seconds from one handoff to the next;
+    `stream` is what its data go by, and `packets` those of a call, where it has calls.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Limits:
     sigma: float | None = None
     between_moves_s: float = BETWEEN_MOVES_S
     stream: Literal["tcp", "udp"] = "udp"
+    packets: CallPackets | None = None
 
     @property
     def words(self) -> str:
@@ -54,7 +56,7 @@ class Limits:
 
 APPLICATIONS: Mapping[str, Limits] = {
     limits.name: limits for limits in (
-        Limits("voice", "Voice calls", SERVICE_S, VOICE_LOSS, CALL_BPS),
+        Limits("voice", "Voice calls", SERVICE_S, VOICE_LOSS, CALL_BPS, packets=G711),
         Limits("video", "Video conferences", SERVICE_S, STREAM_LOSS, VIDEO_BPS),
         Limits("file-transfer", "E-mail, web and file transfer", stream="tcp"))}
 _KEYS = {"delay": "delay_s", "loss": "loss", "rate": "rate_bps", "sigma": "sigma",

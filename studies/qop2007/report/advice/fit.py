@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,81 +17,118 @@ Answer = Literal["yes", "no", "undecided", "not measured"]
 
 
 @dataclass(frozen=True)
+class Worst:
+    """A value of a policy in the scenario of a kind where it is worst, and that scenario's id."""
+
+    place: str
+    value: Observation
+
+
+@dataclass(frozen=True)
 class Fit:
     """Whether a policy qualifies, and the numbers behind it; None where they were not measured.
 
-    `interruptions` are the authentication time and, roaming, the handoff; `loss` the share of
-    packets lost to handoffs; `throughput` that of the slowest scenario, `calls` as many as fit in
-    it; `cost` the share of the rate without security that is lost; `fails` what is not met or open.
+    Each number is of the scenario where it is worst: `interruptions` are the authentication time
+    and, roaming, the handoff; `loss` the share of packets lost to handoffs; `throughput` that of
+    the slowest scenario, `calls` as many as its air carries; `cost` the share of the rate without
+    security that is lost, in the scenario `cost_place`. `fails` is what is not met or open.
     """
 
     policy: ScoredPolicy
     answer: Answer
     fails: tuple[str, ...]
-    interruptions: tuple[Observation, ...]
+    interruptions: tuple[Worst | None, ...]
     loss: Estimate | None
-    throughput: Observation | None
-    calls: Estimate | None
+    throughput: Worst | None
+    calls: int | None
+    calls_place: str
     cost: Estimate | None
+    cost_place: str
 
 
 def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
     """The fit of a policy; a limit that an interval does not decide leaves the answer undecided."""
-    interruptions = _interruptions(basis, policy, kind)
-    gap = interruptions[-1].estimate if interruptions else None
-    loss = scaled(gap, 1 / limits.between_moves_s) if kind == "roaming" else Estimate(0, 0, 0, 0)
-    throughput = _slowest(basis, policy, limits, kind)
+    names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
+    there = {name: _observations(basis, name, policy, kind) for name in names}
+    interruptions = tuple(_largest(values) for values in there.values())
+    gap = interruptions[-1] or interruptions[0]
+    loss = scaled(gap.value.estimate if gap else None, 1 / limits.between_moves_s) \
+        if kind == "roaming" else Estimate(0, 0, 0, 0)
+    rates = _observations(basis, STREAMS[limits.stream].name, policy, kind)
+    throughput = min((Worst(place, seen) for place, seen in rates.items() if seen),
+                     key=lambda worst: worst.value.estimate.mean, default=None)
+    calls, calls_place = _calls(basis, policy, limits, [place for place in rates if rates[place]])
     sigma = policy.score.sigma_normalized if policy.score else None
+    asked = [value for values in there.values() for value in values.values()]
     checks = {
-        "interruption": _all(_below(average.estimate, limits.delay_s) for average in interruptions)
-        if interruptions else _below(None, limits.delay_s),
+        "interruption": _all(_below(seen.estimate if seen else None, limits.delay_s)
+                             for seen in asked) if asked else _below(None, limits.delay_s),
         "loss": _below(loss, limits.loss),
-        "rate": _above(throughput.estimate if throughput else None, limits.rate_bps),
+        "rate": "no" if calls == 0 else _above(
+            throughput.value.estimate if throughput else None, limits.rate_bps),
         "protection": _above(None if sigma is None else Estimate(sigma, sigma, sigma, 0),
                              limits.sigma)}
     fails = tuple(name if answer == "no" else f"{name}?" for name, answer in checks.items()
                   if answer != "yes")
-    calls = None
-    if limits.rate_bps and throughput:
-        calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
     answer = _all(checks.values())
-    if answer == "undecided" and not interruptions and throughput is None:
+    if answer == "undecided" and not any(interruptions) and throughput is None:
         answer = "not measured"
-    return Fit(policy, answer, fails,
-               interruptions, loss, throughput, calls, _cost(basis, policy, limits, kind))
+    cost, place = _cost(basis, policy, limits, kind)
+    return Fit(policy, answer, fails, interruptions, loss, throughput, calls, calls_place,
+               cost, place)
 
 
-def scaled(estimate: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
-    """An estimate times a factor; whole numbers are those that fit completely."""
+def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
+    """An estimate times a factor."""
     if estimate is None:
         return None
-    cut = math.floor if whole else float
-    low, high = (None if side is None else float(cut(side * factor))
+    low, high = (None if side is None else side * factor
                  for side in (estimate.low, estimate.high))
-    return Estimate(float(cut(estimate.mean * factor)), low, high, estimate.n)
+    return Estimate(estimate.mean * factor, low, high, estimate.n)
 
 
-def _interruptions(basis: Basis, policy: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
-    """Authentication time, to which the paper applies its thresholds; and the whole handoff."""
-    names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
-    observations = (basis.over(name, policy.id, basis.of_kind(kind)) for name in names)
-    return tuple(seen for seen in observations if seen is not None)
+def _observations(basis: Basis, metric: str, policy: ScoredPolicy,
+                  kind: Kind) -> dict[str, Observation | None]:
+    """Return a policy's values by scenario, in those scenarios that any policy has a value in."""
+    return {place.id: basis.find(metric, policy.id, place.id)
+            for place in basis.measured_places(metric, basis.of_kind(kind))}
 
 
-def _slowest(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Observation | None:
-    metric = STREAMS[limits.stream].name
-    observations = [seen for place in basis.of_kind(kind)
-                    if (seen := basis.find(metric, policy.id, place.id)) is not None]
-    return min(observations, key=lambda seen: seen.estimate.mean, default=None)
+def _largest(values: Mapping[str, Observation | None]) -> Worst | None:
+    """Return the largest of these; None where one is missing, which may be the largest."""
+    there = [Worst(place, seen) for place, seen in values.items() if seen]
+    if len(there) < len(values):
+        return None
+    return max(there, key=lambda worst: worst.value.estimate.mean, default=None)
 
 
-def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Estimate | None:
+def _calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
+           places: Iterable[str]) -> tuple[int | None, str]:
+    """Return how many calls the air carries at most in that of some scenarios with the fewest.
+
+    None where the packets of a call or the air of a scenario are not known.
+    """
+    if limits.packets is None:
+        return None, ""
+    counts = {place: basis.calls.get((limits.packets, policy.id, place)) for place in places}
+    known = {place: count for place, count in counts.items() if count is not None}
+    if not known or len(known) < len(counts):
+        return None, ""
+    fewest = min(known, key=lambda place: known[place])
+    return known[fewest], fewest
+
+
+def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits,
+          kind: Kind) -> tuple[Estimate | None, str]:
+    """Return the largest share of the rate without security that is lost, and in which scenario."""
     if policy.id == basis.baseline:
-        return Estimate(0.0, None, None, 0)
+        return Estimate(0.0, None, None, 0), ""
     lost, rate = OVERHEADS[limits.stream].name, STREAMS[limits.stream].name
-    there = [place.id for place in basis.of_kind(kind) if basis.find(lost, policy.id, place.id)]
-    return ratio(basis.observations, [(lost, policy.id, name) for name in there],
-                 [(rate, basis.baseline or "", name) for name in there])
+    shares = {place.id: share for place in basis.of_kind(kind) if (share := ratio(
+        basis.observations, [(lost, policy.id, place.id)],
+        [(rate, basis.baseline or "", place.id)])) is not None}
+    worst = max(shares, key=lambda place: shares[place].mean, default="")
+    return shares.get(worst), worst
 
 
 def _below(estimate: Estimate | None, limit: float | None) -> Answer:
