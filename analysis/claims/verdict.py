@@ -102,8 +102,8 @@ def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
     open_ = [finding for finding in findings
              if finding.word == "undecided" and finding.estimate.low is not None]
     if open_:
-        parts.append(f"{len(open_)} of {len(findings) + len(missing)} intervals reach to both "
-                     f"sides of what the claim asks for; {_needed(open_)}")
+        parts.append(f"{len(open_)} of {len(findings)} intervals reach to both sides of what the "
+                     f"claim asks for; {_needed(open_)}")
     return "; ".join(parts)
 
 

@@ -21,6 +21,7 @@ from fabricated import make, paper_run, write_all
 from in_process import QopHere
 from policies import load, load_all
 from studies.qop2007 import published
+from studies.qop2007.report.claims.judge import OF_ALL_POLICIES
 from topologies.loader import load_scenario
 
 RECORDED = recorded.FOLDER / "schema_1.tar.gz"
@@ -104,6 +105,15 @@ REWORDED = (("hold both answers", "reach to both sides of what the claim asks fo
             (":  / P3 P8, non-roaming;  / P3 P8,",
              ": the high group / P3 P8, non-roaming; the high group / P3 P8,"))
 
+#: What was wrong then: ceilings of one sender after the other; calls by the goodput of large
+#: datagrams; and policies recommended whose data is not protected.
+CORRECTED = re.compile(r"bounds\.csv (udp|tcp)_(ceiling_bps|share|low_share|high_share|bound)"
+                       r"|advice-.*\.csv (calls_.*|qualifies_(home|roaming)_marks)"
+                       r"|overview\.csv .*")
+#: What is told otherwise of claims on all policies, of which this run lacks most: none of these is
+#: confirmed, and what is missing is said.
+ANSWERED_ANEW = ("verdict", "figure", "why", "otherwise")
+
 
 def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
     """Every value of every table that the last version of that schema made of the same records."""
@@ -114,12 +124,24 @@ def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
         assert len(before) == len(after) > 0, path.name
         for first, second in zip(before, after, strict=True):
             for key, value in first.items():
+                if CORRECTED.fullmatch(f"{path.name} {key}") or (
+                        first.get("claim") in OF_ALL_POLICIES and key in ANSWERED_ANEW):
+                    continue
                 if value == "0" and key.endswith("_n"):  # a count of nothing is left empty today
                     assert second[key] in ("", "0"), (path.name, key)
                 elif first.get("claim") not in EXTREMES or key not in ("figure", "why"):
                     assert same(value, second[key]), (path.name, key, first)
                 compared += 1
     assert compared > 15_000
+
+
+def test_a_claim_on_all_policies_is_not_confirmed_by_some(old: Path) -> None:
+    """The folder has three policies; and what they refute they refute alone."""
+    with (old / "run" / "tables" / "claims.csv").open() as file:
+        rows = {row["claim"]: row for row in csv.DictReader(file)}
+    for claim in OF_ALL_POLICIES:
+        assert rows[claim]["verdict"] in ("undecided", "refuted")
+    assert "not measured: P2, P4" in rows["Q1"]["why"]
 
 
 def same(first: str, second: str) -> bool:

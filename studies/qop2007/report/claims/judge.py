@@ -12,6 +12,7 @@ from analysis.table import Table
 from studies.qop2007 import published
 from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis
 from studies.qop2007.report.claims import timing, traffic
+from studies.qop2007.report.claims.questions import papers
 from studies.qop2007.report.claims.reasons import reason
 from studies.qop2007.report.claims.slow import on_devices
 
@@ -25,7 +26,8 @@ QUESTIONS: Mapping[str, Asker] = {
     "Q16": timing.q16}
 #: Claims on counts, which are what they are.
 FINDINGS: Mapping[str, Callable[[Basis], Sequence[Finding]]] = {"Q7": timing.q7}
-
+#: Claims on all policies of the paper: those that a run lacks may refute them.
+OF_ALL_POLICIES = frozenset({"Q1", "Q3", "Q6", "Q7", "Q11", "Q12", "Q14", "Q15"})
 
 #: Section 5.1 says that roaming takes longer "due to the re-authentication in a foreign network for
 #: all policies", which Table 4 does not add up where there is 802.1X.
@@ -52,9 +54,18 @@ def judge(whole: Basis) -> list[Verdict]:
             missing: list[str] = []
         else:
             findings, missing = find(basis.observations, QUESTIONS[claim.id](basis))
+        if claim.id in OF_ALL_POLICIES:
+            missing = [*missing, *_lacking_policies(basis)]
         verdict = settle(claim, findings, missing, reason(claim.id, basis.clock, devices))
         verdicts.append(replace(verdict, otherwise=tuple(_otherwise(claim, basis, whole))))
     return verdicts
+
+
+def _lacking_policies(basis: Basis) -> list[str]:
+    """Return the paper's policies that were not measured, in one text, if there are any."""
+    there = {policy.id for policy in papers(basis)}
+    lacking = [policy.id for policy in published.policies() if policy.id not in there]
+    return [", ".join(lacking)] if lacking else []
 
 
 def of_the_papers_scenarios(basis: Basis) -> Basis:
@@ -69,6 +80,8 @@ def _otherwise(claim: Claim, basis: Basis, whole: Basis) -> Iterator[str]:
         return
     title, ask = READINGS[claim.id]
     findings, missing = find(basis.observations, ask(basis, whole))
+    if claim.id in OF_ALL_POLICIES:
+        missing = [*missing, *_lacking_policies(basis)]
     if findings:
         verdict = settle(claim, findings, missing, "")
         yield f"{title}: {verdict.verdict}; {verdict.figure}"
