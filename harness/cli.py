@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness import host_process
+from harness import characters, host_process
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -123,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Errors of the user's are one line.
     """
+    characters.accept_any()
     try:
         status = qop.main(arguments, prog_name="qop", standalone_mode=False)
         if sys.stdout is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +15,23 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from analysis.present.report import Report
 
-_PLAIN_WIDTH = 180
+#: Without COLUMNS, and the least of it that is heeded.
+_PLAIN_WIDTH, _MIN_WIDTH = 180, 20
 
 
 def console() -> Console:
     """Where tables are printed.
 
-    A file or a pipe has no width of its own; one that shows every column then serves best.
+    A file or a pipe has no width of its own but what COLUMNS says; one that shows every column
+    then serves best.
     """
-    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else _plain_width(), highlight=False)
+
+
+def _plain_width() -> int:
+    """Return the width of COLUMNS, or that of every column where it says no width."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) >= _MIN_WIDTH else _PLAIN_WIDTH
 
 
 def write_out(page: Report, out: Path) -> None:

@@ -108,7 +108,7 @@ def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
 @chromium.needed
 @pytest.mark.parametrize("looked_at", LOOKS[:2], ids=look_of, indirect=True)
 def test_accessibility(looked_at: tuple[Any, str, bool]) -> None:
-    """No serious finding by axe; in the dark, of contrast, as no other rule looks at colours.
+    """No finding by axe; in the dark, of contrast, as no other rule looks at colours.
 
     The run's page stands for the paper's, too: it has all that there is on that one, and more.
     """
@@ -117,13 +117,14 @@ def test_accessibility(looked_at: tuple[Any, str, bool]) -> None:
         "axe.min.js").read_text(encoding="utf-8"))
     it.set_script_timeout(120)
     said = it.execute_async_script(REPEATED_ROWS + """
-        const done = arguments[1], only = arguments[0] ? {runOnly: ['color-contrast']} : {};
+        const done = arguments[1], only = arguments[0] ? {runOnly: ['color-contrast']} : {
+            rules: {'label-content-name-mismatch': {enabled: true}}};
         axe.run({exclude: [['[data-repeats]']]}, {resultTypes: ['violations'], ...only}).then(
             r => done({rules: r.passes.length, violations: r.violations.map(
                 v => [v.impact, v.id, v.nodes[0].html.slice(0, 200)])}),
             error => done({rules: 0, violations: [['critical', `${error}`]]}))""", dark)
     assert said["rules"] > (0 if dark else 20)
-    assert [rule for rule in said["violations"] if rule[0] in ("serious", "critical")] == []
+    assert said["violations"] == []
 
 
 #: Marks rows of tables that differ from an earlier one in nothing but their texts and addresses:
@@ -240,8 +241,8 @@ def test_the_landing_view_answers_first(folder: Path) -> None:
     """Which policy for whom at what cost stands before claims, figures and tables."""
     text = (folder / "report.html").read_text()
     answers = text[text.index('id="answers"'):text.index('id="claims"')]
-    assert answers.count('class="answer"') == 3
-    assert {"Voice calls", "Video conferences"} <= set(re.findall(r"<h3>([^<]+)</h3>", answers))
+    titles = " ".join(re.findall(r"<h3>([^<]+)</h3>", answers))
+    assert all(titles.count(name) == 1 for name in ("Voice calls", "Video conferences", "E-mail"))
     assert re.search(r"<strong>P\d+</strong>", answers)
     assert text.index('id="answers"') < text.index('id="claims"') < text.index('id="fig-2"')
 
