@@ -25,7 +25,6 @@ from measure.document import (
     printable,
     seal_text,
 )
-
 from topologies import wording
 
 #: `environment.captures` of a repetition whose captures were not kept, as `--captures` asked.

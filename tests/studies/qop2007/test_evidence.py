@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import made_up_captures
-from measure import dissect, in_force, management, mobility, retransmissions, tunnels
+from measure import dissect, in_force, management, mobility, tunnels
 from measure import evidence as toolkit
 from measure.dissect import Packet
 from measure.management import Management
