@@ -10,10 +10,12 @@ from measure import iperf
 from measure.dissect import ESP, IP_IN_IP, Packet
 from measure.observed import Observed
 from measure.pcap import UDP
-from topologies.model import ROUTER, STATION, Link, Scenario
+from topologies.model import ROUTER, STATION, Scenario
 
 #: Headers of IPv4 and UDP.
 _IP_UDP_BYTES = 28
+#: What a packet may have on Ethernet.
+_ETHERNET_BYTES = 1500
 #: Arrivals that cover less of the time of sending than this say nothing of the rest of it.
 _COVERED_SHARE = 0.9
 #: A fragment of a datagram, or a tunnel's packet of one, is longer than a packet of iperf3's talk.
@@ -64,10 +66,14 @@ def describe_loss(seen: Observed, scenario: Scenario) -> str:
     text = (f"{arrived} of {sent} datagrams arrived{counted}: "
             f"{f'last captured {last[-1]}' if last else 'captured nowhere'}")
     # An inner datagram is the least that a tunnel's packet of it has.
-    narrow = [link for link in scenario.network.links
-              if link.mtu_bytes < size_bytes + _IP_UDP_BYTES]
-    return text + "".join(f"; {_named(link)} takes {link.mtu_bytes} bytes, datagrams have "
-                          f"{size_bytes + _IP_UDP_BYTES}" for link in narrow[:1])
+    narrow = describe_narrow(scenario, size_bytes + _IP_UDP_BYTES)
+    return f"{text}; {narrow}, datagrams have {size_bytes + _IP_UDP_BYTES}" if narrow else text
+
+
+def describe_narrow(scenario: Scenario, size_bytes: int = _ETHERNET_BYTES) -> str:
+    """Return which link takes fewer bytes a packet than these, in words; "" if none does."""
+    return next((f"the link {' to '.join(link.ends)} takes {link.mtu_bytes} bytes"
+                 for link in scenario.network.links if link.mtu_bytes < size_bytes), "")
 
 
 def _path(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -94,7 +100,3 @@ def _passing(seen: Observed, name: str, size_bytes: int) -> int:
     carrying = [p for p in during if p.ip_proto in (UDP, ESP, IP_IN_IP)]
     return (sum(p.ip_bytes >= size_bytes for p in carrying)
             or sum(p.ip_bytes >= _LEAST_FRAGMENT_BYTES for p in carrying))
-
-
-def _named(link: Link) -> str:
-    return f"the link {' to '.join(link.ends)}"

@@ -67,6 +67,9 @@ def judge(repetition: Repetition) -> Judged:
         seen, scenario, repetition.secrets["network"].get("passphrase", "")),
               *evidence.authentications(policy, earlier, seen, asked)]
     reason = _reason(raw, checks, seen, earlier)
+    failure = raw["failure"] or {}
+    if failure.get("stage") == "stream" and (narrow := arrived_stream.describe_narrow(scenario)):
+        reason += f"; {narrow}"
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
     measured = _measured(policy, scenario, seen, earlier, is_proven=not reason)
     if not reason and measured.authentication_time_s is None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recompute
-from measure import dissect
+from measure import arrived_stream, dissect
 from measure.errors import MeasureError
 from recorded import (
     AWAY,
@@ -284,3 +284,12 @@ def test_stream_of_which_nothing_arrives_is_described_by_captures_and_links() ->
     said = judge._causes(lost, scenario)["udp_goodput_bps"]
     assert said.startswith("0 of 9 datagrams arrived: last captured on the air from a2; the link ")
     assert said.endswith("takes 600 bytes, datagrams have 1428")
+
+
+def test_narrow_link_is_named_where_a_stream_does_not_end() -> None:
+    """A tunnel's packets are longer than what is inside: TCP comes to a standstill there."""
+    scenario = scenario_of("P1")
+    assert not arrived_stream.describe_narrow(scenario)
+    links = [replace(link, mtu_bytes=1400) for link in scenario.network.links]
+    narrow = replace(scenario, network=replace(scenario.network, links=links))
+    assert arrived_stream.describe_narrow(narrow).endswith(" takes 1400 bytes")
