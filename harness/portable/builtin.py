@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,7 +32,10 @@ def find_taken(plan: Manifest) -> list[str]:
 
 
 def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
-    """Yield a line for each level of qop's own whose title, number or content is another one."""
+    """Yield a line for each title, number or content of a level of qop's own that is another one.
+
+    Titles, drives and places are in no level's digest.
+    """
     for factor, name, entry in _levels(study, plan):
         own = _own(factor, name)
         if own is None or own.digest != entry.digest:
@@ -41,6 +45,9 @@ def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
             if then != here:
                 yield (f"levels.{factor.name}.{name}.{what} is {then!r}, and {here!r} comes with "
                        "qop")
+        if entry.content and own.content and entry.title == own.title and (
+                entry.content != json.loads(json.dumps(dict(own.content)))):
+            yield f"levels.{factor.name}.{name}.content is another one than comes with qop"
 
 
 def _levels(study: Study, plan: Manifest) -> Iterator[tuple[Factor, str, LevelRecord]]:

@@ -184,5 +184,25 @@ def _control(fault: object) -> str:
     return f"the negative control '{fault}'" if fault else "no negative control"
 
 
+def _same_circumstances(plan: Manifest, entry: Record) -> str:
+    """What a plan says of clock, machine, builder, medium and settings, its records say alike."""
+    there = entry.environment
+    pairs = [(name, plan.settings[setting], there[name]) for name, setting in _SETTINGS.items()
+             if setting in plan.settings and there.get(name) is not None]
+    medium = there.get("medium")
+    if isinstance(medium, str) and plan.media:
+        document = plan.media.get(medium)
+        pairs.append(("medium", medium if document else ", ".join(plan.media), medium))
+        if document and there.get("air") is not None and "air" in document:
+            pairs.append(("air", document["air"], there["air"]))
+    pairs += [(f"asked.{name}", plan.asked[name], value) for name, value in entry.asked.items()
+              if name in plan.asked]
+    return next((f"says {name} {said!r}, and the plan {planned!r}; move it away"
+                 for name, planned, said in pairs if planned != said), "")
+
+
+#: Circumstances that a plan's settings say, too.
+_SETTINGS = {"clock": "clock", "machine": "on", "builder": "builder"}
 _BELONGS: tuple[Callable[[Manifest, Record], str], ...] = (
-    _same_study, _known_levels, _known_cell, _same_levels, _same_plan, _same_control)
+    _same_study, _known_levels, _known_cell, _same_levels, _same_plan, _same_control,
+    _same_circumstances)

@@ -24,7 +24,7 @@ from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.packing import PACKED_RAW, RAW, SUFFIX
 from harness.engine.recording import list_unchecked
 from harness.portable.checksums import digest_of
-from harness.portable.contents import is_safe
+from harness.portable.contents import is_safe, owner
 from harness.portable.survey import Survey, record_path
 from measure.errors import MeasureError
 from measure.manifest import Manifest
@@ -40,6 +40,8 @@ _MAX_DIFFERENCES = 20
 #: No file of a repetition is larger, unpacked; somebody's bomb may be.
 _MAX_BYTES = 1 << 30
 _PIECE_BYTES = 1 << 20
+#: What has a line of its own already.
+DAMAGED = "one of its files is damaged"
 _NO_CAPTURES = "its captures were left out or removed by choice"
 #: What is compared of a record; all else is about how it came to be measured.
 _COMPARED = ("status", "reason", "measured", "evidence", "captures", "elapsed_s", "raw")
@@ -55,6 +57,10 @@ class NotRedoneError(Exception):
     def __init__(self, reason: str, *, is_excused: bool = False) -> None:
         super().__init__(reason)
         self.is_excused = is_excused
+
+
+class DamagedFileError(Exception):
+    """A file that a record was judged by, which cannot be read any more; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,8 @@ def redo(folder: Path, survey: Survey) -> list[Redone]:
     async def judge_anew(dissectors: Dissectors, name: str) -> Redone:
         if survey.plan is None:
             return Redone(name, not_redone="nobody knows what its levels say without a plan.json")
+        if any(owner(path) == name for path in survey.broken):
+            return Redone(name, not_redone=DAMAGED)
         removed = survey.pruned.current(survey.record_digests()).captures.get(name)
         try:
             return await dissectors.run(functools.partial(
@@ -106,6 +114,8 @@ def redo_record(folder: Path, plan: Manifest, name: str, record: Record,
         with tempfile.TemporaryDirectory(prefix="qop-redo-") as unpacked:
             altered = list(_unpack(folder, name, record, Path(unpacked), removed))
             differences = [*altered, *_judged(study, plan, record, Path(unpacked))]
+    except DamagedFileError as damage:
+        return Redone(name, [f"{record_path(name)}: {damage}"])
     except NotRedoneError as reason:
         if reason.is_excused or record.status != "ok":
             return Redone(name, not_redone=str(reason))
@@ -155,8 +165,11 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
         if not place.is_file() or place.resolve() != folder.resolve() / place.relative_to(folder):
             raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
         unpacked = target / file
+        is_packed = place.name == f"{file}{SUFFIX}"
+        if is_packed and not place.stat().st_size:
+            raise DamagedFileError(f"{place.relative_to(folder)} is empty; it is damaged")
         try:
-            with (gzip.open(place) if place.name == f"{file}{SUFFIX}" else place.open("rb")) \
+            with (gzip.open(place) if is_packed else place.open("rb")) \
                     as source, unpacked.open("wb") as sink:
                 for piece in iter(functools.partial(source.read, _PIECE_BYTES), b""):
                     if sink.tell() > _MAX_BYTES:
@@ -164,8 +177,8 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
                                              f"{_MAX_BYTES >> 30} GB")
                     sink.write(piece)
         except (OSError, EOFError, zlib.error) as error:
-            yield f"{place.relative_to(folder)} cannot be read ({said(error)}); it is damaged"
-            continue
+            raise DamagedFileError(f"{place.relative_to(folder)} cannot be read ({said(error)}); "
+                                   "it is damaged") from None
         if digest_of(unpacked) != record.sha256.get(file):
             yield f"{place.relative_to(folder)} is not what was judged, by its SHA-256"
 

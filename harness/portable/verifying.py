@@ -56,7 +56,7 @@ class IntegrityVerdict:
         """A line for what a reader must know, and for each reason why something was not redone."""
         names: dict[str, list[str]] = {}
         for entry in self.redone or ():
-            if entry.not_redone:
+            if entry.not_redone not in ("", redoing.DAMAGED):
                 names.setdefault(entry.not_redone, []).append(record_path(entry.name))
         plan = self.survey.plan
         lines = [*seal.say_bare(self.survey.bare, len(self.survey.records) + 1),

@@ -192,6 +192,27 @@ def altered(copied: Path, alter: Callable[[Any], Any]) -> redoing.Redone:
     return redoing.redo_record(copied, plan, NAME, record.read(copied / RECORD))
 
 
+@pytest.mark.parametrize("damage", [
+    lambda content: content[:len(content) // 2] + bytes([content[len(content) // 2] ^ 255])
+    + content[len(content) // 2 + 1:],
+    lambda content: content[:12] + b"\xff" * 20 + content[32:],
+    lambda content: content[:200], lambda _: b"no gzip", lambda _: b"",
+], ids=["flipped", "no deflate", "cut short", "something else", "empty"])
+@pytest.mark.parametrize("file", [f"files/{NAME}/raw.json.gz", CAPTURE])
+def test_a_damaged_file_has_one_line(copied: Path, file: str,
+                                     damage: Callable[[bytes], bytes]) -> None:
+    """By the command, and by judging anew alone; whatever the decompressor makes of it."""
+    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    (copied / file).write_bytes(damage((copied / file).read_bytes()))
+    done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
+    assert done.return_value == 1
+    [line] = done.output.splitlines()
+    assert line.startswith(f"{file}: gzip stream is ")
+    assert plan is not None
+    [difference] = redoing.redo_record(copied, plan, NAME, entry).differences
+    assert file in difference and "\n" not in difference
+
+
 UNJUDGED = {"status": "failed", "evidence": [], "captures": [], "files": [], "measured": None}
 
 

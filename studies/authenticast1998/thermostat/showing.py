@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,14 @@ def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:
     try:
         raw = json.loads(gzip.decompress((folder / "files" / name / "raw.json.gz").read_bytes()))
         events = raw["events"]
-    except (OSError, EOFError, ValueError, KeyError):
+        readings = _of_events(plan, name, events)
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+            zlib.error):
         raise StudyError(f"{name}: what its programs said is not kept; choose another") from None
+    return readings
+
+
+def _of_events(plan: Manifest, name: str, events: Mapping[str, Any]) -> list[dict[str, Any]]:
     factors = [factor.name for factor in plan.factors]
     [cell] = [row for row in plan.cells if "-".join(row) == name.rpartition("-")[0]]
     wish = plan.levels["heuristic"][cell[factors.index("heuristic")]].content["wish"]
