@@ -57,6 +57,8 @@ def circumstances(results: Results) -> str:
 def about_baseline(cells: Cells) -> Iterator[str]:
     """What is unusual about the baseline, and where it lacks a good repetition."""
     results = cells.results
+    if _distinct(results.frame, "fault"):  # nothing counts there, and nothing is to
+        return
     if cells.baseline.note:
         yield cells.baseline.note
     if not cells.baseline.levels or not any(metric.difference for metric in results.study.metrics):

@@ -27,6 +27,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are o
 from analysis.bodies import Body, Usable, check, take
 from analysis.clock import REAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
+from analysis.standing import NOT_COUNTED
 from analysis.text import printable
 from measure.record import Record, RecordError, listed_settings
 from topologies.model import QUEUE
@@ -105,20 +106,23 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
     taken, complaints = [], []
     for path in paths:
         try:
-            record = _uncontrolled(reader(path), path)
+            record = reader(path)
             taken.append(_taken(record, check(record, study, str(path)), study, str(path)))
         except RecordError as error:
             complaints.append(printable(str(error)))
     return _table(taken, complaints)
 
 
-def _uncontrolled(record: Record, path: Path) -> Record:
-    """The record; raises RecordError where it says ok of what a negative control should break."""
+def _standing(record: Record) -> tuple[str, str]:
+    """Return the status of a record and its reason; nothing counts that a control was put into.
+
+    A cell may have nothing of what the control takes away, as P1 has no RADIUS server: it passes.
+    """
     fault = record.environment.get("fault")
     if fault and record.status == "ok":
-        raise RecordError(f"{path}: says ok, but it was measured under the negative control "
-                          f"'{fault}'; not counted, measure again")
-    return record
+        return NOT_COUNTED, (f"passes under the negative control '{fault}', which takes nothing "
+                             "away that a check of this cell sees")
+    return record.status, record.reason
 
 
 def from_records(records: Sequence[Record], study: Body) -> RecordTable:
@@ -172,10 +176,11 @@ def _column(name: str, values: list[Any]) -> Any:
 def _row(record: Record) -> dict[str, Any]:
     """What the envelope says, as the first columns of a row."""
     environment = record.environment
+    status, reason = _standing(record)
     return {
         **{factor: printable(level) for factor, level in record.cell.items()},
-        "repetition": record.repetition, "status": record.status,
-        "reason": printable(record.reason), "attempt": record.attempt,
+        "repetition": record.repetition, "status": status,
+        "reason": printable(reason), "attempt": record.attempt,
         "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
         "unchecked": printable(listed_settings(record.unchecked or ())),

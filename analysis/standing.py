@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+#: The status of a repetition that passes under a negative control.
+NOT_COUNTED = "not counted"
+
 
 class Missing(Enum):
     """Why there is no number; the value is the word that a table shows in its place."""
@@ -14,6 +17,7 @@ class Missing(Enum):
     NOT_RUN = "not run"
     FAILED = "failed"
     SKIPPED = "skipped"
+    NOT_COUNTED = "control"
     TOO_FEW = "too few"
     ABSENT = "-"
     REFERENCE = "baseline"
@@ -70,8 +74,10 @@ def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Stand
     enough = min(2, total)
     missing = None
     if len(good) < enough:
-        skipped = all(each.status == "skipped" for each in repetitions)
-        missing = Missing.TOO_FEW if good else Missing.SKIPPED if skipped else Missing.FAILED
+        of_one_kind = {"skipped": Missing.SKIPPED, NOT_COUNTED: Missing.NOT_COUNTED}
+        statuses = {each.status for each in repetitions}
+        missing = Missing.TOO_FEW if good else Missing.FAILED if len(statuses) > 1 else \
+            of_one_kind.get(statuses.pop(), Missing.FAILED)
     verified, why = _verified(good, bad, missing, repetitions[-1].reason)
     return Standing(len(good), total, verified, why, missing,
                     tuple(_failures(bad, len(repetitions))), enough,

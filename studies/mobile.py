@@ -76,9 +76,15 @@ class Policies:
         known = policies.named()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
         for name in chosen_names:
+            if name not in known and (meant := _named(name, known)):
+                raise LevelError(f"{name}: no such policy; did you mean {meant}?")
             if name not in known and not name.endswith(_FILES):
                 raise LevelError(f"{name}: no such policy; choose from {', '.join(known)}, or give "
                                  "a file with --policy")
+        for file in map(str, files):
+            if (name := _named(file, known)) and not Path(file).exists():
+                raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
+                                 f"--policies {name}")
         try:
             chosen = [load_named(name) if name in known else load(name) for name in chosen_names]
             chosen += [load(path) for path in files]
@@ -114,6 +120,11 @@ class Policies:
                              "leave it out, or choose the study qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
+
+
+def _named(word: str, known: Collection[str]) -> str:
+    """Return the project's policy that a word means, whatever its case; "" for none."""
+    return next((name for name in known if name.casefold() == word.casefold()), "")
 
 
 @dataclass(frozen=True)

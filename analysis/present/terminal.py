@@ -22,7 +22,7 @@ _STYLES = {"best": "bold green", "recommended": "bold", "differs": "yellow", "mi
            "spans-zero": "dim", "significant": "bold"}
 _WORDS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "yes": "green",
           "no": "red", "partly": "yellow", "failed": "red", "skipped": "yellow",
-          "too few": "yellow"}
+          "control": "yellow", "too few": "yellow"}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from analysis.queueing.network import (
     Visit,
 )
 from analysis.queueing.prediction import Measurement
+from topologies import wording
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=40)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -164,7 +165,7 @@ def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
         return _WORDS[kind]
     if kind in ("dict_type", "model_type"):
         return "is not a block of keys", "see docs/queueing.md"
-    return f"is not valid ({detail['msg'].lower()})", "see docs/queueing.md"
+    return wording.what(detail), "see docs/queueing.md"
 
 
 def _keys_beside(path: KeyPath) -> tuple[str, ...]:

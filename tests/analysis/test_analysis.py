@@ -179,9 +179,7 @@ def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field
 @pytest.mark.parametrize(("change", "says"), [
     ({"evidence": []}, "says ok, but it has no evidence"),
     ({"evidence": [CheckRecord(check="air is open", ok=False, detail="9 of 9 protected")]},
-     "says ok, but 'air is open' does not hold"),
-    ({"environment": {"clock": "real", "fault": "wrong-ca"}},
-     "says ok, but it was measured under the negative control 'wrong-ca'")])
+     "says ok, but 'air is open' does not hold")])
 def test_what_says_ok_without_proof_is_left_out(tmp_path: Path, change: dict[str, Any],
                                                 says: str) -> None:
     """Whoever wrote it: an import or an edited file must not get into a mean."""
@@ -191,6 +189,21 @@ def test_what_says_ok_without_proof_is_left_out(tmp_path: Path, change: dict[str
     assert list(results.frame["repetition"]) == [1]
     [complaint] = results.complaints
     assert says in complaint and str(path) in complaint
+
+
+def test_what_passes_under_a_negative_control_is_named_and_not_counted() -> None:
+    """P1 has nothing that most controls take away: it is no complaint, and nothing to redo."""
+    environment = {**make().environment, "fault": "radius-down"}
+    cells = cells_of(make("P1", 1, environment=environment),
+                     failed("P8", 1, environment=environment))
+    assert not len(cells.results.good)
+    assert not cells.results.complaints
+    text = text_of(cells, 165)
+    assert "measure again" not in text
+    assert "Measure it in the same run" not in text
+    assert "P1 not counted 1 of 1 (repetition 1): passes under the negative control" in text
+    assert f" {Missing.NOT_COUNTED.value} " in row_of(text, "P1")
+    assert f" {Missing.FAILED.value} " in row_of(text, "P8")
 
 
 def test_a_copied_record_counts_once(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ OWN: dict[str, dict[str, Any]] = {
         "link": {
             "cipher": "GCMP-256", "keys": "eap", "pmf": 1,
             "options": {
-                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256"},
+                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256", "ignore_broadcast_ssid": 1},
                 "wpa_supplicant": {"group_mgmt": "BIP-GMAC-256", "sae_pwe": 2},
             },
         },
@@ -657,6 +657,13 @@ def test_wpa2_enterprise_with_daemon_options(rendered: Rendered) -> None:
     assert lines.index("sae_pwe=2") < lines.index("network={")  # a global option of the daemon
     radiusd = rendered.path("wpa2-enterprise", "ha-a/freeradius/radiusd.conf").read_text()
     assert "default_eap_type = tls\n" in radiusd
+
+
+def test_hidden_network_is_asked_for_by_its_name(rendered: Rendered) -> None:
+    """The station scans for it where the access point hides it, and nowhere else."""
+    ap, station = both(rendered, "wpa2-enterprise")
+    assert (ap["ignore_broadcast_ssid"], station["scan_ssid"]) == ("1", "1")
+    assert "scan_ssid" not in both(rendered, "wpa2-psk")[1]
 
 
 def test_eap_aka_is_hostapds(rendered: Rendered) -> None:

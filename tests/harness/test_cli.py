@@ -137,6 +137,9 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
     (["--scenarios", "N9.yml"], "N9.yml: no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
+    (["--policy", "M5"], "--policy M5: takes a file, and M5 comes with qop; write --policies M5"),
+    (["--policy", "m5-radsec"], "and M5-radsec comes with qop; write --policies M5-radsec"),
+    (["--policies", "p12"], "factor policy: p12: no such policy; did you mean P12?"),
 ])
 def test_unknown_names_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
     """What does not exist is named, with what there is to choose from."""

@@ -165,8 +165,10 @@ a2                         : ok=4    changed=1    unreachable=0    failed=1 """,
      "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: value of peers must be one of: "
      "known, unknown, got: strangers found in qop"),
     (_TASK + """fatal: [a2]: FAILED! => {"changed": false, "msg": "pki: [Errno 20] Not a directory: '/x/.locks'"}""",  # noqa: E501
-     "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: pki: Not a directory: '/x/.locks'"),
-    (_TASK + 'fatal: [a2]: FAILED! => {"msg": "non-zero return code", "stderr": "a\\nno such key"}',
+     "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: pki: Not a directory: "
+     "'/x/.locks'"),
+    (_TASK + 'fatal: [a2]: FAILED! => {"msg": "non-zero return code", '
+     '"stderr": "a\\nno such key"}',
      "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: no such key"),
     ("ERROR! the playbook: x.yml could not be found\n", "the playbook: x.yml could not be found"),
     ("Traceback (most recent call last):\n  x\nlocale.Error: unsupported locale setting",
@@ -185,7 +187,7 @@ def test_a_cause_shows_no_secret() -> None:
     assert hide_secrets("Line 3: bad 0123456789abcdef0123 for mobile-node", secrets) == \
         "Line 3: bad (secret) for mobile-node"
     for said in ("Line 12: failed to parse password 'hunter2'.", "Line 9: Invalid PSK 'hunter2'.",
-                 "Line 7: invalid wep_key0 \"hunter2\"", "private_key_passwd 'hunter2'"):
+                 'Line 7: invalid wep_key0 "hunter2"', "private_key_passwd 'hunter2'"):
         assert "hunter2" not in hide_secrets(said, ())
     assert hide_secrets("unknown network field 'wpa_ptk_reky'", ()) == \
         "unknown network field 'wpa_ptk_reky'"
@@ -222,8 +224,8 @@ class Stopping:
     (FileNotFoundError(2, "No such file or directory", "/x/y"),
      "the kernel says 'no such file or directory' (/x/y)"),
     (RuntimeError("no room for links"), "no room for links"),
-    (subprocess.CalledProcessError(2, ["ip", "link"], stderr=b"x\nRTNETLINK answers: File exists\n"),
-     "ip ended with status 2: RTNETLINK answers: File exists"),
+    (subprocess.CalledProcessError(2, ["ip", "link"], stderr=b"x\nRTNETLINK: File exists\n"),
+     "ip ended with status 2: RTNETLINK: File exists"),
     (KeyError("a2"), "KeyError 'a2'")])
 def test_what_breaks_in_the_machine_is_told_in_words_with_its_place(error: Exception,
                                                                     said: str) -> None:

@@ -915,10 +915,10 @@ def test_radius_reject_is_said() -> None:
 
 
 @pytest.mark.parametrize(("sender", "said"), [
-    (MAC, "the mobile node refused the RADIUS server, by TLS's alert unknown CA (Access-Reject "
-          "followed)"),
-    ("02:00:00:00:a0:00", "the RADIUS server rejected the mobile node (Access-Reject); the server "
-                          "sent TLS's alert unknown CA"),
+    (MAC, ("the mobile node refused the RADIUS server, by TLS's alert unknown CA (Access-Reject "
+           "followed)")),
+    ("02:00:00:00:a0:00", ("the RADIUS server rejected the mobile node (Access-Reject); the server "
+                           "sent TLS's alert unknown CA")),
     ("", "the RADIUS server rejected the mobile node (Access-Reject)")])
 def test_radius_reject_says_who_refused_whom(sender: str, said: str,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
