@@ -305,6 +305,11 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", akm="sha256", roaming="fils"), "dot1x": {"eap": "TLS"}},
         "x.yml:8: roaming: fils is a key management of its own; leave out akm, or roaming",
     ),
+    "192 bits that move fast": (
+        {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="ft",
+                      group_mgmt="BIP-GMAC-256"), "dot1x": {"eap": "TLS"}},
+        "x.yml:9: roaming: ft with the 192-bit suite is a key management of its own (FT-EAP-SHA384)",
+    ),
     "one tunnel is enough": (
         {"ipsec": ipsec(), "wireguard": {}},
         "x.yml:8: ipsec and wireguard are tunnels between the same ends; leave out one of them",
