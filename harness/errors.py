@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from measure.document import printable_lines
-
 
 class UserError(Exception):
     """Something the user can put right; the text says what, where, and what to do.
@@ -12,5 +10,8 @@ class UserError(Exception):
     """
 
     def __init__(self, text: str, status: int = 2) -> None:
+        # Imported here: a box that is being made asks for the version, and has this package alone.
+        from measure.document import printable_lines
+
         super().__init__(printable_lines(text))
         self.status = status

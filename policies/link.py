@@ -167,8 +167,8 @@ class LinkLayer(SparseLayer):
             raise fault(f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP "
                         "or GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
         if self.akm == "suite-b-192" and self.moves_fast:
-            raise fault(f"roaming: {self.roaming} with the 192-bit suite is a key management of its "
-                        "own (FT-EAP-SHA384), which is not here", "leave out roaming, or akm",
+            raise fault(f"roaming: {self.roaming} with the 192-bit suite is a key management of "
+                        "its own (FT-EAP-SHA384), which is not here", "leave out roaming, or akm",
                         ("roaming",), ("akm",))
         if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
             raise fault(f"roaming: {self.roaming} is a key management of its own",

@@ -158,10 +158,7 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
     for file, place in places.items():
         if "/" in file or not is_safe(file) or not is_safe(place.name):
             raise NotRedoneError(f"names a file that cannot be one ({file!r})")
-        is_capture = place.is_relative_to(folder / "captures")
-        if is_capture and not place.exists() and (not record.keeps_captures
-                                                  or place.name in removed):
-            raise NotRedoneError(_NO_CAPTURES, is_excused=True)
+        _excuse_missing(folder, place, record, removed)
         if not place.is_file() or place.resolve() != folder.resolve() / place.relative_to(folder):
             raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
         unpacked = target / file
@@ -181,6 +178,13 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
                                    "it is damaged") from None
         if digest_of(unpacked) != record.sha256.get(file):
             yield f"{place.relative_to(folder)} is not what was judged, by its SHA-256"
+
+
+def _excuse_missing(folder: Path, place: Path, record: Record, removed: Collection[str]) -> None:
+    """Raise NotRedoneError for a capture that was not kept, or was removed by choice."""
+    if place.is_relative_to(folder / "captures") and not place.exists() and (
+            not record.keeps_captures or place.name in removed):
+        raise NotRedoneError(_NO_CAPTURES, is_excused=True)
 
 
 def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Policy, TlsSettings
+from policies.options import DaemonOptions
 from studies.changes import changed, on, without
 from studies.qop2007 import attempts
 from studies.study import Fault
@@ -20,8 +21,9 @@ _NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
 _LENGTHS = "frames are as long as the air charges"
 
 
-#: Policies that sessions are resumed in, and that a card decides in.
+#: Policies that sessions are resumed in, whose network is hidden, and that a card decides in.
 _RESUMED = "examples/wpa2-eap-tls-resumed.yml"
+_HIDDEN = "examples/wpa2-psk-hidden.yml"
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
@@ -33,6 +35,10 @@ def _usual_keys(policy: Policy) -> Policy:
 
 
 TODAYS: Mapping[str, Fault] = {
+    "named-network": Fault(
+        "beacons name a network that is to be hidden",
+        policy=changed("link", options=DaemonOptions()), on=on(_HIDDEN),
+        fails=["hidden network"]),
     "open-for-owe": Fault(
         "an open network in place of OWE", policy=without("link"), on=on("M1"),
         fails=["CCMP on every data frame", "initialisation vectors differ",

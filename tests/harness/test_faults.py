@@ -194,7 +194,7 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
     again = apart("P1", 1, tcp=1e6) if is_good else failed("P1", 1)
     with ResultsFolder(tmp_path) as results:
         machine = SimpleNamespace(processors=[0], at_once=1, max_testbeds=1,
-                                  memory_mb=lambda nodes: nodes)
+                                  memory_mb=lambda nodes, *_: nodes)
         running = Campaign(plan, machine, results, EventLog(tmp_path, state.take))
         running._again = deque()
         running._keep(step, flagged, None, exclusive=False)

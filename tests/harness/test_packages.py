@@ -108,7 +108,7 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     ("a/b: {debian: [hello]}", r"a/b.*; a variant's name has small letters"),
     ("kdc: {python: ../x.lock}", r"kdc\.python: .*; name a file with hashes"),
     ("kdc: {python: x.lock}", r"studies/qop2007/x\.lock: cannot be read .*; give a requirements"),
-    ("- hello", r"packages\.yml: holds no mapping; write 'NAME: "),
+    ("- hello", r"packages\.yml:1: holds no mapping; write 'NAME: "),
     ("a: [", "packages.yml:1: not YAML"),
 ])
 def test_what_is_wrong_is_one_line(own: Path, text: str, said: str) -> None:

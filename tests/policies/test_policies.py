@@ -308,7 +308,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "192 bits that move fast": (
         {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="ft",
                       group_mgmt="BIP-GMAC-256"), "dot1x": {"eap": "TLS"}},
-        "x.yml:9: roaming: ft with the 192-bit suite is a key management of its own (FT-EAP-SHA384)",
+        "x.yml:9: roaming: ft with the 192-bit suite is a key management of its own (FT-EAP-",
     ),
     "one tunnel is enough": (
         {"ipsec": ipsec(), "wireguard": {}},

@@ -33,6 +33,7 @@ COMPOSED = {
         "f'{layer.cipher} on every data frame'":
             [f"{cipher} on every data frame" for cipher in get_args(Cipher)],
         "f'EAP method {layer.eap}'": [f"EAP method {method}" for method in get_args(EapMethod)]},
+    "measure/hidden.py": {"NAME": ["hidden network"]},
     "measure/macsec.py": {
         "'MACsec encrypts' if layer.is_encrypted else 'MACsec leaves frames in clear'":
             ["MACsec encrypts", "MACsec leaves frames in clear"]},
