@@ -162,7 +162,8 @@ class ReportOption:
     """An option of `./qop report` that a study brings, as `name`; its report gets it as `key`.
 
     `metavar` stands for its value in the help; a flag has none. With `instead`, the study's report
-    is another one, of which a results folder is no part if it is `without_results`.
+    is another one, of which a results folder is no part if it is `without_results`. `unused` names
+    the options that change nothing of that one.
     """
 
     name: str
@@ -172,6 +173,7 @@ class ReportOption:
     multiple: bool = False
     instead: bool = False
     without_results: bool = False
+    unused: tuple[str, ...] = ()
 
     @property
     def is_flag(self) -> bool:

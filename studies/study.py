@@ -8,7 +8,7 @@ repetition. It knows of a study what stands here and nothing else.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
@@ -143,6 +143,13 @@ class Study:
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:
         """What the workload is told of one repetition, as plain data."""
         return {"cell": cell.ids, "asked": asked.model_dump(mode="json")}
+
+    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:
+        """Return the settings that change a cell's testbed or task, and nothing that is measured.
+
+        A user's setting that has no effect in any cell is refused.
+        """
+        return ()
 
     def warm_up(self, asked: Asked) -> Asked:
         """What an unrecorded first repetition on a testbed is asked for; by default the same."""

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 import studies
 from guest.boot import Clock
 from harness.commands.options import SEED
+from harness.errors import UserError
 
 #: Whose yardsticks are printed first: of a guest, or of a core where no guest has to do with it.
 #: Counts need none.
@@ -78,6 +80,7 @@ def command(what: str, **options: Any) -> int:
     compare within one call.
     """
     bench = _BENCHES[what]
+    _refuse_of_others(what, bench)
     if bench.yardsticks:
         from harness.selftest import yardsticks
 
@@ -88,3 +91,15 @@ def command(what: str, **options: Any) -> int:
             click.echo(yardsticks.core_line())
     run = importlib.import_module(bench.module).bench
     return int(run(**{name: options[name] for name in bench.takes}) or 0)
+
+
+def _refuse_of_others(what: str, bench: Bench) -> None:
+    """Raise UserError for options that other benches take."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name != "what" and name not in bench.takes and context.get_parameter_source(
+                name) is ParameterSource.COMMANDLINE:
+            takers = [other for other, its in _BENCHES.items() if name in its.takes]
+            raise UserError(f"bench {what}: {parameter.opts[0]} is for {' and '.join(takers)}; "
+                            "leave it out")

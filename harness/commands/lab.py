@@ -10,6 +10,7 @@ import termios
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)
-    plan = request.plan(one_cell.request_of(chosen, own),
+    plan = request.plan(replace(one_cell.request_of(chosen, own), measures=False),
                         {"on": on, "builder": builder, "clock": "real"})
     network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))

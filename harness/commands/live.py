@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import studies
 from harness.commands import one_cell, options
@@ -49,9 +50,11 @@ def command(name: str, study_id: str) -> click.Command:
                             "give one of them")
         if replay is not None:
             _check(replay, study, "--replay")
+            _refuse_of_runs("--replay")
             return _serve(ShownRecordings(replay, page), page, Door(port))
         if attach is not None:
             _check(attach, study, "--attach")
+            _refuse_of_runs("--attach")
             if not folder_lock.is_taken(attach):
                 raise UserError(f"--attach {attach}: no run writes there; give --replay to look at "
                                 "what it holds")
@@ -63,6 +66,17 @@ def command(name: str, study_id: str) -> click.Command:
         "at an address that nobody can guess. Closing it changes nothing; Ctrl-C ends the "
         "streams, and what was measured is recorded.", params=_params(study, page),
         context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _refuse_of_runs(shown_by: str) -> None:
+    """Raise UserError for options of a run that begins here, where another one is shown."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in ("replay", "attach", "port") and \
+                context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UserError(f"{parameter.opts[0]}: is for a run that begins here, and {shown_by} "
+                            "shows another; leave one out")
 
 
 def _params(study: Study, page: LivePage) -> list[click.Parameter]:

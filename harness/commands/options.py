@@ -10,7 +10,7 @@ import click
 
 import studies
 from guest.boot import Clock
-from harness.engine import builders, profiles
+from harness.engine import builders, profiles, stopping
 from harness.engine.request import RunRequest
 from harness.engine.results import CAPTURES
 from harness.errors import UserError
@@ -70,8 +70,19 @@ def _with_profile(args: list[str], name: str) -> list[str]:
     """The arguments, where they name a profile in a study's place, with both."""
     if not name or name in studies.names() or not (study := profiles.of_one_study(name)):
         return args
+    for other in _values(args, "--profile"):
+        if other != name:
+            raise UserError(f"{name}: is a profile of {study}, and --profile {other} names "
+                            f"another; give one of them, as in '{study} --profile {other}'")
     at = args.index(name)
     return [*args[:at], study, "--profile", name, *args[at + 1:]]
+
+
+def _values(args: Sequence[str], option: str) -> list[str]:
+    """Return the values that an option has among arguments."""
+    return [text.partition("=")[2] if text.startswith(f"{option}=") else following
+            for text, following in zip(args, [*args[1:], ""], strict=True)
+            if text == option or text.startswith(f"{option}=")]
 
 
 def of_run(study: Study) -> list[click.Parameter]:
@@ -200,8 +211,9 @@ def engine(study: Study) -> list[click.Parameter]:
         click.Option(["--until-ci"], metavar="WIDTH",
                      help="Go on until 95 % intervals are within this of their means, such as 2%"
                      + (f"; or {','.join(f'{name}:2%' for name in metrics)}." if metrics else ".")),
-        click.Option(["--max-repetitions"], default=30, show_default=True,
-                     type=click.IntRange(2, 999), help="Where --until-ci gives up on a cell."),
+        click.Option(["--max-repetitions"], type=click.IntRange(2, 999),
+                     help="Where --until-ci gives up on a cell.  "
+                     f"[default: {stopping.MAX_REPETITIONS}]"),
         # What it was called at first.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
         *_about_the_run(study),

@@ -46,6 +46,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
     reported = studies.load(study)
     chosen = [option for option in reported.report_options if own.get(option.key)]
     options = {**own, "baseline": baseline}
+    _refuse_unused(chosen, baseline, form, tables)
     alone = next((option for option in chosen if option.without_results), None)
     if alone is not None:
         place = folder or folders.RESULTS / alone.key
@@ -60,6 +61,24 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
     results = load(place, study)
     report = _asked(lambda: reported.report(results, options), reported, place)
     _finish(report, place, form, tables, results)
+
+
+def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
+                   tables: Sequence[str]) -> None:
+    """Raise UserError for options that would change nothing of what is made."""
+    instead = [option for option in chosen if option.instead]
+    if len(instead) > 1:
+        raise UserError(f"{instead[1].name}: makes a report of its own, as {instead[0].name} does; "
+                        "give one of them")
+    given = [*(option.name for option in chosen), *(["--baseline"] if baseline else [])]
+    for option in instead:
+        for name in given:
+            if name in option.unused:
+                raise UserError(f"{name}: would change nothing of what {option.name} makes; leave "
+                                "one of them out")
+    if form != "terminal" and not tables and not instead and chosen:
+        raise UserError(f"{chosen[0].name}: would change nothing of the run's table, which "
+                        f"--format {form} prints; add --table NAME, or leave it out")
 
 
 def _params(study: Study) -> list[click.Parameter]:

@@ -36,9 +36,9 @@ from studies.study import Study
 Begin = Callable[[results.ResultsFolder, EventLog, Callable[[], Sequence[Step]]], Any]
 
 
-def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetitions: int | None,
-         captures: str, out: Path | None, fresh: bool, dry_run: bool, cluster: str | None,
-         **asked: Any) -> int:
+def _run(study: str, *, until_ci: str | None, max_repetitions: int | None,
+         most_repetitions: int | None, captures: str, out: Path | None, fresh: bool,
+         dry_run: bool, cluster: str | None, **asked: Any) -> int:
     """Measure the cells of STUDY, then print one table.
 
     './qop studies' lists the studies; options that only this one has come first.
@@ -51,8 +51,7 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
     plan = _plan(study, out=out, is_elsewhere=cluster is not None, **asked)
     if cluster:
         _check_cluster(cluster, plan.settings.on)
-    rule = stopping.parse(until_ci, most_repetitions or max_repetitions, plan.study) \
-        if until_ci else None
+    rule = _rule(until_ci, max_repetitions, most_repetitions, plan)
     if fresh and out is not None:
         choosing.refuse_used(out)
     folder = choosing.choose(out, results.RESULTS, plan, fresh=fresh)
@@ -69,6 +68,26 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
 
 command = options.StudyCommand("run", _run, params=options.of_run, named=options.named,
                                naming="{}")
+
+
+def _rule(until_ci: str | None, max_repetitions: int | None, most_repetitions: int | None,
+          plan: Plan) -> stopping.Rule | None:
+    """The stopping rule; raises UserError for one that is none, or that changes nothing."""
+    if max_repetitions is not None and most_repetitions is not None:
+        raise UserError("--most-repetitions: is the former name of --max-repetitions; "
+                        "leave one out")
+    most = max_repetitions or most_repetitions
+    if until_ci is None:
+        if most is not None:
+            raise UserError(f"--max-repetitions {most}: is where --until-ci gives up; add "
+                            "--until-ci, or say --repetitions")
+        return None
+    rule = stopping.parse(until_ci, most or stopping.MAX_REPETITIONS, plan.study)
+    if rule.max_repetitions <= plan.settings.repetitions:
+        raise UserError(f"--until-ci {until_ci}: {plan.settings.repetitions} repetitions are "
+                        f"planned, and it gives up after {rule.max_repetitions}; give more with "
+                        "--max-repetitions, or fewer with --repetitions")
+    return rule
 
 
 def _plan(study: str, *, clock: str | None, seed: int, on: str, builder: str, out: Path | None,

@@ -12,6 +12,7 @@ from harness.errors import UserError
 from studies import FOLDER
 from studies.study import Clock, Study
 from studies.wording import refused
+from topologies.reading import StrictLoader
 
 DEFAULT = "quick"
 
@@ -57,18 +58,6 @@ class Profile(BaseModel):
             "set": {**self.set, **own.set}})
 
 
-class _Strict(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
-    """Refuses a key that is there twice, of which YAML would take the last in silence."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.MarkedYAMLError(problem=f"{key} is there twice",
-                                           problem_mark=node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
 def names(study: Study) -> list[str]:
     """Names of the profiles that come with a study, the default first.
 
@@ -96,7 +85,7 @@ def load(study: Study, name: str) -> Profile:
     examples = f"see studies/{study.id}/profiles/ for examples" if _folder(study).is_dir() else \
         "see docs/running.md for an example"
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Strict)  # noqa: S506 - a safe one
+        document = yaml.load(path.read_text(encoding="utf-8"), StrictLoader)  # noqa: S506 - a safe one
         profile = Profile.model_validate(_sorted(document, study))
     except ValidationError as error:
         raise UserError(f"{path}: {refused(error)}; {examples}") from None
@@ -117,6 +106,8 @@ def _sorted(document: Any, study: Study) -> Any:
         if isinstance(document, dict) else set()
     if not own or not isinstance(document.get("set", {}), dict):
         return document
+    for name in own & document.get("set", {}).keys():
+        raise yaml.YAMLError(f"{name} is there twice, at the top and in set")
     rest = {name: value for name, value in document.items() if name not in own}
     return {**rest, "set": {**{name: document[name] for name in own}, **document.get("set", {})}}
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from harness import secrets
-from harness.engine import profiles, variants
+from harness.engine import effects, profiles, variants
 from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
@@ -45,7 +45,8 @@ class RunRequest:
     `levels` are names of levels by factor, `files` the user's own files by factor. `options` are
     texts for settings that have an option of their own, by the setting's name, `sets` those of
     `--set`; both go before the profile. `is_single` asks for one testbed to look around in: it
-    takes one level of each factor, the last, and devices need have no effect.
+    takes one level of each factor, the last, and devices need have no effect. Without `measures`,
+    what is built is all that there is to it.
     """
 
     study: Study
@@ -56,6 +57,7 @@ class RunRequest:
     sets: Mapping[str, str] = field(default_factory=dict)
     repetitions: int | None = None
     is_single: bool = False
+    measures: bool = True
 
 
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
@@ -68,7 +70,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     clock = settings.get("clock") or profile.clock or _usual_clock(study, settings)
     profile = profile.of(clock)
     with of_user():
-        asked = _asked(request, profile)
+        usual, asked = _usual(study, profile, request.profile), _asked(request, profile)
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
@@ -80,6 +82,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
                 checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
+        _check_effects(made, request, profile, usual)
         if not request.is_single:
             _check_clock(made)
             _check_devices(made)
@@ -169,21 +172,42 @@ def _require(condition: object, what: str) -> None:
         raise ValueError(what)
 
 
+def _usual(study: Study, profile: Profile, name: str) -> Asked:
+    """The settings of a profile. Raises UserError."""
+    _refuse_unknown(study, profile.set, f"profile {name}: set")
+    try:
+        return study.asked.model_validate(profile.set)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"profile {name}: set.{_where(first)}: {wording.what(first)}") from None
+
+
+def _check_effects(made: Plan, request: RunRequest, profile: Profile, usual: Asked) -> None:
+    """Refuse what was given, on the command line or in a profile, and changes nothing."""
+    study = made.study
+    given = {name: f"{study.asked.option_of(name)} {text}" for name, text in
+             request.options.items()} | {name: f"--set {name}={text}"
+                                         for name, text in request.sets.items()}
+    with of_study(study, "task"):
+        effects.refuse_idle_settings(made, given, usual, measures=request.measures)
+        if request.is_single:
+            return
+        effects.refuse_idle_levels(made, request.levels, study.id)
+        if not any(request.levels.values()) and not any(request.files.values()):
+            where = f"profile {request.profile}"
+            own = {name: f"{where}: set.{name}" for name in profile.set if name not in given}
+            effects.refuse_idle_settings(made, own, study.asked())
+
+
 def _asked(request: RunRequest, profile: Profile) -> Asked:
     study = request.study
-    _refuse_unknown(study, profile.set, f"profile {request.profile}: set")
     _refuse_unknown(study, request.sets, "--set")
     twice = request.options.keys() & request.sets.keys()
     if twice:
         name = min(twice)
         raise UserError(f"--set {name}: was given with {study.asked.option_of(name)}, too; leave "
                         "one out")
-    try:
-        of_profile = study.asked.model_validate(profile.set)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"profile {request.profile}: set.{_where(first)}: "
-                        f"{wording.what(first)}") from None
+    of_profile = _usual(study, profile, request.profile)
     values = {name: getattr(of_profile, name) for name in profile.set}
     texts = {**request.options, **request.sets}
     try:

@@ -20,6 +20,8 @@ from measure.record import Record
 from studies import records as stored
 from studies.study import Cell, Study
 
+#: Where a rule gives up on a cell, unless told otherwise.
+MAX_REPETITIONS = 30
 _PART = re.compile(r"(?:(?P<metric>[a-z][a-z0-9-]*)[:=])?(?P<percent>\d+(?:\.\d+)?)%?")
 
 
@@ -80,5 +82,7 @@ def parse(text: str, max_repetitions: int, study: Study) -> Rule:
             raise UserError(f"--until-ci {text}: not a width; give one such as 2%"
                             + "".join(f", or {short}:2%" for short in metrics))
         chosen = [metrics[name].name] if name else default
+        if widths.keys() & set(chosen):
+            raise UserError(f"--until-ci {text}: a metric is there twice; give each one width")
         widths |= dict.fromkeys(chosen, float(match["percent"]) / 100)
     return Rule(widths, max_repetitions)

@@ -21,6 +21,8 @@ AROUND_THE_TUNNEL = "around-the-tunnel"
 UNHEEDING = "unheeded-range"
 _PROGRAMS = {"serve": "protocols.authenticast.serve:run",
              "receive": "protocols.authenticast.receive:run"}
+#: The controllers of 1998, which have a LIMIT.
+LIMITED = ("blend-1998", "delayed-first-1998")
 FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.
@@ -139,7 +141,7 @@ def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
 def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
     """A heuristic's controller; those of 1998 have the study's LIMIT unless they vary it."""
     given = dict(task["heuristic"]["controller"])
-    if given["kind"] in {"blend-1998", "delayed-first-1998"}:
+    if given["kind"] in LIMITED:
         given.setdefault("limit", task["asked"]["limit"])
     return given
 

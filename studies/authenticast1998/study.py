@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,7 @@ from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import LOST, Measured
 from studies.authenticast1998.controls import ON_AIR, ON_WIRES
 from studies.authenticast1998.metrics import METRICS, TIMELINES
-from studies.authenticast1998.programs import FRAMES_PER_S
+from studies.authenticast1998.programs import FRAMES_PER_S, LIMITED
 from studies.authenticast1998.thermostat import showing
 from studies.study import (
     Cell,
@@ -114,6 +114,19 @@ class Authenticast1998(Study):
                 "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
                 "trace": list(video.trace(asked.video)) if asked.video else [],
                 "has_port": on_air and cell.value("policy").uses_eap}
+
+    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+        """What the air alone has, what idle processors do not, and what others sign by."""
+        heuristic, load = factors.heuristic(cell), cell.value("load")
+        unused = set() if mobile.is_on_air(cell) else {"medium", "air_payload_bytes"}
+        if not load.share:
+            unused |= {"load_from_s", "load_to_s"}
+        if asked.signing != "precomputed":
+            unused.add("precomputed_ms")
+        controller = heuristic.controller
+        if controller["kind"] not in LIMITED or "limit" in controller:
+            unused.add("limit")
+        return unused
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -115,6 +115,24 @@ class EapLoad2004(Study):
                 "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
                 "overloads": overload.is_overloaded(cell.ids, asked),
                 "asked": asked.model_dump(mode="json")}
+
+    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+        """Of the background where there is none, of sessions where there are none, and so on."""
+        ids, unused = cell.ids, set[str]()
+        is_loaded = ids["load"] != "0" or ids["share"] != "0"
+        if not is_loaded:
+            unused |= {"steady_s", "arrivals"}
+        if not is_loaded and ids["sessions"] != "resumed":
+            unused.add("stations")
+        if not is_loaded or ids["sessions"] != "resumed":
+            unused.add("resumed_share")
+        if not (_calibrates(cell) or ids["share"] != "0"):
+            unused.add("customers")
+            if ids["driver"] != "eapol_test":
+                unused.add("saturating")
+        if not overload.is_overloaded(ids, asked):
+            unused.add("overload_s")
+        return unused
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
         """Two authentications: what is measured is the same from the first one on."""

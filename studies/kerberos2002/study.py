@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +12,7 @@ from studies.kerberos2002 import body, design
 from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.body import Measured
 from studies.kerberos2002.controls import FAULTS
-from studies.kerberos2002.variants import CIPHERS
+from studies.kerberos2002.variants import CIPHERS, VARIANTS
 from studies.study import (
     Cell,
     Clock,
@@ -118,6 +118,21 @@ class Kerberos2002(Study):
             "spares_opening": asked.spares_opening,
             "first_seed": asked.first_seed,
             "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
+
+    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+        """Devices of other roles, and options of other protocols."""
+        variant = VARIANTS[design.LOGINS.chosen(cell)]
+        is_mobile = variant.way == "mobile"
+        unused = {"workstation_device" if is_mobile else "mobile_device"}
+        if variant.way != "pkcross":
+            unused.add("xtkt_cache")
+        if variant.proxy not in ("trusted", "assist"):
+            unused.add("own_proxy_key")
+        if variant.initial != "client-key":
+            unused.add("kdc_signs")
+        if variant.initial != "pkinit":
+            unused.add("spares_opening")
+        return unused
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the number of transactions."""

@@ -197,8 +197,6 @@ class Workload:
                         raise self._explained(error, arrival) from None
                 else:
                     break
-            if protocol == "udp" and not iperf.datagrams(session.raw["iperf_udp"])[1]:
-                session.raw["path"] = self._cause(arrival)
 
     def _stream_once(self, arrival: Arrival, streams: Streams, session: Session, protocol: str,
                      size_bytes: int) -> None:

@@ -57,9 +57,10 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
-            "authentications": asked.authentications, "moves": asked.moves,
+            "authentications": asked.authentications,
+            "moves": asked.moves if scenario.roams_to else 1,
             "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
-            "move_stream_ms": asked.move_stream_ms, "streams": {
+            "move_stream_ms": asked.move_stream_ms if scenario.roams_to else 0, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "one_in": STREAM_CAPTURES[asked.stream_captures]}}

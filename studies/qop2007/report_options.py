@@ -11,9 +11,11 @@ NO_LAYERS_SHA256 = hashlib.sha256(b"{}").hexdigest()
 
 REPORT_OPTIONS = (
     ReportOption("--handoff", "Instead: draw the phases of the handoffs as handoff.svg and "
-                 "handoff.png into FOLDER, and print their table.", instead=True),
+                 "handoff.png into FOLDER, and print their table.", instead=True,
+                 unused=("--weights", "--application")),
     ReportOption("--published", "Instead: the report of the values that the 2007 paper printed, "
-                 "into FOLDER (default: results/published).", instead=True, without_results=True),
+                 "into FOLDER (default: results/published).", instead=True, without_results=True,
+                 unused=("--baseline",)),
     ReportOption("--weights", "Weights of protection in place of the paper's; "
                  "policies/weights.yml is an example.", metavar="FILE", is_file=True),
     ReportOption("--application", "voice, video, file-transfer, or limits such as "
