@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 #: One step in so many takes longer than its limit by bad luck alone.
 _UNLUCKY = 1e-5
 _MOST_TRIES = 20
+#: Beyond these, nobody waits any longer.
+_MOST_IN_A_ROW, _MOST_LOSS = 100, 0.999
 #: A full packet, and an acknowledgement or a request, with all headers (bytes).
 _FULL_BYTES, _SMALL_BYTES = 1600, 120
 #: Of a TCP segment (bytes).
@@ -43,8 +45,10 @@ class RetryTimer:
 
     def waits_s(self, count: int) -> float:
         """Return how long so many losses in a row take."""
-        return sum(min(self.first_s * self.factor ** number, self.most_s)
-                   for number in range(count))
+        whole_s, wait_s = 0.0, self.first_s
+        for _ in range(count):
+            whole_s, wait_s = whole_s + wait_s, min(wait_s * self.factor, self.most_s)
+        return whole_s
 
 
 #: hostapd's RADIUS client (radius_client.c).
@@ -87,8 +91,8 @@ def exchanges_s(path: NetworkPath, count: int, there_bytes: float, back_bytes: f
     as happen once in 100,000 times.
     """
     waits_s = 0.0
-    if (loss := path.exchange_loss) > 0:
-        in_a_row = math.ceil(math.log(_UNLUCKY / count) / math.log(loss))
+    if (loss := min(path.exchange_loss, _MOST_LOSS)) > 0:
+        in_a_row = _losses_in_a_row(loss, count)
         mean, deviation = count * loss / (1 - loss), math.sqrt(count * loss) / (1 - loss)
         waits_s = timer.waits_s(in_a_row) + (mean + 5 * deviation) * timer.first_s
     return count * path.round_trip_s(there_bytes, back_bytes) + waits_s
@@ -105,18 +109,23 @@ def tcp_s(path: NetworkPath, size_bytes: float) -> float:
     sent_s = segments * (_FULL_BYTES + _SMALL_BYTES) * 8 / path.rate_bps
     if path.loss <= 0:
         return 2 * (rounds * round_trip_s + sent_s)
-    again_s, loss = max(_TCP_LEAST_S, 2 * round_trip_s), path.loss
+    again_s, loss = max(_TCP_LEAST_S, 2 * round_trip_s), min(path.loss, _MOST_LOSS)
     each_s = (round_trip_s * math.sqrt(4 * loss / 3) + again_s
               * min(1.0, 3 * math.sqrt(3 * loss / 4)) * loss * (1 + 32 * loss ** 2))
-    in_a_row = math.ceil(math.log(_UNLUCKY / segments) / math.log(loss))
+    in_a_row = _losses_in_a_row(loss, segments)
     return (2 * (rounds * round_trip_s + sent_s) + 4 * segments * each_s
             + RetryTimer(again_s, most_s=_TCP_MOST_S).waits_s(in_a_row))
 
 
 def tries(path: NetworkPath) -> int:
     """Return how often an exchange that nobody repeats is tried, for one to succeed."""
-    loss = path.exchange_loss
-    return 1 if loss <= 0 else min(_MOST_TRIES, math.ceil(math.log(_UNLUCKY) / math.log(loss)))
+    loss = min(path.exchange_loss, _MOST_LOSS)
+    return 1 if loss <= 0 else min(_MOST_TRIES, _losses_in_a_row(loss, 1))
+
+
+def _losses_in_a_row(loss: float, count: float) -> int:
+    """Return how many losses in a row come once in 100,000 times in so many packets."""
+    return min(_MOST_IN_A_ROW, math.ceil(math.log(_UNLUCKY / count) / math.log(loss)))
 
 
 def connection_s(path: NetworkPath, count: int, size_bytes: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from studies.study import Asked, Cell, Study
@@ -49,14 +49,14 @@ def has_effect(study: Study, cell: Cell, name: str, asked: Asked, other: Asked, 
         measures and study.task(cell, asked) != study.task(cell, other))
 
 
-def refuse_idle_levels(made: Plan, named: Mapping[str, Collection[Any]], where: str) -> None:
-    """Refuse levels of a user's that are in no cell; `where` begins the message. Raises UserError.
+def refuse_idle_levels(made: Plan, named: Collection[str]) -> None:
+    """Refuse levels of the factors that a user names levels of, where no cell has them.
 
-    A study's design has cells of its own: not every level goes with all others.
+    A study's design has cells of its own: not every level goes with all others. Raises UserError.
     """
-    for factor, levels in named.items():
+    for factor in named:
         used = {cell.ids[factor] for cell in made.cells}
-        for level in levels:
-            if str(level) not in used:
-                raise UserError(f"{where}, factor {factor}: level {level} is in no cell with the "
-                                "other levels chosen; leave it out, or choose other levels")
+        for level in made.levels[factor]:
+            if level.id not in used:
+                raise UserError(f"{made.study.id}, factor {factor}: level {level.id} is in no cell "
+                                "with the other levels chosen; leave it out, or choose others")

@@ -192,7 +192,9 @@ def _check_effects(made: Plan, request: RunRequest, profile: Profile, usual: Ask
         effects.refuse_idle_settings(made, given, usual, measures=request.measures)
         if request.is_single:
             return
-        effects.refuse_idle_levels(made, request.levels, study.id)
+        effects.refuse_idle_levels(made, [
+            factor.name for factor in study.factors
+            if request.levels.get(factor.name) or request.files.get(factor.name)])
         if not any(request.levels.values()) and not any(request.files.values()):
             where = f"profile {request.profile}"
             own = {name: f"{where}: set.{name}" for name in profile.set if name not in given}

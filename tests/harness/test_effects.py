@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 import studies
-from conftest import Qop
+from conftest import PROJECT, Qop
 from harness.engine import effects, profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
@@ -123,6 +123,18 @@ def test_what_has_an_effect_somewhere_is_taken(words: str, qop_here: Qop) -> Non
     assert done.returncode == 0, done.stderr
 
 
+def test_levels_may_be_files(tmp_path: Path, qop_here: Qop) -> None:
+    """A scenario and a policy of one's own are in cells by the ids in them."""
+    (tmp_path / "s.yml").write_text("id: MINE\ntitle: t\nnetwork: one-subnet\nmobile_node: a2\n"
+                                    "peer: cn-a\n")
+    (tmp_path / "p.yml").write_text("id: OWN\nname: own\nextends: "
+                                    f"{PROJECT / 'policies' / 'M2.yml'}\n")
+    done = qop_here("run", "--policy", str(tmp_path / "p.yml"), "--policies", "P1", "--scenarios",
+                    f"N2,{tmp_path / 's.yml'}", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "MINE: " in done.stdout and "OWN" in done.stdout
+
+
 def test_levels_that_no_cell_has_are_refused() -> None:
     """A design goes through its own combinations: a level beside them was dropped in silence."""
     study = studies.load("adp1987")
@@ -131,7 +143,7 @@ def test_levels_that_no_cell_has_are_refused() -> None:
                      {"builder": "mininet"})
     assert str(caught.value) == (
         "adp1987, factor urgency: level U1 is in no cell with the other levels chosen; leave it "
-        "out, or choose other levels")
+        "out, or choose others")
 
 
 def test_a_profile_of_ones_own_is_held_to_it(tmp_path: Path) -> None:

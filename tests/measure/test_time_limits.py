@@ -131,6 +131,15 @@ def test_tcp_takes_its_time(path: NetworkPath, size: int, least_s: float, most_s
     assert least_s <= tcp_s(path, size) <= most_s
 
 
+@pytest.mark.parametrize("loss", [0.99, 0.9999, 1 - 1e-15, 1.0])
+def test_limits_of_a_network_that_loses_nearly_all_are_finite(loss: float) -> None:
+    """A medium that loses 99 % made an OverflowError of the plan."""
+    path = NetworkPath(loss=loss)
+    assert exchanges_s(path, 40, 100, 100, RetryTimer(3.0)) < 1e9
+    assert tcp_s(path, 1e10) < 1e15
+    assert tries(path) == 20
+
+
 def test_lone_exchanges_are_tried_as_often_as_losses_ask() -> None:
     """iperf3's first datagram is sent once; without losses, once is enough."""
     assert tries(NetworkPath()) == 1
