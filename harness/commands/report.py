@@ -225,7 +225,7 @@ def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
         said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {said}.")
     if results is not None:
-        click.echo(f"Digest of plan and records: {results.digest}")
+        click.echo(f"Digest of plan and records:\n{results.digest}")
     _draw(report, folder, is_aside=False)
     if report.has_page:
         _write(report, folder, results)
