@@ -11,10 +11,9 @@ from typing import TypedDict
 from analysis.queueing import (
     Assessment,
     ComparedValue,
+    NetworkAnswer,
     Prediction,
     QueueingNetwork,
-    Solution,
-    solve,
 )
 from analysis.queueing.intervals import Interval
 from analysis.table import Column, Entry, Quantity, Table
@@ -32,16 +31,14 @@ _MS: _Shown = {"unit": "ms", "scale": 1e3}
 _PERCENT: _Shown = {"unit": "%", "scale": 100.0, "digits": 1}
 _NOW, _THEN = "as it is", "what if"
 _MARKS = ("calibrated: the model was made from this point; extrapolated: beyond what was "
-          "measured.")
+          "measured; saturated: beyond what can be served.")
 _CYCLES = ("Demand and residence are a cycle's, over all chains: the work at a station, and with "
            "waiting.")
 
 
-def tables(network: QueueingNetwork, changed: QueueingNetwork | None = None) -> list[Table]:
-    """Chains and stations, as they are and after what-ifs. Raises QueueingError as `solve` does."""
-    networks = [network] if changed is None else [network, changed]
-    solutions = [solve(each) for each in networks]
-    return [_chains(networks, solutions), _stations(networks, solutions)]
+def tables(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> list[Table]:
+    """Return chains and stations, of a network as it is, and after what-ifs if there are any."""
+    return [_chains(networks, answers), _stations(networks, answers)]
 
 
 def predictions(assessments: Mapping[str, Assessment]) -> Table:
@@ -73,7 +70,7 @@ def _compared(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
     """Modelled, measured, and the error of the first."""
     if value is None:
         return _absent(), _absent(), _absent()
-    return (Entry(number=_quantity(value.modelled)),
+    return (_entry(value.modelled),
             _absent() if value.measured is None else Entry(number=Quantity(value.measured)),
             _absent() if value.error is None else Entry(number=Quantity(value.error)))
 
@@ -88,7 +85,11 @@ def _quantity(interval: Interval) -> Quantity:
     return Quantity(interval.value, interval.low, interval.high)
 
 
-def _chains(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]) -> Table:
+def _entry(interval: Interval | None) -> Entry:
+    return _absent() if interval is None else Entry(number=_quantity(interval))
+
+
+def _chains(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> Table:
     columns = [Column("chain", "chain")]
     for suffix, group in _versions(networks):
         columns += [Column(f"load{suffix}", "load", group=group),
@@ -97,19 +98,18 @@ def _chains(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]) 
     rows = []
     for number, chain in enumerate(networks[0].chains):
         row = [Entry(chain.name)]
-        for network, solution in zip(networks, solutions, strict=True):
-            now, means = network.chains[number], solution.chains[number]
+        for network, answer in zip(networks, answers, strict=True):
+            now, means = network.chains[number], answer.chains[number]
             load = now.rate_per_s if now.is_open else now.population
             row += [Entry(number=Quantity(float(load or 0)),
                           detail="a second" if now.is_open else "customers"),
-                    Entry(number=Quantity(means.response_s)),
-                    Entry(number=Quantity(means.throughput_per_s))]
+                    _entry(means.response_s), _entry(means.throughput_per_s)]
         rows.append(tuple(row))
     return Table("chains", "Chains", tuple(columns), tuple(rows),
-                 notes=(f"Means: {_methods(solutions)}; response times leave think times out.",))
+                 notes=(f"Means: {_methods(answers)}; response times leave think times out.",))
 
 
-def _stations(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]) -> Table:
+def _stations(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> Table:
     columns = [Column("station", "station"), Column("discipline", "discipline")]
     for suffix, group in _versions(networks):
         columns += [Column(f"servers{suffix}", "servers", digits=0, group=group),
@@ -119,13 +119,12 @@ def _stations(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]
     rows = []
     for number, station in enumerate(networks[0].stations):
         row = [Entry(station.name), Entry(station.discipline)]
-        for network, solution in zip(networks, solutions, strict=True):
-            now, means = network.stations[number], solution.stations[number]
+        for network, answer in zip(networks, answers, strict=True):
+            now, means = network.stations[number], answer.stations[number]
             is_queue = now.discipline != "delay"
             row += [Entry(number=Quantity(now.servers)) if is_queue else _absent(),
-                    Entry(number=Quantity(sum(means.demand_s))),
-                    Entry(number=Quantity(sum(means.residence_s))),
-                    Entry(number=Quantity(means.utilization)) if is_queue else _absent()]
+                    Entry(number=Quantity(means.demand_s)), _entry(means.residence_s),
+                    _entry(means.utilization) if is_queue else _absent()]
         rows.append(tuple(row))
     return Table("stations", "Stations", tuple(columns), tuple(rows),
                  notes=(_CYCLES,))
@@ -136,5 +135,6 @@ def _versions(networks: Sequence[QueueingNetwork]) -> Sequence[tuple[str, str]]:
     return [("", "")] if len(networks) == 1 else [("", _NOW), ("_what_if", _THEN)]
 
 
-def _methods(solutions: Sequence[Solution]) -> str:
-    return " and ".join(dict.fromkeys(solution.method for solution in solutions))
+def _methods(answers: Sequence[NetworkAnswer]) -> str:
+    return " and ".join(dict.fromkeys(
+        method for answer in answers for method in answer.methods)) or "none"

@@ -19,6 +19,7 @@ import yaml
 from topologies import wording
 from topologies.errors import TopologyError
 from topologies.model import from_json
+from topologies.numbers import MisreadNumber, PlainNumberLoader
 from topologies.source import YamlSource
 
 if TYPE_CHECKING:
@@ -28,10 +29,9 @@ ROOT = Path(__file__).parent
 #: In C where it is installed, ten times as quick. It has no limit to how deep a document may be,
 #: nor the words that users know, so that it reads the project's own files alone.
 _QUICK: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
-class StrictLoader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+class StrictLoader(PlainNumberLoader):  # type: ignore[misc,unused-ignore]
     """Refuses what YAML would read otherwise than it looks, or leave out without a word.
 
     That is a key that is there twice, and numbers such as 010 (8), 0x10 (16) and 1:30 (90).
@@ -43,20 +43,9 @@ class StrictLoader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
         for number, key in enumerate(keys):
             if key.value in [before.value for before in keys[:number]]:
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice",
-                                           problem_mark=key.start_mark)
+                                            problem_mark=key.start_mark)
         return super().construct_mapping(node, deep)  # type: ignore[no-untyped-call,unused-ignore]
 
-    def construct_yaml_int(self, node: Any) -> Any:
-        """Refuse numbers that are not decimal ones."""
-        if not _DECIMAL.fullmatch(node.value):
-            number = super().construct_yaml_int(node)  # type: ignore[no-untyped-call,unused-ignore]
-            raise yaml.MarkedYAMLError(
-                problem=f"{node.value} is {number} to YAML, write that or put it in quotes",
-                problem_mark=node.start_mark)
-        return int(node.value)
-
-
-StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
 
 #: Kinds of letters that show nothing and change what is around them.
 _CONTROLS = frozenset(("Cc", "Cf", "Cs"))
@@ -132,6 +121,8 @@ def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples"
         document = yaml.load(text, loader)  # noqa: S506 - both are safe
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
+        if isinstance(error, MisreadNumber):
+            raise TopologyError(f"{path}:{line}: {error.problem}; {error.note}") from None
         raise TopologyError(f"{path}:{line}: not YAML ({error.problem}); correct that line") \
             from None
     except RecursionError:

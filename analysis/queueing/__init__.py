@@ -2,14 +2,17 @@
 
     model = load("model.yml")
     solution = solve(model.network)                       # means by chain, station and class
+    answer = find_answer(model.network, rng)              # of any network, if need be simulated
     faster = apply(model.network, {"radius.speed": 10})   # what if
     capacity(model.network, parse_bound("p95 < 150 ms"), rng=rng).sentence()
     calibrated = calibrate(model.network, alone_s=0.0091, saturation_per_s=115)
     assess(calibrated, measurements, rng=rng)             # predictions beside measurements
 
-A pure toolkit: it imports nothing else of this project. docs/queueing.md explains it.
+A pure toolkit: of this project it imports the reader of YAML's numbers and nothing else.
+docs/queueing.md explains it.
 """
 
+from analysis.queueing.answers import NetworkAnswer, find_answer
 from analysis.queueing.bounds import Bounds, asymptotic, balanced
 from analysis.queueing.calibrate import calibrate
 from analysis.queueing.capacity import Bound, Capacity, capacity, parse_bound
@@ -27,14 +30,16 @@ from analysis.queueing.prediction import (
     assess,
     bottleneck,
 )
+from analysis.queueing.response import ResponseTime, find_response
 from analysis.queueing.simulate import Simulation, simulate
 from analysis.queueing.solve import Solution, solve
 from analysis.queueing.whatif import apply, parse_setting
 
 __all__ = [
     "Assessment", "Bottleneck", "Bound", "Bounds", "Capacity", "Chain", "ComparedValue",
-    "CustomerClass", "Interval", "Measurement", "Model", "Prediction", "QueueingError",
-    "QueueingNetwork", "QueueingStation", "Simulation", "Solution", "Visit", "aggregate", "apply",
-    "assess", "asymptotic", "balanced", "bottleneck", "calibrate", "capacity", "load",
-    "parse_bound", "parse_setting", "simulate", "solve", "visit_ratios",
+    "CustomerClass", "Interval", "Measurement", "Model", "NetworkAnswer", "Prediction",
+    "QueueingError", "QueueingNetwork", "QueueingStation", "ResponseTime", "Simulation", "Solution",
+    "Visit", "aggregate", "apply", "assess", "asymptotic", "balanced", "bottleneck", "calibrate",
+    "capacity", "find_answer", "find_response", "load", "parse_bound", "parse_setting", "simulate",
+    "solve", "visit_ratios",
 ]

@@ -1,20 +1,24 @@
-"""How many customers, or how many a second, before a response time passes its bound."""
+"""How many customers, or how many a second, before a response time passes its bound.
+
+Computed where the response time's mean or distribution is known exactly, simulated elsewhere.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.queueing.demands import demands_of
+from analysis.queueing.demands import demands_of, has_product_form
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
-from analysis.queueing.network import QueueingNetwork
-from analysis.queueing.simulate import simulate
-from analysis.queueing.solve import Method, means_of, sharing
+from analysis.queueing.network import MAX_COUNT, QueueingNetwork
+from analysis.queueing.response import ResponseTime, find_response
+from analysis.queueing.solve import Method, choose_method, means_of, sharing
+from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 from analysis.queueing.whatif import with_load
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -22,15 +26,20 @@ _BOUND = re.compile(r"\s*(mean|p(\d{1,2}(?:\.\d+)?))\s*<=?\s*(\d+(?:\.\d*)?|\.\d
 #: Beyond so many customers, means come from the Linearizer; so do those that only guide a search
 #: for a percentile with several chains, where exact ones would take long.
 _EXACT_CUSTOMERS = 20_000
-#: A pilot's customers, as a share of those of the answer; and pilots at most.
-_PILOT, _PILOTS = 0.25, 8
-#: Cycles of all chains together at most, unless one of them would get fewer than so many.
-_CYCLES, _FEWEST = 200_000, 200
-#: For a start: of an exponential distribution's tail, the 95th percentile is three times the mean.
-_FIRST_MULTIPLE = 3.0
-#: How near, as a share, the last two loads of pilots have to be; the long run corrects the rest.
+#: A pilot's visits, as a share of the limit; pilots, and long runs, at most.
+_PILOT, _PILOTS, _RUNS = 0.1, 6, 8
+#: Visits of all runs together at most, in limits of one.
+_TOTAL = 2.0
+#: How near, as a share, the loads of two pilots have to be; the long run corrects the rest.
 _NEAR = 0.03
-
+#: By how much, as a share, the room below saturation may be misjudged before the long run.
+_FAR = 0.3
+#: How narrow half of the answer's interval has to be, as a share of the load.
+_NARROW = 0.02
+#: How narrow all of it has to be between a load that surely keeps to the bound and saturation.
+_NARROW_ENOUGH = 0.06
+#: Below saturation by this share at least; nearer, transforms lose their digits.
+_TOP = 1e-7
 
 @dataclass(frozen=True)
 class Bound:
@@ -52,7 +61,9 @@ class Capacity:
     interval (equal ends where computed exactly); 0 if not even one customer keeps to the bound.
     `response_s` is what the bound limits, at the load `checked_at`: `load` itself where computed,
     the last one simulated otherwise (or the smallest, where none will do). `saturation_per_s` is
-    the throughput that no load exceeds, and `bottleneck` the station that sets it.
+    the throughput that no load exceeds, and `bottleneck` the station that sets it. `visited` counts
+    simulated visits, 0 where computed. Where the simulation was too short to tell (`is_known`
+    false), `load` spans what is possible.
     """
 
     chain: str
@@ -63,17 +74,31 @@ class Capacity:
     response_s: Interval
     saturation_per_s: float
     bottleneck: str
+    visited: int = 0
+    is_known: bool = True
+    is_approximate: bool = False
 
     def sentence(self) -> str:
         """The answer for people."""
         unit = "a second" if self.is_open else "customers"
+        if not self.is_known:
+            return self._doubt(unit)
         if self.load.value == 0:
             return (f"{self.chain}: not even one customer alone keeps to {self.bound} "
                     f"({self.response_s.value * 1000:.3g} ms)")
-        ends = "" if self.load.low == self.load.high else (
-            f" ({self.load.low:.4g} to {self.load.high:.4g} with 95 % confidence)")
+        ends = "" if not self.visited else (
+            f" ({self.load.low:.4g} to {self.load.high:.4g} with 95 % confidence, simulated)")
+        if self.is_approximate:
+            ends = " (approximately, by the Linearizer)"
         return (f"{self.chain}: up to {self.load.value:.4g} {unit}{ends} keep to {self.bound}; "
                 f"{self.bottleneck} saturates at {self.saturation_per_s:.4g} a second")
+
+    def _doubt(self, unit: str) -> str:
+        known = (f"{self.load.low:.4g} {unit} do" if self.load.low else "no load is known to")
+        return (f"{self.chain}: cannot tell how many {unit} keep to {self.bound}: {known}, and "
+                f"{self.bottleneck} saturates at {self.saturation_per_s:.4g} a second; between "
+                f"them {self.visited:.2g} simulated visits were too few to tell, so ask for a "
+                "lower percentile or a shorter time")
 
 
 def parse_bound(text: str) -> Bound:
@@ -86,44 +111,133 @@ def parse_bound(text: str) -> Bound:
 
 
 def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None,
-             rng: np.random.Generator | None = None, completions: int = 16_000) -> Capacity:
+             rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
+             progress: Progress | None = None) -> Capacity:
     """The largest load of `chain` (the only one by default) that keeps to a bound.
 
-    Other chains keep theirs. Means are computed, percentiles simulated with `completions` cycles
-    of the chain, which takes an `rng`. Raises QueueingError where no load reaches the bound, and
-    as `solve` does.
+    Other chains keep theirs. What is not known exactly is simulated, which takes an `rng`, up to
+    `visit_limit` visits a run. Raises QueueingError where no load reaches the bound, and where the
+    other chains alone are above capacity.
     """
     search = _Search(network, chain, bound)
-    if bound.percent is None:
-        load = search.load_for(bound.limit_s)
+    if search.is_computed:
+        load = search.largest_load()
         checked_at = load or search.smallest
-        return search.answer(certain(load), checked_at, certain(search.mean(checked_at)))
+        return search.answer(certain(load), checked_at, certain(search.response(checked_at)))
     if rng is None:
-        raise QueueingError(f"bound {bound}", "percentiles are simulated", "pass an rng")
-    return _by_simulation(search, bound.percent, int(rng.integers(2**63)), completions)
+        raise QueueingError(f"bound {bound}", "has to be simulated", "pass an rng")
+    return _Simulated(search, int(rng.integers(2**63)), visit_limit, progress).answer()
 
 
-def _by_simulation(search: _Search, percent: float, seed: int, completions: int) -> Capacity:
-    """Pilots with the same random numbers lead to the load; a long simulation gives its interval.
+class _Simulated:
+    """The answer by simulation.
 
-    What waiting adds to the percentile is nearly a fixed multiple of what it adds to the mean,
-    which is computed; so each pilot tells where to look next.
+    Pilots with the same random numbers lead to the load; a long run gives its interval. What
+    waiting adds to a percentile is nearly a fixed multiple of what it adds to the mean, which is
+    computed (with processor sharing, if need be); so each run tells where to look next.
     """
-    pilot = int(_PILOT * completions)
-    base = search.simulated(search.smallest, percent, seed, pilot)
-    if base.value > search.bound.limit_s:
-        return search.answer(certain(0.0), search.smallest, base)
-    curve = _Curve(search, base.value, search.mean(search.smallest))
-    load = curve.load_for(_FIRST_MULTIPLE)
-    for _ in range(_PILOTS):
-        response = search.simulated(load, percent, seed, pilot)
-        previous, load = load, curve.next_load(load, response.value)
-        if abs(load - previous) <= _NEAR * load:
-            break
-    response = search.simulated(load, percent, seed + 1, completions)
-    value, low, high = (curve.load_for(curve.multiple(load, end))
-                        for end in (response.value, response.high, response.low))
-    return search.answer(Interval(value, low, high), load, response)
+
+    def __init__(self, search: _Search, seed: int, visit_limit: int,
+                 progress: Progress | None) -> None:
+        self.search, self.seed, self.limit, self.progress = search, seed, visit_limit, progress
+        self.visited = 0
+
+    def answer(self) -> Capacity:
+        """Return the largest load with its interval, or what is known of it."""
+        search, limit_s = self.search, self.search.bound.limit_s
+        lightest = self._simulate(search.smallest, self.seed, self.limit)
+        base = search.estimate(lightest)
+        if not search.is_known(lightest):
+            return self._doubt(0.0, base)
+        if base.value > limit_s:
+            return search.answer(certain(0.0), search.smallest, base, self.visited)
+        curve = _Curve(search, base.value, search.mean(search.smallest))
+        return self._narrow_down(curve, self._pilot(curve))
+
+    def _narrow_down(self, curve: _Curve, load: float) -> Capacity:
+        """Return the answer by long runs, each at the load that the one before proposes.
+
+        Where one cannot be long enough, the next is farther from saturation.
+        """
+        search, limit_s, failed = self.search, self.search.bound.limit_s, math.inf
+        simulated = {search.smallest}
+        base = Interval(curve.base_s, curve.base_s, curve.base_s)
+        kept, kept_response, proposed = search.smallest, base, search.highest
+        for number in range(1, _RUNS + 1):
+            run = self._simulate(load, self.seed + number, self.limit, curve)
+            if not search.is_known(run):
+                failed, load = min(failed, load), search.farther(load)
+                if load <= search.smallest or self.visited > _TOTAL * self.limit:
+                    break
+                continue
+            response = search.estimate(run)
+            answer = curve.loads_for(load, response)
+            simulated.add(load)
+            is_near = search.is_near(load, answer.value)
+            # From a load whose interval does not hold the limit, a run there tells more.
+            if response.low <= limit_s <= response.high or answer.value in simulated or (
+                    is_near and number == _RUNS):
+                return search.answer(answer, load, response, self.visited)
+            if response.high <= limit_s and load > kept:
+                kept, kept_response, proposed = load, response, answer.value
+            if self.visited > _TOTAL * self.limit:
+                break
+            if answer.value >= failed:
+                if search.is_near(load, failed):
+                    break
+                load = search.between(load, failed)
+            else:
+                load = answer.value
+        return self._between(kept, kept_response, proposed)
+
+    def _pilot(self, curve: _Curve) -> float:
+        load = curve.load_for(self.search.first_multiple)
+        for _ in range(_PILOTS):
+            run = self._simulate(load, self.seed, int(_PILOT * self.limit))
+            response = self.search.estimate(run)
+            if not run.is_settled or not np.isfinite(response.value):
+                break
+            if response.low <= self.search.bound.limit_s <= response.high:
+                break
+            previous, load = load, curve.next_load(load, response.value)
+            if abs(load - previous) <= _NEAR * min(load, self.search.room(load)):
+                break
+        return load
+
+    def _simulate(self, load: float, seed: int, limit: int,
+                  curve: _Curve | None = None) -> SteadySimulation:
+        network = with_load(self.search.network, self.search.chain.name, load)
+        run = SteadySimulation(network, np.random.default_rng(seed), limit=limit,
+                               progress=self.progress)
+
+        def is_narrow(run: SteadySimulation) -> bool:
+            if not run.is_narrow(self.search.chain.name, self.search.bound.percent):
+                return False
+            if curve is None:
+                return True
+            loads = curve.loads_for(load, self.search.estimate(run))
+            width = (loads.high - loads.low) / 2
+            return width <= max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
+
+        run.go_on(is_narrow)
+        self.visited += run.visited
+        return run
+
+    def _between(self, kept: float, response: Interval, proposed: float) -> Capacity:
+        """Return the answer between a load that keeps to the bound and saturation.
+
+        It is an answer where these are near to each other, and a doubt elsewhere.
+        """
+        highest = self.search.highest
+        if highest - kept > _NARROW_ENOUGH * highest:
+            return self._doubt(kept, response)
+        return self.search.answer(Interval(min(proposed, highest), kept, highest), kept, response,
+                                  self.visited)
+
+    def _doubt(self, load: float, response: Interval) -> Capacity:
+        top = self.search.highest
+        return replace(self.search.answer(Interval(load, load, top), load, response,
+                                          self.visited), is_known=False)
 
 
 @dataclass
@@ -139,14 +253,21 @@ class _Curve:
     def multiple(self, load: float, percentile_s: float) -> float:
         """By how much more waiting adds to the percentile than to the mean, at a load."""
         added = self.search.mean(load) - self.base_mean_s
-        return (percentile_s - self.base_s) / added if added > 0 else _FIRST_MULTIPLE
+        return ((percentile_s - self.base_s) / added if added > 0
+                else self.search.first_multiple)
 
     def load_for(self, multiple: float) -> float:
         """The load whose percentile is at the limit, for a multiple."""
         room = self.search.bound.limit_s - self.base_s
         # A multiple that noise made nearly nothing would leave the mean without any limit.
-        mean_s = self.base_mean_s + room / max(multiple, 1e-3)
+        mean_s = self.base_mean_s + max(room, 0.0) / max(multiple, 1e-3)
         return max(self.search.load_for(mean_s), self.search.smallest)
+
+    def loads_for(self, load: float, response: Interval) -> Interval:
+        """The load at the limit, with its interval, by a response that was simulated at a load."""
+        value, low, high = (self.load_for(self.multiple(load, end)) for end in (
+            response.value, response.high, response.low))
+        return Interval(value, low, high)
 
     def next_load(self, load: float, percentile_s: float) -> float:
         """Where to look after a pilot: as its multiple says, or half-way between the known ends."""
@@ -168,9 +289,9 @@ class _Search:
 
     def __init__(self, network: QueueingNetwork, chain: str | None, bound: Bound) -> None:
         self.chain, self.bound = network.chain(chain), bound
-        self.network = network
+        self.network, self.method = network, "exact"
         # Means of processor sharing show the way where first come first served has none exact.
-        self.guide = network if bound.percent is None else sharing(network)
+        self.guide = sharing(network)
         self.is_open = self.chain.is_open
         empty = demands_of(with_load(network, self.chain.name, 0))
         empty.check_stable()
@@ -182,55 +303,124 @@ class _Search:
         if math.isinf(self.saturation):
             raise QueueingError(f"chain {self.chain.name!r}", "visits delays only, and nothing "
                                 "limits its load", "give it a station with a queue")
-        least = 1e-3 if bound.percent is None else 0.02
-        self.smallest = least * self.saturation if self.is_open else 1.0
+        self.smallest = 1e-3 * self.saturation if self.is_open else 1.0
+        self.is_computed = self._is_computable()
+        if self.is_open and not self.is_computed:
+            self.smallest = 0.02 * self.saturation
+
+    @property
+    def first_multiple(self) -> float:
+        """How much waiting adds to an exponential percentile, over what it adds to the mean."""
+        percent = self.bound.percent
+        return 1.0 if percent is None else max(0.1, -math.log(1 - percent / 100))
+
+    def room(self, load: float) -> float:
+        """Return how much a load leaves below saturation; of closed chains, the load."""
+        return self.saturation - load if self.is_open else load
+
+    def is_near(self, load: float, other: float) -> bool:
+        """Return whether a run at one load tells of the other."""
+        return abs(self.room(other) / self.room(load) - 1) <= _FAR
+
+    def farther(self, load: float) -> float:
+        """Return a load with twice as much room; of closed chains, half of it."""
+        return load - self.room(load) if self.is_open else float(int(load / 2))
+
+    def between(self, load: float, other: float) -> float:
+        """Return a load whose room is between those of two others."""
+        room = math.sqrt(self.room(load) * self.room(other))
+        return self.saturation - room if self.is_open else float(int(room))
+
+    def estimate(self, run: SteadySimulation) -> Interval:
+        """Return what the bound limits, simulated; NaN to infinity where nothing is known."""
+        try:
+            return (run.mean(self.chain.name) if self.bound.percent is None
+                    else run.percentile(self.chain.name, self.bound.percent))
+        except QueueingError:
+            return Interval(math.nan, 0.0, math.inf)
+
+    def is_known(self, run: SteadySimulation) -> bool:
+        """Return whether the run was long enough for what the bound limits."""
+        return run.is_known(self.chain.name, self.bound.percent)
+
+    def _is_computable(self) -> bool:
+        """Return whether what the bound limits is known exactly, or nearly."""
+        if self._distribution(self.smallest) is not None:
+            return True
+        if self.bound.percent is not None:
+            return False
+        load = self.saturation / 2 if self.is_open else min(
+            float(MAX_COUNT), 1 + int((self.bound.limit_s + self.chain.think_s) * self.saturation))
+        self.method = choose_method(with_load(self.network, self.chain.name, load))
+        return self.method != "simulation"
+
+    def response(self, load: float) -> float:
+        """Return the mean or percentile in seconds at a load, exactly."""
+        if self.bound.percent is None and has_product_form(self.network):
+            return self._mean(self.network, load, quick=False)
+        found = self._distribution(load)
+        if found is None:
+            return math.inf  # too near saturation for a shared station
+        return found.mean_s if self.bound.percent is None else found.percentile(self.bound.percent)
+
+    def _distribution(self, load: float) -> ResponseTime | None:
+        network = with_load(self.network, self.chain.name, load)
+        return find_response(network, network.chain(self.chain.name))
+
+    def excess(self, load: float) -> float:
+        """Return by how much the bound is passed at a load: negative where it is kept."""
+        if self.bound.percent is None:
+            return self.response(load) - self.bound.limit_s
+        found = self._distribution(load)
+        return 1.0 if found is None else (
+            found.tail(self.bound.limit_s) - (1.0 - self.bound.percent / 100))
+
+    def largest_load(self) -> float:
+        """Return the largest load that keeps to the bound, computed; 0 if there is none."""
+        return self._largest(self.excess)
 
     def mean(self, load: float) -> float:
-        """The mean response time in seconds at a load."""
-        network = with_load(self.guide, self.chain.name, load)
-        quick = self.bound.percent is not None and len(network.chains) > 1
+        """The mean response time in seconds at a load, of processor sharing."""
+        return self._mean(self.guide, load, quick=len(self.network.chains) > 1)
+
+    def _mean(self, network: QueueingNetwork, load: float, *, quick: bool) -> float:
+        loaded = with_load(network, self.chain.name, load)
         large = not self.is_open and load > _EXACT_CUSTOMERS
         method: Method = "linearizer" if quick or large else "auto"
-        return means_of(network, method)[self.chain.name].response_s
+        return means_of(loaded, method)[self.chain.name].response_s
 
     def load_for(self, response_s: float) -> float:
-        """The largest load whose mean response time keeps to a limit; 0 if there is none."""
-        if self.mean(self.smallest) > response_s:
+        """The largest load whose mean with processor sharing keeps to a limit; 0 if none does."""
+        return self._largest(lambda load: self.mean(load) - response_s)
+
+    def _largest(self, excess: Callable[[float], float]) -> float:
+        """Return the largest load whose excess is not above 0; 0 where there is none."""
+        if excess(self.smallest) > 0:
             return 0.0
         if not self.is_open:
-            return float(self._customers_for(response_s))
+            high = 2
+            while high < MAX_COUNT and excess(high) <= 0:
+                high = min(2 * high, MAX_COUNT)
+            return float(_last_true(lambda load: excess(load) <= 0, high // 2, high))
         from scipy import optimize  # large, and wanted here alone
 
-        top = self.saturation * (1 - 1e-9)
-        if self.mean(top) <= response_s:
-            return top
-        rate: float = optimize.brentq(lambda load: self.mean(load) - response_s, self.smallest,
-                                      top, rtol=1e-9)
+        if excess(self.highest) <= 0:
+            return self.highest
+        rate: float = optimize.brentq(excess, self.smallest, self.highest, rtol=1e-9)
         return rate
 
-    def _customers_for(self, response_s: float) -> int:
-        # More cannot keep to it: the throughput would exceed saturation (asymptotic bound).
-        low, high = 1, int((response_s + self.chain.think_s) * self.saturation) + 2
-        return _last_true(lambda load: self.mean(load) <= response_s, low, high)
+    @property
+    def highest(self) -> float:
+        """Nearly saturation, or the most customers that can be computed."""
+        return self.saturation * (1 - _TOP) if self.is_open else float(MAX_COUNT)
 
-    def simulated(self, load: float, percent: float, seed: int, completions: int) -> Interval:
-        """A percentile of the response time at a load, with its interval."""
-        network = with_load(self.network, self.chain.name, load)
-        flows = means_of(with_load(self.guide, self.chain.name, load), "linearizer")
-        total = sum(means.throughput_per_s for means in flows.values())
-        own = flows[self.chain.name].throughput_per_s
-        # Every closed customer passes several times, or the slow ones would not be seen.
-        cycles = max(completions, 0 if self.is_open else 4 * load)
-        # A chain that is rare beside others gets an interval as wide as that makes it.
-        all_cycles = min(cycles * total / own, max(_CYCLES, _FEWEST * total / own))
-        run = simulate(network, np.random.default_rng(seed), completions=int(all_cycles))
-        return run.chain(self.chain.name).percentile(percent)
-
-    def answer(self, load: Interval, checked_at: float, response_s: Interval) -> Capacity:
+    def answer(self, load: Interval, checked_at: float, response_s: Interval,
+               visited: int = 0) -> Capacity:
         """The answer, with what limits the chain."""
         return Capacity(chain=self.chain.name, is_open=self.is_open, bound=self.bound, load=load,
                         checked_at=checked_at, response_s=response_s,
-                        saturation_per_s=self.saturation,
+                        saturation_per_s=self.saturation, visited=visited,
+                        is_approximate=self.method == "linearizer",
                         bottleneck=self.network.stations[self.row].name)
 
 

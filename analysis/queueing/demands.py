@@ -16,6 +16,8 @@ from analysis.queueing.errors import QueueingError
 from analysis.queueing.network import QueueingNetwork
 
 Array = NDArray[np.float64]
+#: Of 100 % busy, what rates and service times are rounded by.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Demands:
     rate_per_s: Array
     think_s: Array
     names: tuple[str, ...] = ()
+    chain_names: tuple[str, ...] = ()
 
     @property
     def offered(self) -> Array:
@@ -40,13 +43,31 @@ class Demands:
 
     def check_stable(self) -> None:
         """Raises QueueingError where open chains alone keep a station's servers busy."""
+        saturated = self.find_saturated()
+        if saturated:
+            raise saturated[0][1]
+
+    def find_saturated(self) -> list[tuple[int, QueueingError]]:
+        """Return the rows of stations that open chains saturate, the worst first, and why."""
         busy = np.where(self.delay, 0.0, self.offered / self.servers)
-        worst = int(np.argmax(busy)) if busy.size else 0
-        if busy.size and busy[worst] >= 1:
-            name = repr(self.names[worst]) if self.names else str(worst)
-            raise QueueingError(
-                f"station {name}", f"open chains would keep it {busy[worst]:.1%} busy",
-                f"lower rate_per_s to less than {1 / busy[worst]:.4g} of what it is")
+        rows = [int(row) for row in np.argsort(-busy, kind="stable") if busy[row] >= 1 - _ROUNDING]
+        return [(row, self._saturation(row, float(busy[row]))) for row in rows]
+
+    def _saturation(self, row: int, busy: float) -> QueueingError:
+        name = repr(self.names[row]) if self.names else str(row)
+        columns = np.flatnonzero((self.demand_s[row] > 0) & (self.rate_per_s > 0))
+        chains = [self.chain_names[column] if self.chain_names else str(column)
+                  for column in columns]
+        if len(columns) == 1:
+            rate = float(self.rate_per_s[columns[0]])
+            advice = (f"lower rate_per_s of {chains[0]} from {rate:.6g} to less than "
+                      f"{rate / busy:.6g}")
+        else:
+            advice = (f"lower rate_per_s of {', '.join(chains)} together to less than "
+                      f"{1 / busy:.4g} of what they are")
+        return QueueingError(
+            f"station {name}", f"open chains bring {busy:.1%} of the work that it can do, so that "
+            "its queue grows without limit", advice)
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,16 @@ def demands_of(network: QueueingNetwork) -> Demands:
         population=np.array([chain.population or 0 for chain in chains], dtype=np.int64),
         rate_per_s=np.array([chain.rate_per_s or 0.0 for chain in chains]),
         think_s=np.array([chain.think_s for chain in chains]),
-        names=tuple(rows))
+        names=tuple(rows), chain_names=tuple(chain.name for chain in chains))
+
+
+def has_product_form(network: QueueingNetwork) -> bool:
+    """Return whether means of the network are known exactly, in principle."""
+    try:
+        check_product_form(network)
+    except QueueingError:
+        return False
+    return True
 
 
 def check_product_form(network: QueueingNetwork) -> None:

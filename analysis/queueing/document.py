@@ -1,21 +1,25 @@
 """Reads a small YAML file strictly, and remembers on which line each value stands.
 
-No anchors, aliases, tags or second documents, no duplicate keys, no deep nesting; nothing is built
-before that is known.
+No anchors, aliases, tags or second documents, no duplicate keys, no deep nesting, no number that
+YAML reads otherwise than it looks (`010`, `1:30`, `1e-3`); nothing is built before that is known.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from analysis.queueing.errors import QueueingError
+from topologies.numbers import explain_number
 
 SIZE_LIMIT = 256 * 1024  # bytes
 DEPTH_LIMIT = 10  # nested blocks; a model has 7
+
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 KeyPath = tuple[str | int, ...]
 
@@ -102,3 +106,31 @@ def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> No
         for number, value in enumerate(node.value):
             lines[(*path, number)] = value.start_mark.line + 1
             _lines(file, value, (*path, number), lines)
+    elif isinstance(node, yaml.ScalarNode):
+        problem = explain_number(node) or _explain_text(node)
+        if problem is not None:
+            name = ".".join(map(str, path))
+            raise QueueingError(f"{file}:{node.start_mark.line + 1}", f"{name}: {problem[0]}",
+                                problem[1])
+
+
+def _explain_text(node: Any) -> tuple[str, str] | None:
+    """Return what is wrong with a number that YAML takes for text, and what to write."""
+    text = node.value
+    if node.style is not None or not node.tag.endswith(":str") or not _NUMBER.fullmatch(text):
+        return None
+    number = float(text.replace("_", ""))
+    if "e" in text.lower():
+        return (f"YAML reads {text[:40]} as text, for want of a point or of the exponent's sign",
+                f"write {_decimal(number)}")
+    return f"YAML reads {text[:40]} as text, for its leading zero", f"write {_decimal(number)}"
+
+
+def _decimal(number: float) -> str:
+    """Return a number as YAML reads it."""
+    if number == int(number) and abs(number) < 1e15:
+        return str(int(number))
+    if "e" not in repr(number):
+        return repr(number)
+    digits, _, exponent = repr(number).partition("e")
+    return f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+d}"

@@ -63,6 +63,13 @@ def cost(model: ClosedModel) -> int:
     return size
 
 
+def steps(model: ClosedModel) -> int:
+    """Return how many numbers the recursion of a single chain computes, and keeps none of."""
+    rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
+    size: int = int(model.population.sum()) * rows << len(model.rates)
+    return size
+
+
 def solve_closed(model: ClosedModel) -> ClosedSolution:
     """The exact solution; raises QueueingError where it would not fit in memory."""
     if len(model.population) == 1:

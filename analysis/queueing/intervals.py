@@ -1,8 +1,8 @@
 """Intervals for what a simulation estimates, from batches of successive customers.
 
 Batch means (Law and Kelton 1991, 9.5.3): successive response times are correlated, those of long
-batches hardly. For a percentile, the share of customers below it has such an interval, and its ends
-are turned into response times. Both are too narrow near saturation: docs/queueing.md has figures.
+batches hardly. For a percentile, the share of customers above it has such an interval, and its ends
+are turned into response times. Near saturation batches have to be long: `steady` makes them so.
 """
 
 from __future__ import annotations
@@ -37,19 +37,37 @@ def certain(value: float) -> Interval:
 def mean(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
     """The mean of a stationary sequence; raises QueueingError if it is shorter than 2 a batch."""
     of_batches = [float(batch.mean()) for batch in _split(values, batches)]
-    return _around(float(values.mean()), of_batches)
+    return around(float(values.mean()), of_batches)
 
 
 def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> Interval:
-    """A percentile of a stationary sequence; raises as `mean` does, and outside 0 to 100."""
+    """The percentile of a stationary sequence; raises as `mean` does, and outside 0 to 100.
+
+    The highest end is infinite where too few customers are above to know it.
+    """
+    value, width = _share_above(values, percent, batches)
+    # By its logarithm: shares of few customers vary more upwards than downwards.
+    rest = min(percent, 100 - percent) / 100
+    more, less = rest * np.exp(width), rest * np.exp(-width)
+    ends = (less, more) if percent < 50 else (1 - more, 1 - less)
+    low, high = (float(np.quantile(values, min(max(end, 0.0), 1.0))) for end in ends)
+    return Interval(value, low, high if values.size * (1 - ends[1]) >= 1 else np.inf)
+
+
+def share_width(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> float:
+    """Return half the interval of the share above a percentile, as a logarithm."""
+    return _share_above(values, percent, batches)[1]
+
+
+def _share_above(values: NDArray[np.float64], percent: float, batches: int) -> tuple[float, float]:
     if not 0 < percent < 100:
         raise QueueingError(f"percentile {percent}", "is outside 0 to 100", "give for example 95")
     value = float(np.percentile(values, percent))
-    # How the share of customers below the value varies is unbiased, unlike quantiles of batches.
-    below = [100 * float((batch <= value).mean()) for batch in _split(values, batches)]
-    shares = _around(percent, below)
-    low, high = np.percentile(values, [max(shares.low, 0.0), min(shares.high, 100.0)])
-    return Interval(value, float(low), float(high))
+    above = np.array([float((batch > value).mean()) for batch in _split(values, batches)])
+    shares = above if percent >= 50 else 1 - above
+    interval = around(float(shares.mean()), list(shares))
+    half = interval.high - interval.value
+    return value, half / interval.value if interval.value > 0 else np.inf
 
 
 def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64]]:
@@ -59,7 +77,8 @@ def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64
     return np.array_split(values, batches)
 
 
-def _around(value: float, of_batches: list[float]) -> Interval:
+def around(value: float, of_batches: list[float]) -> Interval:
+    """Return a value with its interval by the values of batches."""
     quantile = float(special.stdtrit(len(of_batches) - 1, 0.5 + LEVEL / 2))
     half = quantile * float(np.std(of_batches, ddof=1)) / len(of_batches) ** 0.5
     return Interval(value, value - half, value + half)

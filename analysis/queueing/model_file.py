@@ -125,9 +125,14 @@ def _chain(name: str, entry: _ChainEntry) -> Chain:
     return Chain(name, classes, entry.population, entry.rate_per_s, entry.think_s, entry.shares)
 
 
+#: What pydantic calls a number out of range: how that is said, and where the edge stands.
+_EDGES = {"greater_than": ("more than", "gt"), "greater_than_equal": ("at least", "ge"),
+          "less_than_equal": ("at most", "le")}
 #: What pydantic says by the kind of error: our words, and the advice.
 _WORDS = {
     "missing": ("is missing", "add it"),
+    "dict_type": ("is not a block of keys", "see docs/queueing.md"),
+    "model_type": ("is not a block of keys", "see docs/queueing.md"),
     "float_type": ("is not a number", "write a number such as 0.0015"),
     "int_type": ("is not a whole number", "write 1, 2, ..."),
     "int_from_float": ("is not a whole number", "write 1, 2, ..."),
@@ -136,7 +141,7 @@ _WORDS = {
     "string_pattern_mismatch": ("is not a name", "use letters, digits, _ and -, a letter first"),
     "string_too_long": ("is too long", "use at most 40 characters"),
     "too_short": ("is empty", "give one or more"),
-    "finite_number": ("is not finite", "write a number such as 0.0015"),
+    "finite_number": ("is infinite, or no number (.inf, .nan)", "write a number such as 0.0015"),
 }
 
 
@@ -158,9 +163,12 @@ def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
         return "is not a key of a model", choose_from(str(path[-1]), _keys_beside(path))
     if kind == "literal_error":
         return f"is {_short(detail['input'])}", f"write {context['expected']}"
-    if kind in ("greater_than", "greater_than_equal"):
-        edge = f"more than {context['gt']}" if "gt" in context else f"at least {context['ge']}"
-        return f"is {_short(detail['input'])}", f"write {edge}"
+    if kind in _EDGES:
+        words, key = _EDGES[kind]
+        return f"is {_short(detail['input'])}", f"write {words} {context[key]}"
+    if kind in ("float_type", "int_type") and isinstance(detail["input"], str):
+        return (f"{_WORDS[kind][0]} but the text {_short(detail['input'])}",
+                "write the number alone, without a unit and without quotes")
     if kind in _WORDS:
         return _WORDS[kind]
     if kind in ("dict_type", "model_type"):

@@ -26,11 +26,16 @@ class DrawnVisit(NamedTuple):
 
 @dataclass(slots=True)
 class Customer:
-    """Someone in the network: which chain, since when, what is still to be visited (reversed)."""
+    """Someone in the network: which chain, since when, what is still to be visited (reversed).
+
+    `station` and `came` say where the customer is, and since when.
+    """
 
     chain: int
     since: float
     left: list[DrawnVisit] = field(default_factory=list)
+    station: int = -1
+    came: float = 0.0
 
 
 class Calendar:

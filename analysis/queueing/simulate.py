@@ -11,7 +11,6 @@ describes.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.intervals import Interval
 from analysis.queueing.network import Chain, QueueingNetwork, QueueingStation
+from analysis.queueing.routes import list_visits
 from analysis.queueing.serving import (
     Calendar,
     Customer,
@@ -95,7 +95,7 @@ def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions:
         _check_arrivals(network, arrivals_s)
     else:
         demands_of(network).check_stable()
-    run = _Run(network, rng, dict(arrivals_s or {}))
+    run = SimulationRun(network, rng, dict(arrivals_s or {}))
     if arrivals_s:
         run.until(lambda: run.traced == 0)
     else:
@@ -117,8 +117,12 @@ def _check_arrivals(network: QueueingNetwork,
             raise QueueingError(where, "are no ascending instants from 0 on", "sort them")
 
 
-class _Run:
-    """One simulation under way."""
+class SimulationRun:
+    """One simulation under way.
+
+    `residence_s` adds up the seconds that each chain's customers spent at each station, by row and
+    chain, `visited` counts their visits.
+    """
 
     def __init__(self, network: QueueingNetwork, rng: np.random.Generator,
                  arrivals_s: dict[str, NDArray[np.float64]]) -> None:
@@ -127,7 +131,8 @@ class _Run:
         self.servers = [_server(station, self.calendar) for station in network.stations]
         self.routes = [_Route(chain, network, self.draw) for chain in network.chains]
         self.responses: list[list[float]] = [[] for _ in network.chains]
-        self.done, self.start = 0, 0.0
+        self.residence_s = [[0.0] * len(network.chains) for _ in network.stations]
+        self.done, self.visited, self.start = 0, 0, 0.0
         self.traced = sum(map(len, arrivals_s.values()))
         self.traces = {q: iter(arrivals_s[chain.name].tolist())
                        for q, chain in enumerate(network.chains) if chain.name in arrivals_s}
@@ -162,6 +167,7 @@ class _Run:
             leaving = server.leave(self.now, token, customer)
             if leaving is None:
                 continue
+            self.residence_s[leaving.station][leaving.chain] += self.now - leaving.came
             if leaving.left:
                 self._visit(leaving)
             else:
@@ -178,6 +184,8 @@ class _Run:
 
     def _visit(self, customer: Customer) -> None:
         visit = customer.left.pop()
+        customer.station, customer.came = visit.station, self.now
+        self.visited += 1
         self.servers[visit.station].arrive(self.now, customer, visit)
 
     def _finish(self, customer: Customer) -> None:
@@ -192,6 +200,7 @@ class _Run:
         """Ends the warm-up: what was seen so far no longer counts."""
         self.done, self.start = 0, self.now
         self.responses = [[] for _ in self.responses]
+        self.residence_s = [[0.0] * len(row) for row in self.residence_s]
         for server in self.servers:
             server.account(self.now)
             server.busy_s = server.present_s = 0.0
@@ -255,13 +264,8 @@ class _Route:
         self.shares = list(chain.shares.items())
         #: Variant, chance that the visit is made, station, mean, squared coefficient of variation,
         #: and whether it is urgent.
-        self.steps = [(member.variant, chance, network.index[visit.station], visit.service_s,
-                       network.station(visit.station).variation, visit.is_urgent)
-                      for member in chain.classes
-                      for turn in range(math.ceil(max((v.visits for v in member.visits),
-                                                      default=0.0)))
-                      for visit in member.visits
-                      if (chance := min(1.0, visit.visits - turn)) > 0]
+        self.steps = [(of_variant, chance, *visit)
+                      for of_variant, chance, visit in list_visits(chain, network)]
         self.steps.reverse()
 
     def cycle(self) -> list[DrawnVisit]:

@@ -12,7 +12,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from analysis.queueing import exact, linearizer, mixed, schweitzer
-from analysis.queueing.demands import ChainSolution, Demands, check_product_form, demands_of
+from analysis.queueing.demands import (
+    ChainSolution,
+    Demands,
+    check_product_form,
+    demands_of,
+    has_product_form,
+)
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.network import QueueingNetwork
 
@@ -106,6 +112,21 @@ def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, Cha
     return {means.name: means for means in _chains(network, demands, solution)}
 
 
+def choose_method(network: QueueingNetwork) -> str:
+    """Return what answers for a network's means: exact, linearizer or simulation.
+
+    The Linearizer stays within about 2 % for single servers. With several servers it was up to
+    16 % off, so that what is too large for an exact answer is simulated there.
+    """
+    if not has_product_form(network):
+        return "simulation"
+    demands = demands_of(network)
+    method = _choose(demands, "auto")
+    several = (demands.servers > 1) & ~demands.delay
+    visited = (demands.demand_s[:, demands.population > 0] > 0).any(axis=1)
+    return "simulation" if method == "linearizer" and (several & visited).any() else method
+
+
 def sharing(network: QueueingNetwork) -> QueueingNetwork:
     """The network with processor sharing in place of first come first served and of priorities.
 
@@ -128,7 +149,9 @@ def _choose(demands: Demands, method: str) -> str:
     if exact.states(demands.population) > EXACT_LIMIT:
         return "linearizer"
     demands.check_stable()
-    return "exact" if exact.cost(mixed.closed_model(demands)) <= EXACT_LIMIT else "linearizer"
+    model = mixed.closed_model(demands)
+    size = exact.steps(model) if len(demands.population) == 1 else exact.cost(model)
+    return "exact" if size <= EXACT_LIMIT else "linearizer"
 
 
 def _chains(network: QueueingNetwork, demands: Demands,

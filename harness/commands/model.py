@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from harness.commands import showing
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from analysis.queueing import Model, QueueingNetwork
+    from analysis.queueing import Model, NetworkAnswer, QueueingNetwork
     from analysis.table import Table
 
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--chain", metavar="NAME", help="The chain that loads and bounds are about, where "
                                               "there are several.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0),
-              help="Of what is simulated: percentiles.")
+              help="Seed of what is simulated.")
 @click.option("--out", type=click.Path(path_type=Path),
               help="Also write the tables into this folder, as report.html, LaTeX, CSV and "
                    "Parquet.")
@@ -44,21 +44,22 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
     was; docs/queueing.md describes it. Or it is a results folder of a study with a model: then the
     model is calibrated and judged by what was measured there. Nothing is measured.
     """
-    import numpy as np
-
     from analysis.queueing import QueueingError, load
 
     try:
         model = _of_results(file) if file.is_dir() else load(file)
-        changed = _changed(model.network, what_ifs)
-        tables = _tables(model, changed, loads, chain, np.random.default_rng(seed))
-        sentences = [f"{version}{sentence}" for version, network in _both(model.network, changed)
-                     for sentence in _sentences(network, bounds, chain, seed)]
+        asked = _Questions(model, _changed(model.network, what_ifs), chain, seed)
+        tables = asked.tables(loads)
+        sentences = list(asked.sentences(bounds))
     except QueueingError as error:
         raise UserError(str(error)) from None
     _print(tables, sentences)
     if out is not None:
         _write(file, tables, sentences, out)
+    if asked.problems:
+        raise UserError(" | ".join(asked.problems))
+    if asked.has_doubt:
+        raise UserError(f"{file}: the simulation was too short for an answer; see above", status=1)
 
 
 def _of_results(folder: Path) -> Model:
@@ -83,45 +84,100 @@ def _changed(network: QueueingNetwork, what_ifs: Sequence[str]) -> QueueingNetwo
     return apply(network, dict(map(parse_setting, what_ifs))) if what_ifs else None
 
 
-def _both(network: QueueingNetwork,
-          changed: QueueingNetwork | None) -> Sequence[tuple[str, QueueingNetwork]]:
-    """What sentences about each network begin with, and the network."""
-    return [("", network)] if changed is None else [("As it is: ", network), ("What if: ", changed)]
+class _Questions:
+    """What is asked of a model, as it is and after what-ifs, and what could not be answered."""
+
+    def __init__(self, model: Model, changed: QueueingNetwork | None, chain: str | None,
+                 seed: int) -> None:
+        import numpy as np
+
+        self.model, self.chain, self.seed = model, chain, seed
+        self.versions = [("", model.network)] if changed is None else [
+            ("As it is: ", model.network), ("What if: ", changed)]
+        if chain is not None:
+            model.network.chain(chain)  # refused before anything is simulated
+        self.rng = np.random.default_rng(seed)
+        self.answers: list[NetworkAnswer] = []
+        self.problems: list[str] = []
+        self.has_doubt = False
+
+    def tables(self, loads: Sequence[float]) -> list[Table]:
+        """Return chains, stations, and predictions where something was measured or is asked for.
+
+        Predictions are of the model as it is: what was measured, was measured of that.
+        """
+        from analysis import model_tables
+        from analysis.queueing import assess, find_answer
+
+        asked = self._one_chain("--load") if loads else None
+        with _progress() as progress:
+            for version, network in self.versions:
+                answer = find_answer(network, self.rng, progress=progress)
+                self.answers.append(answer)
+                self.problems += [f"{version}{problem}" for problem in answer.problems]
+            assessments = {each.name: assess(
+                self.model.network, self.model.measured.get(each.name, ()), chain=each.name,
+                loads=loads if each.name == asked else (), rng=self.rng, progress=progress)
+                for each in self.model.network.chains
+                if self.model.measured.get(each.name) or each.name == asked}
+        self.problems += [str(problem) for each in assessments.values()
+                          for problem in each.problems]
+        tables = model_tables.tables([network for _, network in self.versions], self.answers)
+        return [*tables, model_tables.predictions(assessments)] if assessments else tables
+
+    def sentences(self, bounds: Sequence[str]) -> Iterator[str]:
+        """Yield each chain's bottleneck, and its answer to each bound."""
+        import numpy as np
+
+        from analysis.queueing import capacity, parse_bound
+
+        parsed = [parse_bound(bound) for bound in bounds]
+        for (version, network), answer in zip(self.versions, self.answers, strict=True):
+            for each in network.chains:
+                if self.chain in (None, each.name):
+                    yield version + self._bottleneck(network, answer, each.name)
+            for bound in parsed:
+                with _progress() as progress:
+                    found = capacity(network, bound, chain=self._one_chain("--capacity"),
+                                     rng=np.random.default_rng(self.seed), progress=progress)
+                self.has_doubt |= not found.is_known
+                yield f"{version}{found.sentence()}."
+
+    def _one_chain(self, option: str) -> str:
+        """Return the chain that an option is about. Raises UserError where there are several."""
+        network = self.model.network
+        if self.chain is None and len(network.chains) > 1:
+            names = ", ".join(chain.name for chain in network.chains)
+            raise UserError(f"{option}: the model has several chains ({names}); say which one by "
+                            f"--chain, for example --chain {network.chains[0].name}")
+        return network.chain(self.chain).name
+
+    def _bottleneck(self, network: QueueingNetwork, answer: NetworkAnswer, chain: str) -> str:
+        from analysis.queueing import QueueingError, bottleneck
+
+        try:
+            limit = bottleneck(network, chain)
+        except QueueingError:
+            return f"{chain}: it visits delays only, and nothing limits its load."
+        [busy] = [each.utilization for each in answer.stations if each.name == limit.station]
+        share = limit.utilization if busy is None or limit.utilization >= 1 else busy.value
+        said = (f"{chain}: {limit.station} saturates first, at {limit.saturation_per_s:.4g} a "
+                f"second; ")
+        if share >= 1 and busy is not None and answer.chain(chain).response_s is None:
+            return said + f"open chains bring {share:.1%} of what it can serve."
+        return said + f"it is {share:.0%} busy."
 
 
-def _tables(model: Model, changed: QueueingNetwork | None, loads: Sequence[float],
-            chain: str | None, rng: np.random.Generator) -> list[Table]:
-    """Chains, stations, and predictions where something was measured or is asked for.
-
-    Predictions are of the model as it is: what was measured, was measured of that.
-    """
-    from analysis import model_tables
-    from analysis.queueing import assess
-
-    asked = model.network.chain(chain).name if loads else None
-    assessments = {each.name: assess(model.network, model.measured.get(each.name, ()),
-                                     chain=each.name, loads=loads if each.name == asked else (),
-                                     rng=rng)
-                   for each in model.network.chains
-                   if model.measured.get(each.name) or each.name == asked}
-    tables = model_tables.tables(model.network, changed)
-    return [*tables, model_tables.predictions(assessments)] if assessments else tables
-
-
-def _sentences(network: QueueingNetwork, bounds: Sequence[str], chain: str | None,
-               seed: int) -> Iterator[str]:
-    """The bottleneck of each chain that is asked about, and its answer to each bound."""
-    import numpy as np
-
-    from analysis.queueing import bottleneck, capacity, parse_bound
-
-    for name in [network.chain(chain).name] if chain else [each.name for each in network.chains]:
-        limit = bottleneck(network, name)
-        yield (f"{name}: {limit.station} saturates first, at {limit.saturation_per_s:.4g} a "
-               f"second; it is {limit.utilization:.0%} busy.")
-    for bound in map(parse_bound, bounds):
-        answer = capacity(network, bound, chain=chain, rng=np.random.default_rng(seed))
-        yield f"{answer.sentence()}."
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Show on a terminal how far a simulation is, while it lasts."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("") as status:
+        yield lambda made, limit: status.update(
+            f"simulating: {made:,} visits (up to {limit:,}); Ctrl-C ends it")
 
 
 def _print(tables: Sequence[Table], sentences: Sequence[str]) -> None:

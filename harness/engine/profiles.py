@@ -12,6 +12,7 @@ from harness.errors import UserError
 from studies import FOLDER
 from studies.study import Clock, Study
 from studies.wording import refused
+from topologies.numbers import MisreadNumber
 from topologies.reading import StrictLoader
 
 DEFAULT = "quick"
@@ -89,6 +90,9 @@ def load(study: Study, name: str) -> Profile:
         profile = Profile.model_validate(_sorted(document, study))
     except ValidationError as error:
         raise UserError(f"{path}: {refused(error)}; {examples}") from None
+    except MisreadNumber as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UserError(f"{path}:{line}: {error.problem}; {error.note}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]}); give a "
                         "YAML file") from None

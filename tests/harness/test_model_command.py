@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import results_folder
 from analysis import model_tables
-from analysis.queueing import apply, assess, load, solve
+from analysis.queueing import apply, assess, find_answer, load, solve
 from conftest import Qop
 
 MODEL = """
@@ -50,7 +52,8 @@ def test_tables_show_what_the_toolkit_answers(file: Path) -> None:
     """Every number is the solution's, as it is and after what-ifs, by chain and by station."""
     model = load(file)
     changed = apply(model.network, {"radius.speed": 4, "renewals.population": 5})
-    chains, stations = model_tables.tables(model.network, changed)
+    networks = [model.network, changed]
+    chains, stations = model_tables.tables(networks, [find_answer(each) for each in networks])
     for suffix, network in (("", model.network), ("_what_if", changed)):
         solution = solve(network)
         for row, chain in zip(chains.rows, solution.chains, strict=True):
@@ -92,8 +95,9 @@ def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Pat
     (["--what-if", "rad.speed=2"], "there is no station or chain 'rad'; did you mean radius?"),
     (["--what-if", "radius.speed"], "is not a setting; write NAME=NUMBER"),
     (["--capacity", "p95 of 3"], "is not understood; write for example p95 < 150 ms"),
-    (["--load", "45"], "logins, renewals"),
-    (["--what-if", "logins.rate_per_s=500"], "radius"),
+    (["--load", "45"], "--load: the model has several chains (logins, renewals); say which one"),
+    (["--load", "45"], "say which one by --chain, for example --chain logins"),
+    (["--capacity", "mean < 1 s"], "--capacity: the model has several chains (logins, renewals)"),
     (["--chain", "login", "--load", "3"], "did you mean logins?"),
     (["--seed", "-1"], "-1 is not in the range x>=0")])
 def test_bad_questions_get_one_line(qop_here: Qop, file: Path, words: list[str], line: str) -> None:
@@ -102,6 +106,52 @@ def test_bad_questions_get_one_line(qop_here: Qop, file: Path, words: list[str],
     assert done.returncode == 2 and done.stdout == ""
     [said] = done.stderr.splitlines()
     assert line in said and not (qop_here.folder / "answers").exists()
+
+
+@pytest.mark.parametrize(("words", "where"), [
+    (["--what-if", "logins.rate_per_s=500"], "What if: station 'radius': "),
+    (["--chain", "logins", "--load", "500"], "load 500: station 'radius': ")])
+def test_a_load_beyond_saturation_leaves_the_other_answers(qop_here: Qop, file: Path,
+                                                           words: list[str], where: str) -> None:
+    """The model's own tables and files, one line of what is wrong, and the status of bad input."""
+    done = qop_here("model", str(file), *words, "--out", "answers")
+    assert done.returncode == 2
+    [said] = done.stderr.splitlines()
+    assert where + "open chains bring 500.0% of the work that it can do" in said
+    assert "lower rate_per_s of logins from 500 to less than 100" in said
+    assert "logins: radius saturates first, at 100 a second; it is 56% busy" in done.stdout
+    with (qop_here.folder / "answers/tables/chains.csv").open() as stream:
+        logins = next(csv.DictReader(stream))
+    assert float(logins["response_s"]) > 0.21 and not logins.get("response_s_what_if")
+    assert ("  saturated  " in done.stdout) == ("--load" in words)
+
+
+SIMULATED = """
+stations: {s: {discipline: fcfs, servers: 2, scv: 0}}
+chains: {j: {rate_per_s: 100, classes: {a: {visits: [{station: s, service_s: 0.01}]}}}}
+"""
+
+
+def test_what_has_no_formula_is_simulated_and_said_so(qop_here: Qop) -> None:
+    """M/D/2: means, a further load and a percentile's capacity, with intervals; twice the same."""
+    (qop_here.folder / "model.yml").write_text(SIMULATED)
+    words = ["model", "model.yml", "--load", "120", "--capacity", "p90 < 20 ms"]
+    done = qop_here(*words)
+    assert done.returncode == 0, done.stderr
+    assert "Means: simulated, with 95 % intervals" in done.stdout and "±" in done.stdout
+    assert "95 % confidence, simulated) keep to p90 < 20 ms" in done.stdout
+    assert qop_here(*words).stdout == done.stdout
+
+
+def test_a_simulation_is_interrupted_in_one_line(qop: Qop) -> None:
+    """Ctrl-C while it goes on: status 130, and nothing of Python's."""
+    (qop.folder / "model.yml").write_text(SIMULATED.replace("100,", "199,"))
+    running = qop.start("model", "model.yml", *["--capacity", "p99.9 < 100 ms"] * 9)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.communicate(timeout=4)
+    running.send_signal(signal.SIGINT)
+    _, complaints = running.communicate(timeout=60)
+    assert (running.returncode, complaints) == (130, "qop: interrupted\n")
 
 
 def test_folder_without_a_model(qop_here: Qop) -> None:

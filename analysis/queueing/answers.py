@@ -1,0 +1,198 @@
+"""Means of any network: computed where they are known, simulated with intervals elsewhere.
+
+Where open chains bring more than a station can serve, there is no steady state for whoever visits
+it, nor for who shares a queue with them; the others' means are given all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.queueing.demands import demands_of, has_product_form
+from analysis.queueing.errors import QueueingError
+from analysis.queueing.intervals import Interval, certain
+from analysis.queueing.network import Chain, QueueingNetwork
+from analysis.queueing.response import find_means, find_response
+from analysis.queueing.solve import Solution, choose_method, solve
+from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
+
+#: What is said of where means come from.
+EXACT, APPROXIMATE = "exact", "approximate, by the Linearizer"
+POLLACZEK_KHINCHINE = "exact (Pollaczek-Khinchine)"
+SIMULATED = "simulated, with 95 % intervals"
+
+
+@dataclass(frozen=True)
+class ChainAnswer:
+    """A chain's cycles a second and seconds a cycle; None where there is no answer."""
+
+    name: str
+    throughput_per_s: Interval | None
+    response_s: Interval | None
+
+
+@dataclass(frozen=True)
+class StationAnswer:
+    """A station's work a cycle, and with waiting, over all chains, and its share of time in use."""
+
+    name: str
+    demand_s: float
+    utilization: Interval | None
+    residence_s: Interval | None
+
+
+@dataclass(frozen=True)
+class NetworkAnswer:
+    """Means of a network, the methods that found them, and why some are missing."""
+
+    methods: tuple[str, ...]
+    chains: tuple[ChainAnswer, ...]
+    stations: tuple[StationAnswer, ...]
+    problems: tuple[QueueingError, ...] = ()
+
+    def chain(self, name: str) -> ChainAnswer:
+        """Return a chain's answer by its name."""
+        return next(each for each in self.chains if each.name == name)
+
+
+def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None, *,
+                visit_limit: int = VISIT_LIMIT,
+                progress: Progress | None = None) -> NetworkAnswer:
+    """Return the means of a network; raises QueueingError where it takes an `rng` and has none."""
+    problems = demands_of(network).find_saturated()
+    blocked = _blocked_chains(network, [row for row, _ in problems])
+    stable = [chain for chain in network.chains if chain.name not in blocked]
+    found = (_solve(replace(network, chains=tuple(stable)), rng, visit_limit, progress)
+             if stable else NetworkAnswer((), (), ()))
+    chains = {each.name: each for each in found.chains}
+    for chain in network.chains:
+        if chain.name in blocked:
+            chains[chain.name] = _blocked_answer(network, chain)
+    methods = found.methods or ((POLLACZEK_KHINCHINE,) if any(
+        each.response_s for each in chains.values()) else ())
+    return NetworkAnswer(
+        methods, tuple(chains[chain.name] for chain in network.chains),
+        tuple(_stations(network, blocked, found.stations)),
+        (*(problem for _, problem in problems), *found.problems))
+
+
+def _blocked_chains(network: QueueingNetwork, saturated: Sequence[int]) -> set[str]:
+    """Return the chains that visit a saturated station, or share a queue with one that does."""
+    demands = demands_of(network)
+    visits = (demands.demand_s > 0) & ~demands.delay[:, None]
+    rows = set(saturated)
+    while True:
+        columns = {column for row in rows for column in np.flatnonzero(visits[row])}
+        further = {int(row) for column in columns for row in np.flatnonzero(visits[:, column])}
+        if further <= rows:
+            return {network.chains[column].name for column in columns}
+        rows |= further
+
+
+def _blocked_answer(network: QueueingNetwork, chain: Chain) -> ChainAnswer:
+    """Return what an urgent chain takes that does not notice the others; else nothing."""
+    found = find_response(network, chain) if chain.is_open else None
+    if found is None:
+        return ChainAnswer(chain.name, None, None)
+    return ChainAnswer(chain.name, certain(chain.rate_per_s or 0.0), certain(found.mean_s))
+
+
+def _stations(network: QueueingNetwork, blocked: set[str],
+              found: Sequence[StationAnswer]) -> list[StationAnswer]:
+    known = {each.name: each for each in found}
+    demands = demands_of(network)
+    columns = [number for number, chain in enumerate(network.chains) if chain.name in blocked]
+    stations = []
+    for row, station in enumerate(network.stations):
+        demand_s = float(demands.demand_s[row].sum())
+        if station.name in known and not demands.demand_s[row, columns].any():
+            stations.append(known[station.name])
+        elif station.discipline == "delay":
+            stations.append(StationAnswer(station.name, demand_s, None, certain(demand_s)))
+        else:
+            offered = float(demands.offered[row]) / station.servers
+            stations.append(StationAnswer(station.name, demand_s,
+                                          certain(1.0) if offered >= 1 else None, None))
+    return stations
+
+
+def _solve(network: QueueingNetwork, rng: np.random.Generator | None, visit_limit: int,
+           progress: Progress | None) -> NetworkAnswer:
+    method = choose_method(network)
+    if method != "simulation":
+        return _from_solution(solve(network, "exact" if method == "exact" else "linearizer"))
+    means = None if has_product_form(network) else find_means(network)
+    if means is not None:
+        return _from_means(network, means)
+    if rng is None:
+        raise QueueingError("network", "has to be simulated", "pass an rng")
+    return _simulated(network, rng, visit_limit, progress)
+
+
+def _from_solution(solution: Solution) -> NetworkAnswer:
+    return NetworkAnswer(
+        (EXACT if solution.method == "exact" else APPROXIMATE,),
+        tuple(ChainAnswer(each.name, certain(each.throughput_per_s), certain(each.response_s))
+              for each in solution.chains),
+        tuple(StationAnswer(each.name, sum(each.demand_s), certain(each.utilization),
+                            certain(sum(each.residence_s))) for each in solution.stations))
+
+
+def _from_means(network: QueueingNetwork, means: dict[tuple[int, str], float]) -> NetworkAnswer:
+    demands = demands_of(network)
+    chains = tuple(ChainAnswer(chain.name, certain(chain.rate_per_s or 0.0), certain(
+        sum(mean_s for (_, name), mean_s in means.items() if name == chain.name)))
+        for chain in network.chains)
+    stations = tuple(StationAnswer(
+        station.name, float(demands.demand_s[row].sum()),
+        certain(float(demands.offered[row]) / (
+            1 if station.discipline == "delay" else station.servers)),
+        certain(sum(mean_s for (place, _), mean_s in means.items() if place == row)))
+        for row, station in enumerate(network.stations))
+    return NetworkAnswer((POLLACZEK_KHINCHINE,), chains, stations)
+
+
+def _simulated(network: QueueingNetwork, rng: np.random.Generator, visit_limit: int,
+               progress: Progress | None) -> NetworkAnswer:
+    run = SteadySimulation(network, rng, limit=visit_limit, progress=progress)
+    run.go_on(lambda run: all(run.is_narrow(chain.name) for chain in network.chains))
+    chains, problems = [], []
+    for column, chain in enumerate(network.chains):
+        throughput = (certain(chain.rate_per_s or 0.0) if chain.is_open
+                      else run.throughput_per_s(column) if run.is_settled else None)
+        known = run.is_known(chain.name)
+        chains.append(ChainAnswer(chain.name, throughput, run.mean(chain.name) if known else None))
+        if not known:
+            problems.append(_unknown(network, chain, run))
+    return NetworkAnswer((SIMULATED,), tuple(chains), tuple(
+        _simulated_station(network, row, run) for row in range(len(network.stations))),
+        tuple(problems))
+
+
+def _unknown(network: QueueingNetwork, chain: Chain, run: SteadySimulation) -> QueueingError:
+    demands = demands_of(network)
+    busy = np.where(demands.delay, 0.0, demands.offered / demands.servers)
+    row = int(busy.argmax())
+    why = (f", since {network.stations[row].name} is {busy[row]:.1%} busy" if busy[row] else "")
+    return QueueingError(
+        f"chain {chain.name!r}", f"{run.visited:.2g} simulated visits cannot tell its response "
+        f"time{why}", "lower the load, or give its stations exponential service or discipline ps")
+
+
+def _simulated_station(network: QueueingNetwork, row: int, run: SteadySimulation) -> StationAnswer:
+    station, demands = network.stations[row], demands_of(network)
+    demand_s = float(demands.demand_s[row].sum())
+    is_delay = station.discipline == "delay"
+    busy: Interval | None = None
+    if is_delay or not demands.demand_s[row, demands.population > 0].any():
+        busy = certain(float(demands.offered[row]) / (1 if is_delay else station.servers))
+    elif run.is_settled:
+        servers = run.busy_servers(row)
+        busy = Interval(*(each / station.servers for each in (
+            servers.value, servers.low, servers.high)))
+    residence = certain(demand_s) if is_delay else (
+        run.residence_s(row) if run.is_settled else None)
+    return StationAnswer(station.name, demand_s, busy, residence)

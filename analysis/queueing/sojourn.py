@@ -1,0 +1,258 @@
+"""Sojourn times at one station, as far as they are known exactly: transform and mean.
+
+Poisson arrivals: M/M/c and M/G/1 in order of arrival (Pollaczek and Khinchine), M/G/1 with
+preemptive priority (Kleinrock 1976, 3.3; Takacs 1964), M/M/c with processor sharing (a birth and
+death process seen by one customer; Coffman, Muntz and Trotter 1970). A closed chain at its only
+queue: the same, with as many others as the arrival theorem says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
+
+from analysis.queueing.network import QueueingStation
+from analysis.queueing.routes import PlannedVisit
+from analysis.queueing.transforms import Transform, gamma_complement, gamma_transform
+
+#: Customers at a shared station that are told apart at most; more are there near saturation.
+STATE_LIMIT = 60_000
+#: The tail of a distribution of customers that is cut off.
+_CUT = 1e-13
+_BUSY_PERIOD_STEPS = 200_000
+_ONE_MEAN = 1e-9
+
+
+class Arrivals(NamedTuple):
+    """Poisson arrivals of visits of one kind at a station."""
+
+    rate_per_s: float
+    visit: PlannedVisit
+
+
+@dataclass(frozen=True)
+class SojournTime:
+    """The time that a visit takes at a station: a constant and an independent rest.
+
+    `transform` is the Laplace transform of the rest; None where there is none.
+    """
+
+    mean_s: float
+    constant_s: float = 0.0
+    transform: Transform | None = None
+
+
+def is_markovian(station: QueueingStation, visits: Sequence[PlannedVisit]) -> bool:
+    """Return whether service is exponential with one mean for all visits."""
+    means = [visit.mean_s for visit in visits]
+    return (not station.is_cold and station.variation == 1
+            and max(means) - min(means) <= _ONE_MEAN * max(means))
+
+
+def offered_load(arrivals: Sequence[Arrivals]) -> float:
+    """Return how many servers the arrivals keep busy."""
+    return sum(each.rate_per_s * each.visit.mean_s for each in arrivals)
+
+
+def find_sojourn(station: QueueingStation, arrivals: Sequence[Arrivals],
+                 visit: PlannedVisit) -> SojournTime | None:
+    """Return the sojourn time of a visit among Poisson arrivals; None where it is not known.
+
+    It is not known beyond saturation either.
+    """
+    if station.discipline == "delay":
+        return delay(visit)
+    if station.discipline == "priority" and visit.is_urgent:
+        arrivals = [each for each in arrivals if each.visit.is_urgent]
+    if station.is_cold or offered_load(arrivals) >= station.servers:
+        return None
+    if station.discipline == "priority" or (
+            station.discipline == "fcfs" and station.servers == 1):
+        # Without urgent visits among the others, both are in order of arrival.
+        is_behind = station.discipline == "priority" and not visit.is_urgent
+        return (_behind_urgent if is_behind else _in_order)(arrivals, visit)
+    return _markovian(station, arrivals, visit)
+
+
+def _markovian(station: QueueingStation, arrivals: Sequence[Arrivals],
+               visit: PlannedVisit) -> SojournTime | None:
+    """Return the time of M/M/c, in order of arrival or shared; None for other service."""
+    if not is_markovian(station, [each.visit for each in arrivals]):
+        return None
+    offered = offered_load(arrivals)
+    if station.discipline == "fcfs":
+        return _in_order_of_many(station.servers, offered, visit)
+    found = _before_arrival(station.servers, offered)
+    if found is None:
+        return None
+    births = np.full(len(found), math.fsum(each.rate_per_s for each in arrivals))
+    births[-1] = 0.0
+    return _sharing(station.servers, found, births, visit)
+
+
+def delay(visit: PlannedVisit) -> SojournTime:
+    """Return the time that a delay takes."""
+    if visit.variation == 0:
+        return SojournTime(visit.mean_s, visit.mean_s)
+    return SojournTime(visit.mean_s, 0.0, gamma_transform(visit.mean_s, visit.variation))
+
+
+def _service(visit: PlannedVisit) -> tuple[float, Transform]:
+    """Return the constant part of a service time, and the transform of the rest."""
+    if visit.variation == 0:
+        return visit.mean_s, np.ones_like
+    return 0.0, gamma_transform(visit.mean_s, visit.variation)
+
+
+def _mixture(arrivals: Sequence[Arrivals]) -> tuple[float, Transform, float]:
+    """Return rate, 1 less the transform, and second moment of what arrives."""
+    rate = math.fsum(each.rate_per_s for each in arrivals)
+    parts = [(each.rate_per_s / rate, gamma_complement(each.visit.mean_s, each.visit.variation))
+             for each in arrivals if each.rate_per_s]
+    second = math.fsum(each.rate_per_s / rate * each.visit.mean_s ** 2 * (1 + each.visit.variation)
+                       for each in arrivals if each.rate_per_s)
+    return rate, lambda s: np.sum([share * part(s) for share, part in parts], axis=0), second
+
+
+def _workload(arrivals: Sequence[Arrivals]) -> tuple[Transform, float]:
+    """Return the work that an arrival finds at a single server (Pollaczek and Khinchine)."""
+    rate, complement, second = _mixture(arrivals)
+    idle = 1.0 - offered_load(arrivals)
+    return lambda s: idle / (1.0 - rate * complement(s) / s), rate * second / 2 / idle
+
+
+def _in_order(arrivals: Sequence[Arrivals], visit: PlannedVisit) -> SojournTime:
+    constant_s, service = _service(visit)
+    if not any(each.rate_per_s for each in arrivals):
+        return delay(visit)
+    waiting, mean_s = _workload(arrivals)
+    return SojournTime(mean_s + visit.mean_s, constant_s, lambda s: waiting(s) * service(s))
+
+
+def _behind_urgent(arrivals: Sequence[Arrivals], visit: PlannedVisit) -> SojournTime:
+    """Return the time of who is interrupted: work found and own, lengthened by busy periods."""
+    urgent = [each for each in arrivals if each.visit.is_urgent and each.rate_per_s]
+    if not urgent:
+        return _in_order(arrivals, visit)
+    rate, complement, _ = _mixture(urgent)
+    constant_s, service = _service(visit)
+    waiting, waiting_s = _workload(arrivals)
+
+    def transform(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        more = rate * _busy_complement(s, rate, complement)
+        return waiting(s + more) * service(s + more) * np.exp(-more * constant_s)
+
+    return SojournTime((waiting_s + visit.mean_s) / (1.0 - offered_load(urgent)), constant_s,
+                       transform)
+
+
+def _busy_complement(s: NDArray[np.complex128], rate: float, complement: Transform,
+                     ) -> NDArray[np.complex128]:
+    """Return 1 less the transform of a busy period, the root of c = 1 - B(s + rate c)."""
+    found = np.ones_like(s)
+    for _ in range(_BUSY_PERIOD_STEPS):
+        previous, found = found, complement(s + rate * found)
+        if np.abs(found - previous).max() < 1e-15:
+            break
+    return found
+
+
+def _in_order_of_many(servers: int, offered: float, visit: PlannedVisit) -> SojournTime:
+    """Return the time of M/M/c: service, and with Erlang's probability C an exponential wait."""
+    waits = 1.0 / (1.0 + (1.0 - offered / servers) * _erlang_sum(servers, offered))
+    spare = (servers - offered) / visit.mean_s
+    return SojournTime(visit.mean_s + waits / spare, 0.0, lambda s: (
+        (1.0 - waits + waits * spare / (spare + s)) / (1.0 + s * visit.mean_s)))
+
+
+def _erlang_sum(servers: int, offered: float) -> float:
+    """Return sum over k < c of c! / k! offered^(k - c)."""
+    if offered == 0:
+        return np.inf
+    k = np.arange(servers)
+    return float(np.exp(special.gammaln(servers + 1) - special.gammaln(k + 1)
+                        + (k - servers) * np.log(offered)).sum())
+
+
+def _before_arrival(servers: int, offered: float) -> NDArray[np.float64] | None:
+    """Return the distribution of customers that an arrival finds; None where it is too long."""
+    if offered == 0:
+        return np.ones(1)
+    size = servers + 2 + int(np.log(_CUT) / np.log(offered / servers))
+    if size > STATE_LIMIT:
+        return None
+    return _weighted(np.arange(size) * np.log(offered), servers)
+
+
+def _weighted(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
+    """Return the distribution with these weights over the products of min(k, servers)."""
+    rates = np.minimum(np.arange(1, len(logs)), servers)
+    weights = logs - np.concatenate([[0.0], np.cumsum(np.log(rates))])
+    weights = np.exp(weights - weights.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _sharing(servers: int, found: NDArray[np.float64], births: NDArray[np.float64],
+             visit: PlannedVisit) -> SojournTime:
+    """Return the time of one customer among others who come (births) and leave as it does."""
+    others = np.arange(len(found))
+    rate = np.minimum(others + 1, servers) / visit.mean_s
+    own, deaths = rate / (others + 1), rate * others / (others + 1)
+
+    def passage(s: complex, to: NDArray[np.float64]) -> NDArray[np.complex128]:
+        band = np.zeros((3, len(found)), dtype=np.complex128)
+        band[0, 1:], band[2, :-1] = -births[:-1], -deaths[1:]
+        band[1] = s + births + rate
+        return np.asarray(linalg.solve_banded((1, 1), band, to, check_finite=False))
+
+    return SojournTime(float((found @ passage(0.0, np.ones(len(found)))).real), 0.0, lambda s: (
+        np.array([found @ passage(complex(point), own) for point in s])))
+
+
+def closed_sojourn(station: QueueingStation, population: int, demand_s: float, pause_s: float,
+                   ) -> Callable[[PlannedVisit], SojournTime] | None:
+    """Return the time of a visit to the only queue of a closed chain, which spends a pause else.
+
+    `demand_s` is a cycle's work there, `pause_s` the mean of all else. First come first served
+    only needs means of the rest (Reiser and Lavenberg 1980); sharing takes an exponential pause.
+    """
+    if population > STATE_LIMIT and station.discipline == "ps":
+        return None
+    others = np.arange(population)
+    logs = others * np.log(demand_s)
+    if pause_s:
+        away = population - 1 - others
+        logs = logs + away * np.log(pause_s) - special.gammaln(away + 1)
+        found = _weighted(logs, station.servers)
+    else:
+        found = (others == population - 1).astype(np.float64)
+    if station.discipline == "ps":
+        if not pause_s:
+            return lambda visit: _sharing(station.servers, found, np.zeros(population), visit)
+        births = (population - 1 - others) / pause_s
+        return lambda visit: _sharing(station.servers, found, births, visit)
+    return lambda visit: _in_order_of_found(station.servers, found, visit)
+
+
+def _in_order_of_found(servers: int, found: NDArray[np.float64],
+                       visit: PlannedVisit) -> SojournTime:
+    """Return the time behind a number of others: each that has no server by itself adds a wait."""
+    ahead = np.maximum(np.arange(len(found)) - servers + 1, 0)
+    weights = np.bincount(ahead, weights=found)
+    likely = np.flatnonzero(weights > _CUT * weights.max())
+    first, weights = likely[0], weights[likely[0]:likely[-1] + 1]
+    step_s = visit.mean_s / servers
+
+    def transform(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        wait, factor = np.zeros_like(s), 1.0 / (1.0 + s * step_s)
+        for weight in weights[::-1]:
+            wait = wait * factor + weight
+        return np.asarray(wait * factor ** first / (1.0 + s * visit.mean_s))
+
+    return SojournTime(visit.mean_s + float(ahead @ found) * step_s, 0.0, transform)

@@ -1,0 +1,232 @@
+"""Simulates until a network is settled and what is asked of it is known narrowly.
+
+What is seen before the network is settled is discarded. A run then lasts many times as long as a
+station needs to forget how busy it was, about 1 / (1 - utilization)^2 (Whitt 1989, "Planning
+queueing simulations", Management Science 35(11), 1341-1366), and is doubled until the intervals of
+its batches are narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.queueing import intervals
+from analysis.queueing.demands import demands_of
+from analysis.queueing.intervals import Interval
+from analysis.queueing.network import Chain, QueueingNetwork
+from analysis.queueing.routes import list_visits, shares_of
+from analysis.queueing.simulate import SimulationRun
+
+#: Visits that are simulated at most: a quarter of a minute or so.
+VISIT_LIMIT = 5_000_000
+#: Few and long batches, and more of them: the wider interval counts, since either may be too
+#: narrow where a run ends as soon as its intervals are narrow.
+FEW_BATCHES, BATCHES = 10, 20
+#: Times that a network needs to forget: simulated before anything counts, and at least after.
+_WARM_UP, _SPAN = 10.0, 100.0
+#: Cycles at least, and cycles of each closed customer before and after.
+_FEWEST, _PASSES_BEFORE, _PASSES = 10_000, 4, 40
+#: Simulated at once, between two looks at the limit.
+_STEP = 20_000
+
+#: Whom a long simulation tells how many visits it has made, and how many it may make.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How narrow an interval has to be: half of it, as a share of the value.
+
+    `share` is that of the customers above a percentile; where a run reaches its limit, twice as
+    much will do.
+    """
+
+    mean: float = 0.05
+    share: float = 0.35
+
+
+def forgetting_time_s(network: QueueingNetwork) -> float:
+    """Return how long the busiest station needs to forget, by its open chains; 0 without any."""
+    longest = 0.0
+    moments = {chain.name: _work_moments(chain, network) for chain in network.chains}
+    for row, station in enumerate(network.stations):
+        if station.discipline == "delay":
+            continue
+        rates = [(chain.rate_per_s or 0.0, moments[chain.name][row]) for chain in network.chains]
+        offered = sum(rate * mean for rate, (mean, _) in rates)
+        second = sum(rate * square for rate, (_, square) in rates)
+        idle = 1.0 - offered / station.servers
+        if offered and idle > 0:
+            longest = max(longest, 2.0 * second / (offered * idle) ** 2)
+    return longest
+
+
+def _work_moments(chain: Chain, network: QueueingNetwork) -> list[tuple[float, float]]:
+    """Return mean and mean square of a cycle's work, by station."""
+    total = np.zeros((len(network.stations), 2))
+    for variant, share in shares_of(chain):
+        mean = np.zeros(len(network.stations))
+        variance = np.zeros(len(network.stations))
+        for of_variant, chance, visit in list_visits(chain, network):
+            if of_variant in (None, variant):
+                first = chance * visit.mean_s
+                mean[visit.station] += first
+                variance[visit.station] += first * visit.mean_s * (1 + visit.variation) - first ** 2
+        total += share * np.column_stack([mean, variance + mean ** 2])
+    return [(float(mean), float(square)) for mean, square in total]
+
+
+class SteadySimulation:
+    """A simulation that goes on until what is asked of it is known.
+
+    `is_settled` says whether it was long enough for its intervals to be trusted. It raises
+    QueueingError for open traffic above capacity.
+    """
+
+    def __init__(self, network: QueueingNetwork, rng: np.random.Generator, *,
+                 limit: int = VISIT_LIMIT, progress: Progress | None = None) -> None:
+        demands_of(network).check_stable()
+        self.network, self.limit, self.progress = network, limit, progress
+        self.run = SimulationRun(network, rng, {})
+        self.customers = sum(chain.population or 0 for chain in network.chains)
+        self.forgetting_s = forgetting_time_s(network)
+        self.parts: list[list[NDArray[np.float64]]] = [[] for _ in network.chains]
+        self.marks: list[tuple[float, NDArray[np.float64], list[int]]] = []
+        self.cycles, self.is_settled = 0, False
+        self._warm_up()
+
+    @property
+    def visited(self) -> int:
+        """Visits that were simulated so far."""
+        return self.run.visited
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the limit is reached, or cannot but be passed before anything is known."""
+        return self.visited >= self.limit
+
+    def _warm_up(self) -> None:
+        fewest = max(_FEWEST // 10, _PASSES_BEFORE * self.customers)
+        done = 0
+        while done < fewest or self.run.now < _WARM_UP * self.forgetting_s:
+            done += self._step(min(_STEP, fewest))
+            needed = self.visited * self._needed_s(warm_up=True) / max(self.run.now, 1e-300)
+            if self.is_exhausted or needed > 1.2 * self.limit:
+                self.limit = 0  # It would not be settled: nothing more is worth its time.
+                return
+        self.run.begin()
+        for part in self.parts:
+            part.clear()
+        self.run.responses = [[] for _ in self.run.responses]
+        self._mark()
+
+    def _needed_s(self, *, warm_up: bool = False) -> float:
+        return self.forgetting_s * (_SPAN + _WARM_UP if warm_up else _SPAN)
+
+    def _step(self, cycles: int) -> int:
+        """Simulate some cycles more."""
+        self.run.done = 0
+        self.run.until(lambda: self.run.done >= cycles)
+        for part, responses in zip(self.parts, self.run.responses, strict=True):
+            part.append(np.array(responses))
+            responses.clear()
+        if self.progress:
+            self.progress(self.visited, self.limit)
+        return self.run.done
+
+    def _mark(self) -> None:
+        for server in self.run.servers:
+            server.account(self.run.now)
+        self.marks.append((self.run.now, np.array([
+            [*row, server.busy_s] for row, server in
+            zip(self.run.residence_s, self.run.servers, strict=True)]),
+            [sum(map(len, part)) for part in self.parts]))
+
+    def go_on(self, is_narrow: Callable[[SteadySimulation], bool]) -> None:
+        """Simulate until settled and narrow, or until the limit."""
+        fewest = max(_FEWEST, _PASSES * self.customers)
+        step = max(1, min(_STEP, fewest // 10))
+        while not self.is_exhausted:
+            self.cycles += self._step(step)
+            self._mark()
+            passed_s = self.run.now - self.run.start
+            if self.cycles < fewest or passed_s < self._needed_s():
+                continue
+            self.is_settled = True
+            if is_narrow(self):
+                return
+            fewest = int(1.5 * self.cycles)
+
+    def responses_s(self, chain: str) -> NDArray[np.float64]:
+        """Return a chain's response times in order of completion."""
+        part = self.parts[[each.name for each in self.network.chains].index(chain)]
+        return np.concatenate(part) if part else np.zeros(0)
+
+    def mean(self, chain: str) -> Interval:
+        """Return the mean response time of a chain."""
+        return _wider(partial(intervals.mean, self.responses_s(chain)))
+
+    def percentile(self, chain: str, percent: float) -> Interval:
+        """Return a percentile of a chain's response time."""
+        return _wider(partial(intervals.percentile, self.responses_s(chain), percent))
+
+    def is_narrow(self, chain: str, percent: float | None = None, factor: float = 1.0,
+                  precision: Precision = Precision()) -> bool:
+        """Return whether the mean of a chain, or a percentile, is known narrowly."""
+        values = self.responses_s(chain)
+        if percent is None:
+            if values.size < 2 * BATCHES:
+                return False
+            interval = self.mean(chain)
+            return interval.high - interval.value <= factor * precision.mean * interval.value
+        if values.size * min(percent, 100 - percent) / 100 < 5 * BATCHES:
+            return False
+        width = max(intervals.share_width(values, percent, batches)
+                    for batches in (FEW_BATCHES, BATCHES))
+        return width <= factor * precision.share
+
+    def is_known(self, chain: str, percent: float | None = None) -> bool:
+        """Return whether an interval can be given: settled, and not far from narrow."""
+        return self.is_settled and self.is_narrow(
+            chain, percent, 2.0, Precision(mean=0.1))
+
+    def throughput_per_s(self, chain: int) -> Interval:
+        """Return cycles a second of a chain, by its column."""
+        return self._rate(lambda before, after: after[2][chain] - before[2][chain])
+
+    def busy_servers(self, row: int) -> Interval:
+        """Return how many servers of a station are busy."""
+        return self._rate(lambda before, after: float(after[1][row, -1] - before[1][row, -1]))
+
+    def residence_s(self, row: int) -> Interval:
+        """Return the seconds a cycle at a station, added up over chains."""
+        means = [float(sum((after[1][row, chain] - before[1][row, chain])
+                           / max(after[2][chain] - before[2][chain], 1)
+                           for chain in range(len(self.network.chains))))
+                 for before, after in self._batches()]
+        return intervals.around(float(np.mean(means)), means)
+
+    def _rate(self, amount: Callable[[_Mark, _Mark], float]) -> Interval:
+        rates = [amount(before, after) / (after[0] - before[0])
+                 for before, after in self._batches()]
+        return intervals.around(float(np.mean(rates)), rates)
+
+    def _batches(self) -> list[tuple[_Mark, _Mark]]:
+        places = np.linspace(0, len(self.marks) - 1, min(BATCHES, len(self.marks) - 1) + 1)
+        chosen = [self.marks[int(place)] for place in places.round()]
+        return list(pairwise(chosen))
+
+
+def _wider(estimate: Callable[[int], Interval]) -> Interval:
+    """Return the wider interval of those by few and by more batches."""
+    return max((estimate(batches) for batches in (FEW_BATCHES, BATCHES)),
+               key=lambda interval: interval.high - interval.low)
+
+
+_Mark = tuple[float, NDArray[np.float64], list[int]]
