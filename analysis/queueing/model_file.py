@@ -171,9 +171,8 @@ def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
                 "write the number alone, without a unit and without quotes")
     if kind in _WORDS:
         return _WORDS[kind]
-    if kind in ("dict_type", "model_type"):
-        return "is not a block of keys", "see docs/queueing.md"
-    return wording.what(detail), "see docs/queueing.md"
+    is_block = kind in ("dict_type", "model_type")
+    return "is not a block of keys" if is_block else wording.what(detail), "see docs/queueing.md"
 
 
 def _keys_beside(path: KeyPath) -> tuple[str, ...]:

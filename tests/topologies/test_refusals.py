@@ -121,10 +121,10 @@ def test_the_network_of_these_tests_loads(tmp_path: Path) -> None:
     ("    channel: 6\n", "", "net.yml:19: ap-c: channel: is missing; write 1 to 13"),
     ("channel: 6", 'channel: "6"', ("net.yml:22: nodes.ap-c.channel: '6' is not a whole number; "
      "write 6 (see docs/topologies.md for the fields)")),
-    ("channel: 6", "channel: 011", ("net.yml:22: not YAML (011 is 9 to YAML, write that or put it "
-     "in quotes); correct that line")),
-    ("channel: 6", "channel: 1:30", ("net.yml:22: not YAML (1:30 is 90 to YAML, write that or put "
-     "it in quotes); correct that line")),
+    ("channel: 6", "channel: 011", ("net.yml:22: YAML reads 011 as an octal number, which is 9; "
+     "write the decimal number, or '011' in quotes where it is text")),
+    ("channel: 6", "channel: 1:30", ("net.yml:22: YAML reads 1:30 as a sexagesimal number (base "
+     "60), which is 90; write the decimal number, or '1:30' in quotes where it is text")),
 ])
 def test_channels_that_no_access_point_opens(old: str, new: str, said: str,
                                              tmp_path: Path) -> None:
