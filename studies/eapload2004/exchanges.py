@@ -101,17 +101,22 @@ class SupplicantTime:
 
 
 def exchanges(file: Path) -> list[Exchange]:
-    """All authentications of a capture of RADIUS, in the order in which they began."""
+    """All authentications of a capture of RADIUS, in the order in which they began.
+
+    A request with the port, identifier and authenticator of an earlier one is that one sent again
+    (RFC 5080, 2.2.2), also where its answer was already on its way.
+    """
     begun: list[Exchange] = []
     by_state: dict[bytes, Exchange] = {}  # a proxy may ask for one from several ports
-    waiting: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
+    asked: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
+    waiting: set[tuple[int, int]] = set()
     for datagram in pcap.datagrams(file):
         packet = radius.parse(datagram.payload)
         if packet is None:
             continue
         if datagram.target_port == PORT:
             key = datagram.source_port, packet.identifier
-            last = waiting.get(key)
+            last = asked.get(key)
             if last and last[0] == packet.authenticator:
                 last[1].repeated += 1
                 continue
@@ -125,9 +130,11 @@ def exchanges(file: Path) -> list[Exchange]:
             exchange.from_client += _tls(packet.eap)
             exchange.aka += _aka(packet.eap)
             exchange.last = [datagram.payload]
-            waiting[key] = packet.authenticator, exchange
+            asked[key] = packet.authenticator, exchange
+            waiting.add(key)
         elif (key := (datagram.target_port, packet.identifier)) in waiting:
-            exchange = waiting.pop(key)[1]
+            waiting.remove(key)
+            exchange = asked[key][1]
             exchange.trips[-1].answered_s = datagram.at_s
             count(exchange, packet.eap)
             exchange.from_server += _tls(packet.eap)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import made_up_captures
 from conftest import PROJECT
 from measure import pcap
 from measure.errors import MeasureError
@@ -63,6 +64,19 @@ def test_a_capture_that_ends_early_has_no_whole_authentication(tmp_path: Path) -
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(data[:-len(frames[-1].data) - 16])
     assert [exchange.is_complete for exchange in exchanges(cut)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_request_sent_again_begins_no_authentication(tmp_path: Path, place: int) -> None:
+    """Neither before its answer nor behind it, where the two have met on the way."""
+    frames = [(frame.at_s, frame.data) for frame in pcap.frames(RECORDED / "full-ap.pcap")]
+    last = len(frames) - 2  # the last request; its answer follows
+    frames.insert(last + 1 + place, (frames[last + place][0], frames[last][1]))
+    again = tmp_path / "again.pcap"
+    made_up_captures.written(again, frames)
+    seen = exchanges(again)
+    assert [exchange.is_complete for exchange in seen] == [True] * 4
+    assert [exchange.repeated for exchange in seen] == [0, 0, 0, 1]
 
 
 @pytest.fixture
