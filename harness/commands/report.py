@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from rich.text import Text
 
 import studies
 from harness.commands import showing
@@ -225,7 +226,7 @@ def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
         said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {said}.")
     if results is not None:
-        click.echo(f"Digest of plan and records:\n{results.digest}")
+        showing.console().print(Text(f"Digest of plan and records: {results.digest}"))
     _draw(report, folder, is_aside=False)
     if report.has_page:
         _write(report, folder, results)

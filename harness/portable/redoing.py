@@ -161,22 +161,8 @@ def _unpack(folder: Path, name: str, record: Record, target: Path,
         _excuse_missing(folder, place, record, removed)
         if not place.is_file() or place.resolve() != folder.resolve() / place.relative_to(folder):
             raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
-        unpacked = target / file
-        is_packed = place.name == f"{file}{SUFFIX}"
-        if is_packed and not place.stat().st_size:
-            raise DamagedFileError(f"{place.relative_to(folder)} is empty; it is damaged")
-        try:
-            with (gzip.open(place) if is_packed else place.open("rb")) \
-                    as source, unpacked.open("wb") as sink:
-                for piece in iter(functools.partial(source.read, _PIECE_BYTES), b""):
-                    if sink.tell() > _MAX_BYTES:
-                        raise NotRedoneError(f"{place.relative_to(folder)} unpacks to more than "
-                                             f"{_MAX_BYTES >> 30} GB")
-                    sink.write(piece)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DamagedFileError(f"{place.relative_to(folder)} cannot be read ({said(error)}); "
-                                   "it is damaged") from None
-        if digest_of(unpacked) != record.sha256.get(file):
+        _unpack_file(place, target / file, str(place.relative_to(folder)))
+        if digest_of(target / file) != record.sha256.get(file):
             yield f"{place.relative_to(folder)} is not what was judged, by its SHA-256"
 
 
@@ -185,6 +171,22 @@ def _excuse_missing(folder: Path, place: Path, record: Record, removed: Collecti
     if place.is_relative_to(folder / "captures") and not place.exists() and (
             not record.keeps_captures or place.name in removed):
         raise NotRedoneError(_NO_CAPTURES, is_excused=True)
+
+
+def _unpack_file(place: Path, unpacked: Path, shown: str) -> None:
+    """Unpack a file, or copy one that is not packed; raise DamagedFileError where that fails."""
+    is_packed = place.name == f"{unpacked.name}{SUFFIX}"
+    if is_packed and not place.stat().st_size:
+        raise DamagedFileError(f"{shown} is empty; it is damaged")
+    try:
+        with (gzip.open(place) if is_packed else place.open("rb")) as source, \
+                unpacked.open("wb") as sink:
+            for piece in iter(functools.partial(source.read, _PIECE_BYTES), b""):
+                if sink.tell() > _MAX_BYTES:
+                    raise NotRedoneError(f"{shown} unpacks to more than {_MAX_BYTES >> 30} GB")
+                sink.write(piece)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DamagedFileError(f"{shown} cannot be read ({said(error)}); it is damaged") from None
 
 
 def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
