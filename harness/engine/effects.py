@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
-from studies.study import Asked, Cell, Study
+from studies.study import Asked, Cell, Study, StudyError
+from topologies.errors import TopologyError
 
 if TYPE_CHECKING:
     from harness.engine.plan import Plan
@@ -45,8 +46,11 @@ def has_effect(study: Study, cell: Cell, name: str, asked: Asked, other: Asked, 
     """Return whether a setting of two values makes a difference to a cell."""
     if name in study.unused(cell, asked):
         return False
-    return study.testbed(cell, asked) != study.testbed(cell, other) or (
-        measures and study.task(cell, asked) != study.task(cell, other))
+    built, task = study.testbed(cell, asked), study.task(cell, asked)
+    try:
+        return built != study.testbed(cell, other) or (measures and task != study.task(cell, other))
+    except (StudyError, TopologyError):
+        return True  # the cell cannot be measured without it
 
 
 def refuse_idle_levels(made: Plan, named: Collection[str]) -> None:

@@ -116,7 +116,9 @@ def test_what_would_change_nothing_is_refused(words: str, said: str, qop_here: Q
     "qop2007 --scenarios N2,E1 --policies P1 --move-stream 5", "today --profile today",
     "qop2007 --scenarios N2 --policies P1 --medium 802.11b-short",  # says what holds anyway
     "qop2007 --policies P1 --scenarios N2 --until-ci 2%",
-    "adp1987 --policies P1 --scenarios N2 --medium 802.11g --clock virtual"])
+    "adp1987 --policies P1 --scenarios N2 --medium 802.11g --clock virtual",
+    # Which cannot be measured without.
+    "qop2007 --policies P1 --scenarios N2-near --medium 802.11b-positions"])
 def test_what_has_an_effect_somewhere_is_taken(words: str, qop_here: Qop) -> None:
     """In one of the cells is enough."""
     done = qop_here("run", *words.split(), "--dry-run")
