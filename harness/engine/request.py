@@ -46,7 +46,8 @@ class RunRequest:
     texts for settings that have an option of their own, by the setting's name, `sets` those of
     `--set`; both go before the profile. `is_single` asks for one testbed to look around in: it
     takes one level of each factor, the last, and devices need have no effect. Without `measures`,
-    what is built is all that there is to it.
+    what is built is all that there is to it. With `refuses_idle`, a setting that changes nothing in
+    the chosen cells is refused; a bench gives the same settings to every cell.
     """
 
     study: Study
@@ -58,6 +59,7 @@ class RunRequest:
     repetitions: int | None = None
     is_single: bool = False
     measures: bool = True
+    refuses_idle: bool = True
 
 
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
@@ -184,6 +186,8 @@ def _usual(study: Study, profile: Profile, name: str) -> Asked:
 
 def _check_effects(made: Plan, request: RunRequest, profile: Profile, usual: Asked) -> None:
     """Refuse what was given, on the command line or in a profile, and changes nothing."""
+    if not request.refuses_idle:
+        return
     study = made.study
     given = {name: f"{study.asked.option_of(name)} {text}" for name, text in
              request.options.items()} | {name: f"--set {name}={text}"

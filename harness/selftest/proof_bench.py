@@ -183,7 +183,7 @@ def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
         RunRequest(study, levels={factor: [level] for factor, level in fault.on.items()
                                   if factor not in files},
                    files=files, repetitions=1, is_single=True,
-                   sets={**study.proof_sets, **fault.sets}),
+                   sets={**study.proof_sets, **fault.sets}, refuses_idle=False),
         {"fault": name, "clock": "virtual", "builder": MININET})
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
