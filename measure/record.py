@@ -50,8 +50,14 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 def listed_settings(paths: Sequence[str]) -> str:
     """Return settings by their paths in words: `hostapd's wpa_group_rekey, dot1x.tls.key`."""
-    return ", ".join(f"{parts[2]}'s {parts[3]}" if len(parts := path.split(".")) == _OPTION_DEPTH
-                     and parts[1] == "options" else path for path in paths)
+    return ", ".join(map(_setting_in_words, paths))
+
+
+def _setting_in_words(path: str) -> str:
+    parts = path.split(".")
+    if len(parts) == _OPTION_DEPTH and parts[1] == "options":
+        return f"{parts[2]}'s {parts[3]}"
+    return f"{'.'.join(parts[:2])} at hostapd" if parts[2:] == ["hostapd"] else path
 
 
 class RecordError(ValueError):

@@ -42,7 +42,7 @@ def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> lis
     holding = None if evidence is None else {check.check for check in evidence if check.ok}
     found = [*_options(policy, holding), *(_of_dot1x(layers.dot1x) if layers.dot1x else ())]
     if layers.link and layers.link.ocv:
-        found.append(Unchecked("link.ocv", "link.ocv at hostapd", ""))
+        found.append(Unchecked("link.ocv.hostapd", "link.ocv at hostapd", ""))
     if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
         found.append(Unchecked("ipsec.esp_proposal", "the group in ipsec.esp_proposal",
                                layers.ipsec.esp_proposal))

@@ -51,7 +51,7 @@ def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
-    assert all(said == [("link.ocv", "link.ocv at hostapd", "")] for said in left.values())
+    assert all(said == [("link.ocv.hostapd", "link.ocv at hostapd", "")] for said in left.values())
     assert unproven.settings(load(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 
 
