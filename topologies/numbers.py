@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 _TAG = "tag:yaml.org,2002:"
-_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
 class MisreadNumber(yaml.MarkedYAMLError):  # type: ignore[misc,unused-ignore]
@@ -26,7 +26,8 @@ def explain_number(node: Any) -> tuple[str, str] | None:
         return None
     else:
         digits = text.lstrip("+-").lower()
-        kind = ("a hexadecimal number" if digits.startswith("0x") else
+        kind = ("a number with underscores" if digits[0] != "0" else
+                "a hexadecimal number" if digits.startswith("0x") else
                 "a binary number" if digits.startswith("0b") else "an octal number")
     value = yaml.safe_load(text)
     return (f"YAML reads {text[:40]} as {kind}, which is {str(value)[:40]}",

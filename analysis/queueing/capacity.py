@@ -180,7 +180,7 @@ class _Simulated:
                 return search.answer(answer, load, response, self.visited)
             if response.high <= limit_s and load > kept:
                 kept, kept_response, proposed = load, response, answer.value
-            if self.visited > _TOTAL * self.limit:
+            if self.visited > _TOTAL * self.limit or (failed < math.inf and self._is_narrow(kept)):
                 break
             if answer.value >= failed:
                 if search.is_near(load, failed):
@@ -212,7 +212,9 @@ class _Simulated:
 
         def is_narrow(run: SteadySimulation) -> bool:
             if not run.is_narrow(self.search.chain.name, self.search.bound.percent):
-                return False
+                # Enough to know that the load keeps to the bound, where that is an answer.
+                return (self._is_narrow(load) and self.search.is_known(run)
+                        and self.search.estimate(run).high <= self.search.bound.limit_s)
             if curve is None:
                 return True
             loads = curve.loads_for(load, self.search.estimate(run))
@@ -229,10 +231,14 @@ class _Simulated:
         It is an answer where these are near to each other, and a doubt elsewhere.
         """
         highest = self.search.highest
-        if highest - kept > _NARROW_ENOUGH * highest:
+        if not self._is_narrow(kept):
             return self._doubt(kept, response)
         return self.search.answer(Interval(min(proposed, highest), kept, highest), kept, response,
                                   self.visited)
+
+    def _is_narrow(self, kept: float) -> bool:
+        """Return whether a load that keeps to the bound is near enough to saturation."""
+        return self.search.highest - kept <= _NARROW_ENOUGH * self.search.highest
 
     def _doubt(self, load: float, response: Interval) -> Capacity:
         top = self.search.highest

@@ -20,7 +20,7 @@ from scipy import optimize
 from analysis.queueing.network import Chain, QueueingNetwork
 from analysis.queueing.routes import PlannedVisit, PossibleCycle, list_cycles
 from analysis.queueing.sojourn import (
-    Arrivals,
+    PoissonVisits,
     SojournTime,
     closed_sojourn,
     delay,
@@ -125,7 +125,7 @@ class _Traffic:
     def __init__(self, network: QueueingNetwork) -> None:
         self.stations = network.stations
         self.cycles: dict[str, list[PossibleCycle]] = {}
-        self.arrivals: dict[int, list[Arrivals]] = {}
+        self.arrivals: dict[int, list[PoissonVisits]] = {}
         #: Stations of closed chains and of cycles that were not told apart.
         self.unknown: set[int] = set()
         #: Queues visited one after the other, and the delays between: None for a random one.
@@ -143,7 +143,7 @@ class _Traffic:
         for cycle in cycles:
             for visit in cycle.visits:
                 self.arrivals.setdefault(visit.station, []).append(
-                    Arrivals((chain.rate_per_s or 0.0) * cycle.probability, visit))
+                    PoissonVisits((chain.rate_per_s or 0.0) * cycle.probability, visit))
             queues = [number for number, visit in enumerate(cycle.visits) if self._queues(visit)]
             for first, second in pairwise(queues):
                 between = [delay(visit) for visit in cycle.visits[first + 1:second]]

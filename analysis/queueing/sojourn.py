@@ -29,7 +29,7 @@ _BUSY_PERIOD_STEPS = 200_000
 _ONE_MEAN = 1e-9
 
 
-class Arrivals(NamedTuple):
+class PoissonVisits(NamedTuple):
     """Poisson arrivals of visits of one kind at a station."""
 
     rate_per_s: float
@@ -55,12 +55,12 @@ def is_markovian(station: QueueingStation, visits: Sequence[PlannedVisit]) -> bo
             and max(means) - min(means) <= _ONE_MEAN * max(means))
 
 
-def offered_load(arrivals: Sequence[Arrivals]) -> float:
+def offered_load(arrivals: Sequence[PoissonVisits]) -> float:
     """Return how many servers the arrivals keep busy."""
     return sum(each.rate_per_s * each.visit.mean_s for each in arrivals)
 
 
-def find_sojourn(station: QueueingStation, arrivals: Sequence[Arrivals],
+def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
                  visit: PlannedVisit) -> SojournTime | None:
     """Return the sojourn time of a visit among Poisson arrivals; None where it is not known.
 
@@ -80,7 +80,7 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[Arrivals],
     return _markovian(station, arrivals, visit)
 
 
-def _markovian(station: QueueingStation, arrivals: Sequence[Arrivals],
+def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
                visit: PlannedVisit) -> SojournTime | None:
     """Return the time of M/M/c, in order of arrival or shared; None for other service."""
     if not is_markovian(station, [each.visit for each in arrivals]):
@@ -110,7 +110,7 @@ def _service(visit: PlannedVisit) -> tuple[float, Transform]:
     return 0.0, gamma_transform(visit.mean_s, visit.variation)
 
 
-def _mixture(arrivals: Sequence[Arrivals]) -> tuple[float, Transform, float]:
+def _mixture(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float]:
     """Return rate, 1 less the transform, and second moment of what arrives."""
     rate = math.fsum(each.rate_per_s for each in arrivals)
     parts = [(each.rate_per_s / rate, gamma_complement(each.visit.mean_s, each.visit.variation))
@@ -120,14 +120,14 @@ def _mixture(arrivals: Sequence[Arrivals]) -> tuple[float, Transform, float]:
     return rate, lambda s: np.sum([share * part(s) for share, part in parts], axis=0), second
 
 
-def _workload(arrivals: Sequence[Arrivals]) -> tuple[Transform, float]:
+def _workload(arrivals: Sequence[PoissonVisits]) -> tuple[Transform, float]:
     """Return the work that an arrival finds at a single server (Pollaczek and Khinchine)."""
     rate, complement, second = _mixture(arrivals)
     idle = 1.0 - offered_load(arrivals)
     return lambda s: idle / (1.0 - rate * complement(s) / s), rate * second / 2 / idle
 
 
-def _in_order(arrivals: Sequence[Arrivals], visit: PlannedVisit) -> SojournTime:
+def _in_order(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
     constant_s, service = _service(visit)
     if not any(each.rate_per_s for each in arrivals):
         return delay(visit)
@@ -135,7 +135,7 @@ def _in_order(arrivals: Sequence[Arrivals], visit: PlannedVisit) -> SojournTime:
     return SojournTime(mean_s + visit.mean_s, constant_s, lambda s: waiting(s) * service(s))
 
 
-def _behind_urgent(arrivals: Sequence[Arrivals], visit: PlannedVisit) -> SojournTime:
+def _behind_urgent(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
     """Return the time of who is interrupted: work found and own, lengthened by busy periods."""
     urgent = [each for each in arrivals if each.visit.is_urgent and each.rate_per_s]
     if not urgent:

@@ -117,7 +117,7 @@ class SteadySimulation:
         while done < fewest or self.run.now < _WARM_UP * self.forgetting_s:
             done += self._step(min(_STEP, fewest))
             needed = self.visited * self._needed_s(warm_up=True) / max(self.run.now, 1e-300)
-            if self.is_exhausted or needed > 1.2 * self.limit:
+            if self.is_exhausted or needed > self.limit:
                 self.limit = 0  # It would not be settled: nothing more is worth its time.
                 return
         self.run.begin()
