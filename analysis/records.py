@@ -11,6 +11,7 @@ gives of a record. What was not measured is NaN.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -222,7 +223,8 @@ def _processor(use: object) -> dict[str, float | None]:
     if not isinstance(use, dict):
         return {"processor_busy_s": None, "processor_idle_s": None}
     times = {name: value for name, value in use.items()
-             if isinstance(value, int | float) and not isinstance(value, bool)}
+             if isinstance(value, int | float) and not isinstance(value, bool)
+             and math.isfinite(value)}
     return {"processor_busy_s": sum(s for name, s in times.items() if name not in _IDLE),
             "processor_idle_s": times.get("idle")}
 
