@@ -159,7 +159,7 @@ def _hooks(inside: Path) -> list[str]:
     """Files before the packages that read them; the environments, the role and the rest after."""
     # As `sudo ./qop` will look for it, with everything it wants at hand.
     offline = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root",
-               "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/qop/wheels")
+               "QOP_SETS_UP=1", "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/qop/wheels")
     playbook = (
         "cd /qop/project/ansible && exec /root/.cache/qop/python/harness-*/bin/ansible-playbook "
         "-i localhost, -c local -e @/qop/variables.json "

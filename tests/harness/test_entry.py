@@ -129,6 +129,15 @@ def test_help_of_a_command_looks_for_no_packages(cache, tools, arguments):
     assert "neither root nor sudo" in _qop(tools, cache, "run").stderr
 
 
+def test_version_sets_everything_up_while_a_box_is_made(cache, tools):
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    stamp.write_text("")
+    done = subprocess.run([PROJECT / "qop", "--version"], capture_output=True, text=True,
+                          check=False, env={"PATH": str(tools), "HOME": str(cache),
+                                            "QOP_CACHE": str(cache), "QOP_SETS_UP": "1"})
+    assert "neither root nor sudo" in done.stderr
+
+
 def test_help_of_a_command_on_a_node_is_not_ours(cache, tools):
     """`lab ... ip -h` starts a testbed, which needs the packages."""
     (stamp,) = cache.glob("python/harness-*/.complete")
