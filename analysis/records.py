@@ -117,7 +117,8 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
 def _standing(record: Record) -> tuple[str, str]:
     """Return the status of a record and its reason; nothing counts that a control was put into.
 
-    A cell may have nothing of what the control takes away, as P1 has no RADIUS server: it passes.
+    A cell may have nothing of what the control takes away: an open network has no RADIUS server,
+    and passes.
     """
     fault = record.environment.get("fault")
     if fault and record.status == "ok":

@@ -95,7 +95,9 @@ def command(what: str, **options: Any) -> int:
 
 def _refuse_of_others(what: str, bench: Bench) -> None:
     """Raise UserError for options that other benches take."""
-    context = click.get_current_context()
+    context = click.get_current_context(silent=True)
+    if context is None:  # called as a function, whose caller gave no options
+        return
     for parameter in context.command.params:
         name = parameter.name or ""
         if name != "what" and name not in bench.takes and context.get_parameter_source(
