@@ -15,7 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from analysis.queueing.network import Chain, QueueingNetwork
 from analysis.queueing.routes import PlannedVisit, PossibleCycle, list_cycles
@@ -80,6 +79,8 @@ class ResponseTime:
         low = 0.0
         if self.tail(low + 1e-9 * high) <= rest:
             return low
+        from scipy import optimize  # large, and left out of the container image
+
         found: float = optimize.brentq(lambda time_s: self.tail(time_s) - rest, 1e-9 * high, high,
                                        rtol=1e-9)
         return found

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from analysis.queueing.network import QueueingStation
 from analysis.queueing.routes import PlannedVisit
@@ -209,6 +209,8 @@ def _sharing(servers: int, found: NDArray[np.float64], births: NDArray[np.float6
         band = np.zeros((3, len(found)), dtype=np.complex128)
         band[0, 1:], band[2, :-1] = -births[:-1], -deaths[1:]
         band[1] = s + births + rate
+        from scipy import linalg  # large, and left out of the container image
+
         return np.asarray(linalg.solve_banded((1, 1), band, to, check_finite=False))
 
     return SojournTime(float((found @ passage(0.0, np.ones(len(found)))).real), 0.0, lambda s: (
