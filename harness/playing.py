@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,7 +113,10 @@ def _folder_for_loading() -> Path:
     A killed Ansible does not remove its folder, so it is in the cache, and is removed from there.
     """
     folder = cache_root() / "ansible"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # the container image's cache is for reading
+        return Path(tempfile.gettempdir())
     for left in folder.iterdir():
         with contextlib.suppress(OSError):
             if left.stat().st_mtime < time.time() - _LOADING_S:
