@@ -227,7 +227,7 @@ async def test_failures_of_a_workload_are_events(tmp_path: Path) -> None:
         assert raw["failure"] == {"stage": "data", "reason": "as asked"}
         for command, reason in (
                 ({"do": "measure", "name": "bug", "task": {"what": "fail", "bug": True}},
-                 "KeyError: \"a bug of the study's\""),
+                 "KeyError \"a bug of the study's\""),
                 ({"do": "call", "command": "sing", "task": {}}, "no call 'sing' in this study"),
                 ({"do": "dance"}, "unknown command 'dance'"),
                 ({"do": "configure"}, "configured already"),
