@@ -161,7 +161,7 @@ def _p_of_blocks(times: Mapping[Ids, Sample], values: Mapping[Ids, Mapping[int, 
     r = float(np.corrcoef(means[:, 0], means[:, 1])[0, 1])
     # A line's slope by Student's t. SciPy's own regression is in a module of a hundred others.
     freedom = len(means) - 2
-    t = abs(r) * np.sqrt(freedom / max(1 - r * r, np.finfo(float).tiny))
+    t = abs(r) * np.sqrt(freedom / max(1 - r * r, np.finfo(float).eps))
     return float(2 * special.stdtr(freedom, -t))
 
 

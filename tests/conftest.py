@@ -28,6 +28,8 @@ PROJECT = Path(__file__).parent.parent
 gc.disable()
 # Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
+# Tables are as wide as without a terminal, whatever terminal or CI starts the tests.
+os.environ.pop("COLUMNS", None)
 # What waited for the processor is right all the same; measured once more, it would only be slower.
 KEEP_FLAGGED = {"QOP_FLAGGED": "keep"}
 # No test bounds a time: not that of an example, nor that of making one, whatever was thrown away
