@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,9 @@ gc.disable()
 os.environ["QOP_BUILDER"] = "mininet"
 # Tables are as wide as without a terminal, whatever terminal or CI starts the tests.
 os.environ.pop("COLUMNS", None)
+# A shell starts what it runs in the background with Ctrl-C ignored; programs under test heed it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # What waited for the processor is right all the same; measured once more, it would only be slower.
 KEEP_FLAGGED = {"QOP_FLAGGED": "keep"}
 # No test bounds a time: not that of an example, nor that of making one, whatever was thrown away
