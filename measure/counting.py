@@ -77,13 +77,19 @@ def _datagrams(seen: Observed) -> Iterator[PacketCount]:
         return
     size_bytes, received = iperf.datagrams(seen.raw["iperf_udp"])
     begun_s = seen.raw["stamps"]["udp_start"]
-    arrived = [p for p in seen.packets("traffic-peer")
-               if p.udp_dst == iperf.PORT and p.time_s >= begun_s]
+    arrived = [p for p in seen.packets("traffic-peer") if p.time_s >= begun_s
+               and (p.udp_dst == iperf.PORT or _is_esp_of(seen, p, size_bytes))]
     yield PacketCount("datagrams at the peer", len(arrived), received)
     sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
             and p.length >= size_bytes and p.time_s >= begun_s]
     yield PacketCount("frames of a datagram's size on the air", len(sent),
                 sampled_at_least(received, one_in(seen, "traffic-air")))
+
+
+def _is_esp_of(seen: Observed, packet: Packet, size_bytes: int) -> bool:
+    """Return whether a packet is ESP from the mobile node with room for a datagram."""
+    return (bool(packet.esp_spi) and packet.ip_src == seen.home_address
+            and packet.ip_bytes >= size_bytes)
 
 
 def sampled_at_least(total: int, one_in: int) -> int:

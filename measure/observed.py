@@ -36,7 +36,7 @@ _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
 #: What share of a TCP connection's packets a queue has no room for, at most: it sends less then.
 _BY_QUEUES = 0.05
 
-#: The capture of what arrives at the peer, which is UDP and nothing else.
+#: The capture of what arrives at the peer: UDP alone, or in transport mode ESP alone.
 _ARRIVED = "traffic-peer"
 
 
@@ -209,11 +209,21 @@ def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
     files = {name: out / f"{name}.pcap" for name in names}
     # Thousands of datagrams of which time and size count are not worth a dissector's time.
     plain = [name for name in names if name == _ARRIVED and files[name].is_file()
+             and not uses_transport_mode(raw)
              and pcap.link_type(files[name]) == pcap.ETHERNET]
     rest = [name for name in names if name not in plain]
     packets = dissect.read_all([files[name] for name in rest], keys)
     return dict(zip(rest, packets, strict=True)) | {
         name: dissect.datagrams(files[name]) for name in plain}
+
+
+def uses_transport_mode(raw: Mapping[str, Any]) -> bool:
+    """Return whether the mobile node and its agent have ESP SAs in transport mode.
+
+    The kernel shows a capture such packets as they arrive, and not as they are decrypted.
+    """
+    return any(state.get("mode") == "transport"
+               for states in raw["kernel"].get("after_traffic", {}).values() for state in states)
 
 
 def _serves(agent: Node, node: Node) -> bool:

@@ -240,11 +240,16 @@ class Workload:
             self._site, scenario, has_ipsec=self._access.has_ipsec, one_in=streams.one_in)]
 
     def _receiver(self, scenario: Scenario) -> Point:
-        """Where the stream arrives; of a tunnel, unpacked."""
+        """Return where the stream arrives, decrypted where the kernel shows that.
+
+        In transport mode the kernel shows ESP packets only.
+        """
         peer = self._site.network.nodes[scenario.peer]
+        encrypted = any(state["mode"] == "transport"
+                        for state in self._access.ipsec_states(scenario).get(scenario.peer, ()))
         tunnel = self._access.tunnel_device(scenario.peer)
         return Point("peer", scenario.peer, tunnel or peer.interface_of(peer.address),
-                     f"udp dst port {iperf.PORT}")
+                     "esp" if encrypted else f"udp dst port {iperf.PORT}")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Bring the mobile node up as a repetition does, and leave it so."""

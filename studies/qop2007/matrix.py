@@ -114,6 +114,19 @@ def check_wires(policy: Policy, scenario: Scenario) -> None:
                 "out wire, or choose another scenario")
 
 
+def check_transport_mode(policy: Policy, scenario: Scenario) -> None:
+    """Refuse ESP in transport mode where the peer is not the agent. Raises StudyError."""
+    ipsec = policy.layers.ipsec
+    if ipsec is None or ipsec.mode != "transport":
+        return
+    if scenario.peer != scenario.agent or scenario.foreign_agent is not None:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: mode: transport protects packets "
+            f"between {scenario.mobile_node} and {scenario.agent} alone, and its stream goes to "
+            f"{scenario.peer}; write mode: tunnel, or choose a scenario within one subnet whose "
+            "peer is the agent")
+
+
 def deadline_s(cell: Cell, asked: Asked) -> float:
     """As long as the slowest streams still waited for, and further authentications and moves."""
     scenario: Scenario = cell.value("scenario")

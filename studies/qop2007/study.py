@@ -85,6 +85,7 @@ class Qop2007(Study):
             matrix.check_move(cell.value("policy"), cell.value("scenario"))
             matrix.check_sessions(cell.value("policy"), cell.value("scenario"))
             matrix.check_wires(cell.value("policy"), cell.value("scenario"))
+            matrix.check_transport_mode(cell.value("policy"), cell.value("scenario"))
             yield cell
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from measure import counting, iperf
-from measure.dissect import Packet
+from measure.dissect import ESP, Packet
 from measure.observed import Observed
 from recorded import ELSEWHERE, IDS, observed
 
@@ -68,6 +68,27 @@ def test_packets_that_no_capture_has_are_missed(
     ok, detail = judged(without(capture, match, recording))
     assert not ok
     assert said in detail
+
+
+@pytest.mark.parametrize(("lost", "source", "holds"), [
+    (0, "", True), (1, "", False), (0, "10.9.9.9", False)])
+def test_datagrams_in_transport_mode_are_counted_as_esp(
+        lost: int, source: str, *, holds: bool) -> None:
+    """The kernel shows ESP at the peer, and it is the mobile node's."""
+    seen = observed("P3")
+    _, received = iperf.datagrams(seen.raw["iperf_udp"])
+    model = next(p for p in seen.packets("traffic-peer") if p.udp_dst == iperf.PORT)
+    packet = replace(model, udp_dst=None, ip_proto=ESP, esp_spi="0x1", ip_bytes=1500,
+                     time_s=seen.raw["stamps"]["udp_start"],
+                     ip_src=source or seen.home_address)
+    arrived = [packet] * received
+    for entry in seen.raw["captures"]:
+        if entry["file"] == "traffic-peer.pcap":
+            entry["captured"] = len(arrived) - lost
+    ok, detail = judged(replace(seen, captures={
+        **seen.captures, "traffic-peer": arrived[:len(arrived) - lost]}))
+    assert ok == holds, detail
+    assert "datagrams at the peer" in detail
 
 
 @pytest.mark.parametrize("recording", ["P1", "P12", "P1-R2"])

@@ -92,6 +92,20 @@ def test_macsec_takes_a_wire_to_an_agent() -> None:
     matrix.check_wires(load_named("M5"), elsewhere)
 
 
+def test_transport_mode_takes_a_peer_that_is_the_agent() -> None:
+    """Elsewhere the stream would go in clear: the cell is refused in a line."""
+    tunnels = load_named("P3")
+    layers = tunnels.layers.model_copy(update={
+        "ipsec": tunnels.layers.ipsec.model_copy(update={"mode": "transport"})})
+    policy = tunnels.model_copy(update={"layers": layers})
+    for name in ("N2", "N2-far"):
+        matrix.check_transport_mode(policy, load_scenario(name))
+    for name in ("N1", "N3", "E1", "R1", "R3"):
+        matrix.check_transport_mode(tunnels, load_scenario(name))
+        with pytest.raises(StudyError, match=f"in scenario {name}: mode: transport .* tunnel"):
+            matrix.check_transport_mode(policy, load_scenario(name))
+
+
 def test_the_far_server_is_the_only_difference_between_e1_and_e2() -> None:
     """One link has 20 ms each way, and all else is the same."""
     near, far = (load_scenario(name).network for name in ("E1", "E2"))
