@@ -14,8 +14,6 @@ from typing import Any
 from measure import dissect, wireguard
 from measure.dissect import Packet
 
-#: Headers of Ethernet, IPv4 and UDP.
-_HEADERS_BYTES = 42
 #: What a phase of the visited network is called, beside its name at home.
 FOREIGN = "foreign_"
 
@@ -138,14 +136,19 @@ def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
 
 
 def _wireguard(packets: Sequence[Packet]) -> list[Packet]:
-    """A handshake: from its initiation to its response, which two lengths tell."""
-    ours = [p for p in packets if wireguard.PORT in (p.udp_src, p.udp_dst)]
-    begun = next((i for i, p in enumerate(ours) if p.length == _HEADERS_BYTES
-                  + wireguard.LENGTHS[wireguard.INITIATION]), len(ours))
-    # A response that came late to an earlier initiation is none to this one.
-    ended = next((i for i, p in enumerate(ours) if i > begun and p.length == _HEADERS_BYTES
-                  + wireguard.LENGTHS[wireguard.RESPONSE]), None)
-    return [] if ended is None else ours[begun:ended + 1]
+    """Return the handshake messages up to the last response before the first transport message.
+
+    Initiations that cross make each other's responses invalid: both ends begin again.
+    """
+    kinds = [(wireguard.kind_of(p.length - wireguard.HEADERS_BYTES), p) for p in packets
+             if wireguard.PORT in (p.udp_src, p.udp_dst)]
+    begun = next((i for i, (kind, _) in enumerate(kinds) if kind == wireguard.INITIATION),
+                 len(kinds))
+    used = next((i for i, (kind, _) in enumerate(kinds)
+                 if i > begun and kind == wireguard.TRANSPORT), len(kinds))
+    ended = [i for i, (kind, _) in enumerate(kinds[:used])
+             if i > begun and kind == wireguard.RESPONSE]
+    return [p for _, p in kinds[begun:ended[-1] + 1]] if ended else []
 
 
 def _request_time(packets: Sequence[Packet]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from measure import dissect
+from measure import dissect, wireguard
 from measure.dissect import Packet
 from measure.observed import Observed
 
@@ -21,7 +21,8 @@ _PAIRS = (("registration request", "mip_type", dissect.REGISTRATION_REQUEST,
 def find(seen: Observed) -> list[str]:
     """Each message that was sent again in any stay, in words."""
     return [text for stay in seen.by_stay("auth-mn")
-            for text in (*_eap(stay), *_ike(stay), *_unanswered(stay, seen.mac))]
+            for text in (*_eap(stay), *_ike(stay), *_wireguard(stay),
+                         *_unanswered(stay, seen.mac))]
 
 
 def _eap(stay: Sequence[Packet]) -> Iterator[str]:
@@ -48,6 +49,21 @@ def _ike(stay: Sequence[Packet]) -> Iterator[str]:
         if message in before:
             yield _said("IKE message", before[message], packet)
         before[message] = packet
+
+
+def _wireguard(stay: Sequence[Packet]) -> Iterator[str]:
+    """Yield handshakes that one end begins again before it has sent a transport message."""
+    before: dict[str, Packet] = {}
+    for packet in stay:
+        if wireguard.PORT not in (packet.udp_src, packet.udp_dst):
+            continue
+        kind = wireguard.kind_of(packet.length - wireguard.HEADERS_BYTES)
+        if kind == wireguard.TRANSPORT:
+            before.clear()
+        elif kind == wireguard.INITIATION:
+            if packet.ip_src in before:
+                yield _said("WireGuard initiation", before[packet.ip_src], packet)
+            before[packet.ip_src] = packet
 
 
 def _unanswered(stay: Sequence[Packet], mac: str) -> Iterator[str]:

@@ -21,12 +21,20 @@ INITIATION, RESPONSE, COOKIE, TRANSPORT = 1, 2, 3, 4
 _NAMES = {INITIATION: "initiations", RESPONSE: "responses", COOKIE: "cookies",
           TRANSPORT: "transport"}
 _IPV4, _UDP = 0x0800, 17
+#: Headers of Ethernet, IPv4 and UDP.
+HEADERS_BYTES = 42
 #: Bytes of messages of a fixed length.
 LENGTHS = {INITIATION: 148, RESPONSE: 92, COOKIE: 64}
+_KINDS = {size_bytes: kind for kind, size_bytes in LENGTHS.items()}
 #: Header of a transport message (type, receiver, counter), and its tag.
 _TRANSPORT_BYTES, _TAG_BYTES = 16, 16
 _HEAD = struct.Struct("<B3xI")
 _COUNTER = struct.Struct("<Q")
+
+
+def kind_of(size_bytes: int) -> int:
+    """Return the kind of a message of this size: transport messages are multiples of 16 bytes."""
+    return _KINDS.get(size_bytes, TRANSPORT)
 
 
 @dataclass
@@ -50,7 +58,10 @@ class WireGuardTraffic:
 
     @property
     def handshake_s(self) -> float | None:
-        """From the first initiation to the first response, None without both."""
+        """Return the time from the first initiation to the last response before any data.
+
+        None without both. Initiations that cross make each other's responses invalid.
+        """
         if self.initiated_s is None or self.answered_s is None:
             return None
         return self.answered_s - self.initiated_s
@@ -76,7 +87,7 @@ class WireGuardTraffic:
         if kind == INITIATION:
             self.initiated_s = at_s if self.initiated_s is None else self.initiated_s
         elif kind == RESPONSE:
-            self.answered_s = at_s if self.answered_s is None else self.answered_s
+            self.answered_s = self.answered_s if self.counts[TRANSPORT] else at_s
         if kind in (INITIATION, RESPONSE):
             self.sessions.add(index)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure import dissect, phases
+from measure import dissect, phases, retransmissions
 from measure.dissect import Packet
 from measure.phases import Phase
 from recorded import AWAY, ELSEWHERE, IDS, MAC, POLICIES, observed, path, policy_of, raw
@@ -395,6 +395,39 @@ def test_eapol_start_opens_dot1x() -> None:
     found = find([start(101), eap(102, EAP_REQUEST), eap(103, EAP_RESPONSE),
                   eap(104, dissect.EAP_SUCCESS)])
     assert found["dot1x"] == Phase("dot1x", 1.0, 3.0, 4)
+
+
+def wireguard_message(time_s: float, size_bytes: int, *, is_ours: bool = True) -> Packet:
+    """A message of WireGuard on Ethernet."""
+    source, target = ("10.1.0.12", "10.1.0.1")[::1 if is_ours else -1]
+    return replace(BLANK, time_s=time_s, length=42 + size_bytes, ip_src=source, ip_dst=target,
+                   udp_src=51820, udp_dst=51820)
+
+
+INITIATION, RESPONSE, DATA = 148, 92, 128
+AT_ONCE = [wireguard_message(101, INITIATION), wireguard_message(101.2, RESPONSE, is_ours=False),
+           wireguard_message(101.2, DATA), wireguard_message(101.4, DATA, is_ours=False)]
+#: Over a wire of 0.6 s each way both ends begin, and neither response is valid.
+CROSSED = [wireguard_message(101, INITIATION),
+           wireguard_message(101.2, INITIATION, is_ours=False), wireguard_message(101.2, RESPONSE),
+           wireguard_message(102.2, RESPONSE, is_ours=False), wireguard_message(107, INITIATION),
+           wireguard_message(108.2, RESPONSE, is_ours=False), wireguard_message(108.2, DATA)]
+
+
+@pytest.mark.parametrize(("messages", "seconds", "count", "again"), [
+    (AT_ONCE, 0.2, 2, []), (CROSSED, 7.2, 6, ["WireGuard initiation sent again after 6.000 s"]),
+    (AT_ONCE[:2], 0.2, 2, []), (AT_ONCE[:1], None, 0, []), (AT_ONCE[2:], None, 0, []),
+    ([*AT_ONCE, wireguard_message(221, INITIATION), wireguard_message(221.2, RESPONSE)], 0.2, 2,
+     [])], ids=["at once", "crossed", "no data", "unanswered", "data alone", "new keys"])
+def test_wireguard_handshake_lasts_until_data_can_be_sent(
+        messages: list[Packet], seconds: float | None, count: int, again: list[str]) -> None:
+    """Responses that crossed initiations made invalid are not its end."""
+    found = find(messages).get("wireguard")
+    assert (found is None) == (seconds is None)
+    if found is not None:
+        assert (found.duration_s, found.packets) == (pytest.approx(seconds), count)
+    seen = replace(observed("P1"), captures={"auth-mn": messages})
+    assert retransmissions.find(seen) == again
 
 
 def test_keys_after_success_close_dot1x() -> None:
