@@ -120,8 +120,11 @@ class Daemon:
 
     def cause(self) -> str:
         """Return what its output says of why it failed, or else the last line."""
-        lines = self._lines(_TAIL_BYTES)
-        return find_cause(self.name.partition(" on ")[0], lines) or last_line(lines)
+        return self.recent_cause() or last_line(self._lines(_TAIL_BYTES))
+
+    def recent_cause(self) -> str:
+        """Return what the end of its log says of why something failed; "" if nothing."""
+        return find_cause(self.name.partition(" on ")[0], self._lines(_TAIL_BYTES))
 
     def position(self) -> int:
         """Return where in its log the next line will stand."""

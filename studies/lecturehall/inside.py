@@ -54,6 +54,7 @@ class Workload:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._radius = FreeRadius(site)
         self._supplicants = WpaSupplicant(site)
         self._hostapd = Hostapd(site)
         self._stations = site.network.of_duty(STATION)
@@ -61,7 +62,7 @@ class Workload:
 
     def services(self) -> Sequence[Service]:
         """What the policy's files ask for."""
-        return [FreeRadius(self._site), self._supplicants, self._hostapd]
+        return [self._radius, self._supplicants, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: everybody from nothing, until all have streamed for as long as asked."""
@@ -117,10 +118,20 @@ class Workload:
         # The access point keeps the key once it has the handshake's last message.
         if control.wait(_UP, until) is None or not self._hostapd.admitted(
                 ACCESS_POINT, self._mac(name), until):
-            raise _not_on([name], 1)
+            raise self._not_on([name], 1)
         control.command("DISABLE_NETWORK 0")
         self._hostapd.expire(ACCESS_POINT, self._mac(name))
         control.forget()
+
+    def _not_on(self, names: Sequence[str], stations: int) -> MeasureError:
+        """Return the error of stations that did not get on, with the cause in a daemon's log."""
+        daemons = [daemon for daemon in (self._supplicants.daemons.get(names[0]),
+                                         self._hostapd.daemons.get(ACCESS_POINT),
+                                         self._radius.daemons.get(AGENT)) if daemon is not None]
+        causes = [f"; {daemon.name}: {cause}" for daemon in daemons
+                  if (cause := daemon.recent_cause())]
+        return MeasureError("link", f"{', '.join(names[:3])}: not on after {_ALL_ON_S:g} s, with "
+                            f"{len(names)} of {stations}{''.join(causes[:1])}")
 
     def _mac(self, name: str) -> str:
         node = self._site.network.nodes[name]
@@ -168,7 +179,7 @@ class Workload:
                     session.stamp("all_on")
                     end_s = now_s + asked["stream_s"]
                 elif end_s is None and now_s > give_up_s:
-                    raise _not_on(list(waiting), len(controls))
+                    raise self._not_on(list(waiting), len(controls))
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
@@ -190,11 +201,6 @@ class Workload:
             is_unheard = self._site.fault == UNHEARD and node == self._stations[0]
             made.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
         return made
-
-
-def _not_on(names: Sequence[str], stations: int) -> MeasureError:
-    return MeasureError("link", f"{', '.join(names[:3])}: not on after {_ALL_ON_S:g} s, with "
-                        f"{len(names)} of {stations}")
 
 
 def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,

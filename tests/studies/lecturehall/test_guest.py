@@ -47,6 +47,19 @@ def test_a_hall_without_one_protection_is_no_proof(shared_qop: Qop, name: str) -
         fault.fails)
 
 
+def test_stations_that_cannot_get_on_show_the_cause_of_the_supplicant(shared_qop: Qop) -> None:
+    """The server has another name than the policy's options ask for."""
+    (shared_qop.folder / "named.yml").write_text(
+        "id: NAMED\nname: named\nlayers:\n  link: {cipher: CCMP, keys: eap, pmf: 1}\n"
+        "  dot1x:\n    eap: PEAP\n    inner: MSCHAPV2\n    identity: anonymous\n"
+        "    options:\n      wpa_supplicant: {domain_suffix_match: wrong.example}\n")
+    shared_qop("run", "lecturehall", "--policy", "named.yml", "--only", "stations=10",
+               "--repetitions", "1", "--out", "named")
+    reason = only(shared_qop, "named").reason
+    assert reason.startswith("s1, s2, s3: not on after 60 s, with 10 of 10; wpa_supplicant on s1")
+    assert "Domain suffix match 'wrong.example' not found" in reason
+
+
 def test_a_station_that_did_not_authenticate_is_told_from_nine_that_did(shared_qop: Qop) -> None:
     """It has keys and is let in, but not by this authentication: nothing else of it differs."""
     name = "hall-one-remembered"
