@@ -1,4 +1,6 @@
-"""From records to cells with intervals, to tables and figures, to verdicts; for any study.
+"""Analysis of a run, from records to tables, figures and verdicts.
+
+The steps are the same for every study:
 
     manifest = studies.records.read_manifest(folder)
     study = studies.load(manifest.study.id)
@@ -9,7 +11,7 @@
     report = study.report(results, {})
     analysis.present.writing.write(report, folder)
 
-Importing this package is quick: numpy, pandas and matplotlib are loaded with the first name that
+Importing this package is fast. numpy, pandas and matplotlib are loaded with the first name that
 needs them.
 """
 

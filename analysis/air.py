@@ -1,4 +1,4 @@
-"""An air says who let stations take turns, DCF or a queue; and what that makes of the numbers."""
+"""Notes on how the medium access model (`air`: DCF or queue) affects measured numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from measure.manifest import Manifest
 
 
-#: As measured (docs/medium.md).
+#: Reason for the differences between the two models, measured in docs/medium.md.
 _WHY = ("two that wait count their slots down together, and do not pay for them one after the "
         "other; TCP's acknowledgements are such, too")
 _CARRIED = {
@@ -28,24 +28,33 @@ _VARIED = {
 
 
 def carried(air: str) -> str:
-    """What the air makes of a throughput, against the other one, and why; "" without an air."""
+    """Return how this air changes throughput compared with the other air.
+
+    The sentence gives measured sizes and their cause. It is "" without an air.
+    """
     return _CARRIED.get(air, "")
 
 
 def varied(air: str) -> str:
-    """What it makes of a difference of two throughputs, besides."""
+    """Return how random backoffs of this air affect the difference of two throughputs."""
     return _VARIED.get(air, "")
 
 
 def planned_air(manifest: Manifest | None) -> str:
-    """The air of the plan's media; "" where it has none, or several. No table mixes two."""
+    """Return the air of the plan's media, or "" for none or several.
+
+    No table mixes two airs.
+    """
     airs = {str(medium.get("air") or QUEUE)
             for medium in (manifest.media.values() if manifest else ())}
     return airs.pop() if len(airs) == 1 else ""
 
 
 def biases(air: str, manifest: Manifest | None) -> Iterator[str]:
-    """What is known to be wrong with numbers of this air, with its size: nothing but for queues."""
+    """Yield the known errors of numbers measured with this air, with their sizes.
+
+    Only the queue model has such errors.
+    """
     if air != QUEUE:
         return
     late_ms = sorted({f"{_late_us(medium) / 1e3:.2g}" for medium in _media(manifest)})
@@ -56,13 +65,17 @@ def biases(air: str, manifest: Manifest | None) -> Iterator[str]:
 
 
 def _late_us(medium: Medium) -> float:
-    """What a lone frame waited for and would not have to: DIFS, backoff, SIFS, acknowledgement."""
+    """Return the excess delay of a frame on an idle channel under the queue model.
+
+    A real frame on an idle channel does not wait for DIFS, backoff, SIFS and acknowledgement.
+    """
     return medium.airtime_us(0) - medium.latency_us(0)
 
 
 def _media(manifest: Manifest | None) -> Iterator[Medium]:
+    """Yield the media of the plan, without those that another version of qop wrote."""
     for document in (manifest.media.values() if manifest else ()):
         try:
             yield from_json(Medium, document)
-        except (TypeError, ValueError):  # of another version
+        except (TypeError, ValueError):  # written by another version of qop
             continue

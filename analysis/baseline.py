@@ -1,4 +1,4 @@
-"""The baseline: the level that others are compared with, chosen once for a run."""
+"""Choice of the baseline, the level that other levels of a run are compared with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from analysis.results import Results
 
 @dataclass(frozen=True)
 class Baseline:
-    """The level of each compared factor that others are compared with, empty if there is none.
+    """The baseline level of each compared factor.
 
-    `note` says what is unusual.
+    `levels` is empty if there is no baseline. `note` says what is unusual about the baseline.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -21,11 +21,20 @@ class Baseline:
 
     @property
     def name(self) -> str:
-        """Its levels' ids, "" without one."""
+        """Return the ids of the baseline's levels joined by "-", or "" without a baseline."""
         return "-".join(self.levels.values())
 
     def of(self, results: Results, ids: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The cell that a cell is compared with; None for the baseline itself, and without one."""
+        """Return the cell that a cell is compared with.
+
+        Args:
+            results: The results, which give the order of the factors.
+            ids: The ids of the cell's levels.
+
+        Returns:
+            The ids of the baseline's cell. None for a cell of the baseline itself, and without a
+                baseline.
+        """
         if not self.levels:
             return None
         cell = tuple(self.levels.get(name, level)
@@ -33,16 +42,25 @@ class Baseline:
         return None if cell == ids else cell
 
     def holds(self, results: Results, ids: tuple[str, ...]) -> bool:
-        """Whether a cell is one that others are compared with."""
+        """Return whether a cell is a baseline cell, with which others are compared."""
         return bool(self.levels) and self.of(results, ids) is None
 
 
 def choose(results: Results, asked: str = "") -> Baseline:
-    """The baseline asked for (`LEVEL`, or `FACTOR=LEVEL,...`), and else the study's own.
+    """Return the baseline that the user asked for, or else the study's own baseline.
 
-    Where its level has no records, another with the same content stands in, if there is just one.
-    Raises NothingToReport for a factor that there is not, and for a level that neither the plan nor
-    any record has.
+    If the baseline level has no records, another level with the same content replaces it. This
+    happens only if there is exactly one such level.
+
+    Args:
+        results: The results of the run.
+        asked: The user's choice: `LEVEL` or `FACTOR=LEVEL,...`; "" for the study's own baseline.
+
+    Returns:
+        The baseline, without levels if no record can serve as one.
+
+    Raises:
+        NothingToReport: A factor does not exist, or neither the plan nor any record has the level.
     """
     levels = dict(results.study.baseline)
     if asked:
@@ -81,7 +99,7 @@ def _pairs(results: Results, asked: str) -> dict[str, str]:
 
 
 def _stand_in(results: Results, factor: str, asked: str) -> tuple[str | None, str]:
-    """The level to compare with, and what is to be said of it."""
+    """Return the level to compare with, or None, and a note on an unusual choice."""
     frame = results.frame
     digests: dict[str, str] = {}
     for name, digest in zip(frame[factor].tolist(), frame[f"{factor}_sha256"].tolist(),

@@ -1,8 +1,9 @@
-"""Blocks make a function of several cells' means comparable, and give it an interval.
+"""Functions of several cells' means with confidence intervals, computed within blocks.
 
-Cells are compared within blocks: only repetitions enter that every cell of the question has, so
-that what drifts from block to block touches all alike. The interval is the jackknife's, which for
-a linear function (a difference, a mean over scenarios) is Student's t of the values by block.
+Cells are compared within blocks: only repetitions that every involved cell has are used. So drift
+from block to block affects all cells equally. The interval is the jackknife's. For a linear
+function (a difference, a mean over scenarios) it equals Student's t interval of the values by
+block.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ from scipy import special
 from analysis.cells import Key, Observation
 from analysis.statistics import LEVEL, Estimate, Sample
 
-#: What was observed, by a value's name and the ids of the cell's levels.
+#: Observations by the value's name and the ids of the cell's levels.
 Observations: TypeAlias = Mapping[Key, Observation]
-#: Reduces the last axis, of means by cell, to one number; for many rows at once, too.
+#: Function that reduces the last axis (means by cell) to one number, also for many rows at once.
 Function: TypeAlias = Callable[[Sample], Any]
 
 
 def ask(observations: Observations, keys: Sequence[Key], function: Function,
         level: float = LEVEL) -> Estimate | None:
-    """The function of the cells' means, in their order; None where a cell has no number.
+    """Return a function of the cells' means with its interval.
 
-    Without two common blocks (published values have none) there is no interval, and the means are
-    those of each cell by itself.
+    With fewer than two common blocks (published values have none) there is no interval. Then the
+    means are those of each cell by itself.
+
+    Args:
+        observations: All observations, by name and cell.
+        keys: The cells, in the order that the function expects.
+        function: Reduces the means, in the order of `keys`, to one number.
+        level: Confidence level of the interval.
+
+    Returns:
+        The estimate; None where a cell has no number.
     """
     asked = every(observations, keys)
     if not asked:
@@ -40,11 +50,12 @@ def ask(observations: Observations, keys: Sequence[Key], function: Function,
 
 
 def jackknife(blocks: Sample, function: Function, level: float = LEVEL) -> Estimate:
-    """A function of column means, with an interval from leaving out one block after the other.
+    """Return a function of column means with its jackknife interval.
 
-    `blocks` has a row a block and a column a cell. Tukey's pseudo-values with Student's t: Miller
-    (1974), "The jackknife - a review", Biometrika 61(1), 1-15; Efron and Tibshirani (1993), "An
-    Introduction to the Bootstrap", chapter 11.
+    `blocks` has a row per block and a column per cell. The interval comes from leaving out one
+    block at a time: Tukey's pseudo-values with Student's t. Sources: Miller (1974), "The jackknife
+    - a review", Biometrika 61(1), 1-15; Efron and Tibshirani (1993), "An Introduction to the
+    Bootstrap", chapter 11.
     """
     count = len(blocks)
     whole = float(function(blocks.mean(axis=0)))
@@ -59,10 +70,11 @@ def jackknife(blocks: Sample, function: Function, level: float = LEVEL) -> Estim
 
 def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key],
           level: float = LEVEL) -> Estimate | None:
-    """The mean of some cells divided by that of others, with Fieller's interval, by blocks.
+    """Return the ratio of the mean over some cells to the mean over others.
 
-    None where a cell has no number, or what it is divided by is 0; without an interval also where
-    what it is divided by cannot be told from 0, as then any ratio is possible.
+    The interval is Fieller's, by blocks. The result is None where a cell has no number or the
+    divisor is 0. There is no interval where the divisor cannot be distinguished from 0, because
+    then any ratio is possible.
     """
     asked, middle = every(observations, [*above, *below]), len(above)
     if not asked or not above or not below:
@@ -77,10 +89,11 @@ def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key]
 
 
 def fieller(above: Sample, below: Sample, level: float = LEVEL) -> Estimate | None:
-    """The ratio of two means of pairs; both samples of one shape, two values or more.
+    """Return the ratio of two means of paired values with Fieller's interval.
 
-    Fieller (1954), "Some problems in interval estimation", J. R. Stat. Soc. B 16(2), 175-185: all
-    ratios r for which the interval of the mean of above - r x below holds 0.
+    Both samples have the same shape and at least two values. Fieller (1954), "Some problems in
+    interval estimation", J. R. Stat. Soc. B 16(2), 175-185: the interval has all ratios r for which
+    the interval of the mean of above - r x below contains 0.
     """
     count = above.size
     if not below.mean():
@@ -99,13 +112,16 @@ def fieller(above: Sample, below: Sample, level: float = LEVEL) -> Estimate | No
 
 
 def mean_of(means: Sample) -> Any:
-    """The mean over cells."""
+    """Return the mean over cells (the last axis)."""
     return means.mean(axis=-1)
 
 
 def mean_over(observations: Observations, keys: Sequence[Key],
               level: float = LEVEL) -> Observation | None:
-    """The mean of some values with all records behind it; None where one has no number."""
+    """Return the mean of some values, with the records of all of them.
+
+    The result is None where one of the values has no number.
+    """
     estimate = ask(observations, keys, mean_of, level)
     if estimate is None:
         return None
@@ -114,13 +130,19 @@ def mean_over(observations: Observations, keys: Sequence[Key],
 
 
 def every(observations: Observations, keys: Sequence[Key]) -> list[Observation]:
-    """What was observed of each of these, in their order; nothing where one has no number."""
+    """Return the observations of all keys, in their order.
+
+    The list is empty if any observation is missing.
+    """
     asked = [observations[key] for key in keys if key in observations]
     return asked if len(asked) == len(keys) else []
 
 
 def common_blocks(observations: Sequence[Observation]) -> Sample:
-    """The blocks that all have: a row a block and a column an observation."""
+    """Return the values of the blocks that all observations share.
+
+    The array has a row per block and a column per observation.
+    """
     common = set(observations[0].blocks)
     for observation in observations[1:]:
         common &= observation.blocks.keys()

@@ -1,6 +1,6 @@
-"""Reads the bodies of records as their study has them, and asks the study for their values.
+"""Validation of the `measured` part of records, and the values that the study takes from it.
 
-Whatever a study's own code raises over a record is said of the record.
+Each exception in the study's code is reported as an error of the record.
 """
 
 from __future__ import annotations
@@ -23,68 +23,96 @@ _T = TypeVar("_T")
 
 
 class NamedFactor(Protocol):
-    """What was varied."""
+    """A factor of a study."""
 
     @property
     def name(self) -> str:
-        """What it is called in records."""
+        """Return the name of the factor in records."""
 
     @property
     def title(self) -> str:
-        """What it is called in tables."""
+        """Return the name of the factor in tables."""
 
     @property
     def is_number(self) -> bool:
-        """Whether its levels are numbers."""
+        """Return whether the levels of the factor are numbers."""
 
     @property
     def unit(self) -> str:
-        """The unit of these."""
+        """Return the unit of numeric levels."""
 
 
 class Body(Protocol):
-    """What a study says of its records and their bodies."""
+    """The part of a study that describes its records and their `measured` parts."""
 
     @property
     def id(self) -> str:
-        """The study's name in records."""
+        """Return the study's id in records."""
 
     @property
     def factors(self) -> Sequence[NamedFactor]:
-        """What was varied, in the order of a record's cell."""
+        """Return the factors in the order of a record's cell."""
 
     @property
     def measured(self) -> type[BaseModel]:
-        """The class of a record's body."""
+        """Return the model class of a record's `measured` part."""
 
     @property
     def upgrades(self) -> BodyUpgrades:
-        """What makes bodies of earlier schemas those of today."""
+        """Return the conversions of `measured` parts from earlier schemas to the current one."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The numbers that every repetition hands up."""
+        """Return the metrics that every repetition provides."""
 
     @property
     def distributions(self) -> tuple[Metric, ...]:
-        """The lists that a record's body holds."""
+        """Return the metrics of which a repetition has a list of values."""
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """One row of numbers in SI units, by name."""
+        """Return the values of one repetition by name.
+
+        Args:
+            measured: The record's `measured` part, an instance of the class `measured`.
+
+        Returns:
+            Numbers in SI units or words, by name; None for a value that was not measured.
+        """
 
     def impossible(self, measured: Any) -> str:
-        """What cannot be in it, in a few words; empty where nothing is amiss."""
+        """Return a short description of an impossible value in a record.
+
+        Args:
+            measured: The record's `measured` part, an instance of the class `measured`.
+
+        Returns:
+            The description; "" if all values are possible.
+        """
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """Lists of numbers by name: distributions within the repetition."""
+        """Return lists of numbers by name, the distributions within the repetition.
+
+        Args:
+            measured: The record's `measured` part, an instance of the class `measured`.
+
+        Returns:
+            The values by the distribution's name, in SI units.
+        """
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Values over time by name: pairs of seconds and value."""
+        """Return time series by name.
+
+        Args:
+            measured: The record's `measured` part, an instance of the class `measured`.
+
+        Returns:
+            Pairs of time in seconds and value in SI units, by the name of the series.
+        """
 
 
 @dataclass(frozen=True)
 class Usable:
-    """What tables take of a record: its body, its row of values, and its lists by name."""
+    """The parts of a record that tables use: body, row of values, and lists by name."""
 
     body: Any = None
     row: Mapping[str, Any] = field(default_factory=dict)
@@ -93,13 +121,21 @@ class Usable:
 
 
 def check(record: Record, study: Body, where: str) -> Usable:
-    """Return what tables take of a record; raise RecordError where no table can use it.
+    """Return the parts of a record that tables use.
 
-    Every reader of records asks this one function: reports, comparisons, `./qop verify`, imports,
-    exports, `./qop status`, and a run that goes on. `where` is the record's file, by its path.
+    Every reader of records calls this function: reports, comparisons, `./qop verify`, imports,
+    exports, `./qop status`, and a resumed run.
+
+    Args:
+        record: The record.
+        study: The study of the record.
+        where: Path of the record's file, for messages.
+
+    Raises:
+        RecordError: No table can use the record.
     """
     if PurePath(where).stem != record.name:
-        # A copy under another name would count one repetition twice.
+        # A copy of a record under another file name would count the repetition twice.
         raise RecordError(f"{where}: holds the record {record.name}; not counted, move it away")
     if record.contradiction:
         raise RecordError(f"{where}: says ok, but {record.contradiction}; not counted, measure "
@@ -108,7 +144,11 @@ def check(record: Record, study: Body, where: str) -> Usable:
 
 
 def take(record: Record, study: Body, where: str) -> Usable:
-    """Return what tables take of a record in memory; raise RecordError where that is no use."""
+    """Return the parts of a record in memory that tables use.
+
+    Raises:
+        RecordError: No table can use the record.
+    """
     body = body_of(record, study, where)
     if body is None:
         return Usable()
@@ -122,7 +162,7 @@ def take(record: Record, study: Body, where: str) -> Usable:
 
 
 def _unusable(usable: Usable, study: Body) -> str:
-    """Return which number of a record no table can use, in a few words; "" where all can be."""
+    """Return a description of the first number that no table can use, or ""."""
     signed = {metric.name for metric in (*study.metrics, *study.distributions) if metric.signed}
     for name, value in usable.row.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -139,13 +179,20 @@ def _unusable(usable: Usable, study: Body) -> str:
 
 
 def _odd(numbers: Iterable[float], *, is_signed: bool) -> str:
-    """Return the first of some numbers that no table can use; "" where there is none."""
+    """Return the first infinite, undefined or wrongly negative number as text, or ""."""
     return next((str(number) for number in numbers
                  if not math.isfinite(number) or (number < 0 and not is_signed)), "")
 
 
 def body_of(record: Record, study: Body, where: str) -> Any:
-    """The body of a record as the study's own class; raises RecordError where it cannot be."""
+    """Return the `measured` part of a record as an instance of the study's class.
+
+    Returns:
+        The instance; None where the record has no `measured` part.
+
+    Raises:
+        RecordError: The record is of another study or does not fit the class.
+    """
     factors = [factor.name for factor in study.factors]
     if record.study.id != study.id or list(record.cell) != factors:
         raise RecordError(f"{where}: of the study {record.study.id} with factors "
@@ -161,7 +208,8 @@ def body_of(record: Record, study: Body, where: str) -> Any:
     except RecordError as error:
         raise RecordError(f"{where}: {error}") from None
     try:
-        # Strictly, and as JSON: "6.0" and true are no numbers, and a list is a tuple's.
+        # Validate strictly and as JSON: then "6.0" and true are not numbers, and a list is accepted
+        # for a tuple.
         body = study.measured.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise RecordError(f"{where}: measured.{said(error)}; not what the study "
@@ -173,17 +221,21 @@ def body_of(record: Record, study: Body, where: str) -> Any:
 
 
 def ask(where: str, study: Body, what: str, ask: Callable[[], _T]) -> _T:
-    """What a study's own code answers; raises RecordError for whatever it raises."""
+    """Return the result of a study's function, with its exceptions turned into RecordError."""
     try:
         return ask()
-    except Exception as error:  # noqa: BLE001 - it may be anything
+    except Exception as error:  # noqa: BLE001 - study code may raise anything
         said_by = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise RecordError(f"{where}: {what} of the study {study.id} cannot read it ({said_by}); "
                           "correct the study, or move it away") from None
 
 
 def values_of(body: Any, study: Body) -> dict[str, Any]:
-    """A body's row of numbers; raises TypeError for what is none."""
+    """Return the values of a record's `measured` part by name.
+
+    Raises:
+        TypeError: A value is neither a number, a word nor None.
+    """
     values = {name: printable(value) if isinstance(value, str) else value
               for name, value in study.values(body).items()}
     for name, value in values.items():

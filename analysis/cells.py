@@ -1,4 +1,8 @@
-"""Cells are estimated here, once: every value with its interval, its blocks and its records."""
+"""Cells of a run with estimates of all values.
+
+An estimate has an interval, the values by block and the names of the records. Each number is
+estimated once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from analysis.standing import CountedRepetition, Missing, Standing, not_run, sta
 from analysis.statistics import Estimate, Sample
 from measure.record import record_name
 
-#: The ids of a cell's levels, in the order of the factors; and a value of a cell: its name first.
+#: Ids of a cell's levels in the order of the factors (`Ids`). A `Key` has a value's name first.
 Ids: TypeAlias = tuple[str, ...]
 Key: TypeAlias = tuple[str, ...]
 Origin = Literal["measured", "published", "modelled"]
@@ -24,7 +28,7 @@ Origin = Literal["measured", "published", "modelled"]
 
 @dataclass(frozen=True)
 class Observation:
-    """A value of a cell: its estimate, its values by block, and the records behind it.
+    """A value of a cell: its estimate, values by block, and the records behind it.
 
     Published and modelled values have neither blocks nor records.
     """
@@ -39,13 +43,13 @@ Value: TypeAlias = Observation | Missing
 
 
 def stated(value: float, origin: Origin) -> Observation:
-    """A published or modelled value, which is what it is."""
+    """Return a published or modelled value as an observation without an interval."""
     return Observation(Estimate(value, None, None, 0), origin=origin)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Where the rows of a cell are in the frame: all, and those that count, with their blocks."""
+    """Row numbers of a cell in the frame: all rows, and the good ones with their blocks."""
 
     all: np.ndarray[tuple[int], np.dtype[np.intp]]
     good: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -54,7 +58,7 @@ class _Rows:
 
 
 class Cells:
-    """The cells of a run with everything that is estimated of them, each number once."""
+    """The cells of a run with all estimated values."""
 
     def __init__(self, results: Results, asked: str = "") -> None:
         self.results = results
@@ -68,7 +72,7 @@ class Cells:
 
     @cached_property
     def sections(self) -> dict[Ids, tuple[Ids, ...]]:
-        """The cells of each combination of surroundings, in the run's order."""
+        """Return the cells of each combination of surroundings, in the run's order."""
         sections: dict[Ids, list[Ids]] = {}
         for ids in self.results.cells:
             sections.setdefault(self.results.part(ids, self.results.surroundings), []).append(ids)
@@ -76,7 +80,7 @@ class Cells:
 
     @cached_property
     def observations(self) -> Mapping[Key, Observation]:
-        """Every metric, and difference from the baseline, of every cell that has a number."""
+        """Return all metrics, and differences from the baseline, of cells that have a number."""
         values = {(metric.name, *ids): self.value(metric.name, ids)
                   for metric in self.results.study.metrics for ids in self.results.cells}
         values |= {(metric.difference.name, *ids): self.difference(metric, ids)
@@ -85,14 +89,23 @@ class Cells:
         return {key: value for key, value in values.items() if isinstance(value, Observation)}
 
     def heading(self, section: Ids) -> str:
-        """What stands above the rows of some surroundings; "" where there are none."""
+        """Return the heading above the rows of some surroundings, or "" without surroundings."""
         return self.results.heading(section, self.results.surroundings)
 
     def value(self, name: str, ids: Ids, *, filled: bool = False) -> Value:
-        """A value of a cell, by its column's name; `filled`: 0 where a good repetition lacks it.
+        """Return a value of a cell, by the name of its column.
 
-        A part of a sum that one repetition lacks took nothing there; a part that none has is
-        absent.
+        Args:
+            name: Name of the column.
+            ids: Ids of the cell's levels.
+            filled: Count 0 for a good repetition that lacks the value. This suits parts of a sum,
+                because
+            a part that one repetition lacks took no time in it.
+
+        Returns:
+            The observation, or the reason why there is none. A value that no repetition has is
+                absent
+            also if `filled`.
         """
         key = ((name, *ids), filled)
         if key not in self._values:
@@ -100,12 +113,12 @@ class Cells:
         return self._values[key]
 
     def there(self, name: str, ids: Ids) -> Observation | None:
-        """A value of a cell, None where there is none, or no such cell."""
+        """Return the observation of a cell, or None without a value or without the cell."""
         value = self.value(name, ids) if ids in self.results.cells else None
         return value if isinstance(value, Observation) else None
 
     def difference(self, metric: Metric, ids: Ids) -> Value:
-        """A metric's difference from the baseline, within blocks: by how much the cell is worse."""
+        """Return a metric's difference from the baseline within blocks: positive is worse."""
         key = ((f"{metric.name} difference", *ids), False)
         if key not in self._values:
             self._values[key] = self._difference(metric, ids)
@@ -131,12 +144,15 @@ class Cells:
         return Observation(statistics.mean(pairs.values()), pairs, value.records)
 
     def sample(self, name: str, ids: Ids) -> Sample:
-        """The values of the good repetitions of a cell; NaN where one lacks it."""
+        """Return the values of the good repetitions of a cell, with NaN for missing values."""
         rows = self._rows.get(ids)
         return self._column(name)[rows.good] if rows else np.empty(0)
 
     def mean_of_any(self, name: str, ids: Ids) -> Observation | None:
-        """A value's mean over whichever good repetitions have it, however few; None without any."""
+        """Return the mean over all good repetitions that have the value, however few they are.
+
+        The result is None if no repetition has the value.
+        """
         if (name, *ids) not in self._any:
             blocks = self.blocks(name, ids)
             self._any[name, *ids] = Observation(
@@ -145,7 +161,7 @@ class Cells:
         return self._any[name, *ids]
 
     def words(self, name: str, ids: Ids) -> list[str]:
-        """A column of words, of the good repetitions of a cell."""
+        """Return a column of words for the good repetitions of a cell."""
         rows = self._rows.get(ids)
         frame = self.results.frame
         if rows is None or name not in frame:
@@ -155,28 +171,28 @@ class Cells:
         return [str(self._words[name][row]) for row in rows.good.tolist()]
 
     def rows(self, ids: Ids) -> list[int]:
-        """Where the good repetitions of a cell are in the frame."""
+        """Return the row numbers of a cell's good repetitions in the frame."""
         rows = self._rows.get(ids)
         return rows.good.tolist() if rows else []
 
     def records(self, ids: Ids) -> tuple[str, ...]:
-        """The names of the good repetitions' records."""
+        """Return the names of the records of a cell's good repetitions."""
         rows = self._rows.get(ids)
         return rows.records if rows else ()
 
     def standing(self, ids: Ids) -> Standing:
-        """How much of a cell is good, and why the rest is not."""
+        """Return how many repetitions of a cell are good, and why others are not."""
         if ids not in self._standings:
             self._standings[ids] = self._stand(ids)
         return self._standings[ids]
 
     def failures(self) -> Iterator[str]:
-        """A line for each reason for which repetitions of a cell do not count."""
+        """Yield a line for each reason why repetitions of a cell do not count."""
         for ids in self.results.cells:
             yield from (f"{self.cell_name(ids)}: {line}" for line in self.standing(ids).failures)
 
     def cell_name(self, ids: Ids) -> str:
-        """A cell in a sentence: what is compared, in which surroundings."""
+        """Return the name of a cell for a sentence: the compared levels, "in" the surroundings."""
         return " in ".join(", ".join(self.results.part(ids, factors)) for factors in
                            (self.results.compared, self.results.surroundings) if factors)
 
@@ -210,7 +226,10 @@ class Cells:
         return self._columns[name]
 
     def blocks(self, name: str, ids: Ids) -> Mapping[int, float]:
-        """The values of a cell's good repetitions by block (repetition), those that there are."""
+        """Return the values of a cell's good repetitions by block, without missing values.
+
+        The number of a block is the number of the repetition.
+        """
         if (name, *ids) not in self._blocks:
             self._blocks[name, *ids] = self._by_block(name, ids)
         return self._blocks[name, *ids]

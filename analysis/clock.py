@@ -1,4 +1,7 @@
-"""A clock says where numbers come from: no table mixes two or hides what virtual time lacks."""
+"""Clocks of results: their caveats, and the separation of records of different clocks.
+
+No table mixes two clocks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
     from analysis.records import Frame
 
 REAL, VIRTUAL, PROCESSOR = "real", "virtual", "processor"
-#: The one sentence that goes wherever numbers of the virtual clock are shown.
+#: Sentence that is shown with all numbers of the virtual clock.
 CAVEAT = ("Virtual time: computing takes none of it (cryptography, scheduling) but what programs "
           "charge to a device; times and overheads are of air, wires and protocols.")
 _CAVEATS = {
@@ -23,20 +26,29 @@ _MAX_NAMES = 10
 
 
 def caveat(clock: str) -> str:
-    """What a reader of numbers of this clock must know; "" where there is nothing to know.
+    """Return the limitations of numbers measured with a clock, or "" without any.
 
-    Of clocks side by side, "real, virtual", each one's.
+    For two clocks ("real, virtual") the text has the limitations of both.
     """
     return " ".join(_CAVEATS[name] for name in clock.split(", ") if name in _CAVEATS)
 
 
 def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str]], *,
               column: str = "clock") -> tuple[Frame, str]:
-    """The repetitions of one clock, and a line that names the others ("" where there are none).
+    """Return the repetitions of one clock, and a line that names the left-out records.
 
-    Of the clock of the plan, if any record has it, and else of that of most records; where two
-    have as many, of the real one. `naming` gives the names of the records of some rows. With
-    another `column`, the same of what that says of records; what says nothing stays there.
+    The clock is that of the plan if any record has it, and else that of most records. If two clocks
+    have equally many records, the real clock is chosen.
+
+    Args:
+        frame: The repetitions, a row each.
+        planned: The plan's clock, or its value of `column`.
+        naming: Returns the names of the records of some rows.
+        column: The column that separates the records. In other columns than `clock`, an empty value
+        fits every choice.
+
+    Returns:
+        The chosen rows, and the line; "" where no record is left out.
     """
     counts = frame[column].value_counts().to_dict()
     silent = column != "clock" and counts.pop("", 0)
@@ -55,12 +67,15 @@ def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names of records, not too many of them."""
+    """Return the names of records as one text, with at most ten names."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def stamped(table: Table, clock: str, notes: Sequence[str] = ()) -> Table:
-    """A table of measured numbers with their clock, its caveat in the caption, and more notes."""
+    """Return a table of measured numbers with its clock, the clock's caveat and more notes.
+
+    The caveat is added to the caption.
+    """
     caption = " ".join(part for part in (table.caption, caveat(clock)) if part)
     return replace(table, clock=clock, caption=caption, notes=(*table.notes, *notes))

@@ -1,7 +1,7 @@
-"""Real and virtual time are compared: airtime and protocol, and what the processor adds to them.
+"""Comparison of real and virtual time: the share of the processor in each metric.
 
-Virtual time passes where something waits, for the air or for a timer, and nowhere else. So it is
-what airtime and protocol cost, and real minus virtual time is the processor's part.
+Virtual time passes only while something waits for the air or for a timer. So virtual time is the
+cost of airtime and protocol, and real minus virtual time is the processor's share.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from analysis.significance import SIGNIFICANT
 from analysis.statistics import Comparison, Sample
 from analysis.table import Column, Entry, Quantity, Table
 
-#: What the clock column of a file says.
+#: Value of the clock column in files.
 BOTH = f"{REAL}, {VIRTUAL}"
 
 
 @dataclass(frozen=True)
 class MetricPart:
-    """A part of a metric that is compared as well: a column of the frame, and its title.
+    """A part of a metric that is compared too: a column of the frame, and its title.
 
-    A repetition that lacks it took nothing for it. `counted` are the cells whose metric adds it up.
+    A repetition without this column spent no time on the part. `counted` are the cells whose metric
+    includes the part.
     """
 
     of: Metric
@@ -51,37 +52,45 @@ class MetricPart:
 
 @dataclass(frozen=True)
 class _Case:
-    """A metric of a cell, or a `part` of it, under both clocks."""
+    """A metric of a cell, or a `part` of the metric, under both clocks."""
 
     metric: Metric
     ids: Ids
     real: Sample
     virtual: Sample
-    #: Real minus virtual.
+    #: Difference of the means, real minus virtual.
     comparison: Comparison
     records: tuple[str, ...]
     part: MetricPart | None = None
 
     @property
     def counted(self) -> bool:
-        """Whether the metric of this cell adds the part up."""
+        """Return whether the metric of this cell includes the part."""
         return self.part is None or self.ids in self.part.counted
 
     @property
     def share(self) -> float | None:
-        """The processor's part of what real time shows; None where that is nothing."""
+        """Return the processor's share of the real mean, or None where that mean is 0."""
         mean = float(self.real.mean())
         return self.comparison.difference.mean / mean if mean else None
 
 
 def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
             correction: str = "holm", parts: Sequence[MetricPart] = ()) -> list[Table]:
-    """An overview, and a table for each metric, with real minus virtual for every cell of both.
+    """Return an overview table, and a table of real minus virtual for each metric.
 
-    One of the runs must be of the real clock, the other of the virtual one, in any order. Means
-    are compared by Welch's t test; the p-values of all tables are corrected together, as
-    `correction` (of analysis.comparison.CORRECTIONS) says. Raises NothingToReport where there is
-    nothing to compare.
+    Means are compared by Welch's t test. The p-values of all tables are corrected together.
+
+    Args:
+        a: Results of one clock.
+        b: Results of the other clock. One run must be of the real clock, the other of the virtual
+        one, in any order.
+        names: Names of the runs `a` and `b` in tables and messages.
+        correction: Method of correction, a key of analysis.comparison.CORRECTIONS.
+        parts: Parts of metrics to compare as well.
+
+    Raises:
+        NothingToReport: There is nothing to compare.
     """
     same_study(a, b, names)
     if {a.clock, b.clock} != {REAL, VIRTUAL}:
@@ -106,7 +115,7 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
 
 
 def _cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator[_Case]:
-    """Everything that both runs have, in the order of the tables and their rows."""
+    """Yield all cases that both runs have, in the order of the tables and their rows."""
     common = in_order(real.results, {ids for ids in real.results.cells
                                      if real.records(ids) and virtual.records(ids)})
     for ids in common:
@@ -122,7 +131,10 @@ def _cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator
 
 
 def _sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:
-    """What a cell has of a column; a part that one repetition lacks took no time there."""
+    """Return the values of a cell's column, 0 for missing values of a part.
+
+    A part that one repetition lacks took no time there. A part that no repetition has is empty.
+    """
     values = cells.sample(name, ids)
     there = np.isfinite(values)
     return np.where(there, values, 0.0) if filled and there.any() else values[there]
@@ -156,7 +168,7 @@ _OF_THE_MEAN = ("P of the mean: for no difference in the mean over all cells, wh
 
 def _overview(cases: Sequence[_Case], adjusted: Mapping[int, float], correction: str,
               notes: tuple[str, ...]) -> Table:
-    """How much of each metric is the processor's, over all cells."""
+    """Return the table of the processor's share of each metric over all cells."""
     grouped = _grouped(cases)
     means = _of_means(grouped.values(), correction)
     rows = tuple(_overview_row(title, mine, adjusted, p_value)
@@ -185,7 +197,10 @@ def _significant(p_value: float | None) -> frozenset[str]:
 
 
 def _of_means(groups: Iterable[Sequence[_Case]], correction: str) -> list[float | None]:
-    """Corrected p-values of the mean differences over those cells of each group that tell."""
+    """Return corrected p-values of the mean difference over the cells of each group.
+
+    Cells without a p-value are left out.
+    """
     p_values = []
     for group in groups:
         pairs = [(case.real, case.virtual) for case in group
@@ -197,7 +212,7 @@ def _of_means(groups: Iterable[Sequence[_Case]], correction: str) -> list[float 
 
 
 def _grouped(cases: Sequence[_Case]) -> Mapping[str, list[_Case]]:
-    """The cases by what they are of: each metric, and behind it its parts."""
+    """Return the cases by metric, each metric followed by its parts."""
     grouped: dict[str, list[_Case]] = {}
     for metric in dict.fromkeys(case.metric for case in cases):
         for case in sorted((case for case in cases if case.metric is metric and case.counted),

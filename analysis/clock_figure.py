@@ -1,4 +1,4 @@
-"""The figure of two clocks: bars of airtime and protocol first, and then of the processor."""
+"""Figure of two clocks: stacked bars of airtime and protocol, and of the processor."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from analysis.present.figures import Axis, Bars, stacked_bars
 from analysis.present.report import Figure, Panel
 from analysis.table import Entry, Table
 
-#: Name, place in the page's palette and pattern of the two parts of a bar.
+#: Name, colour in the page's palette and pattern of the two parts of a bar.
 _VIRTUAL, _PROCESSOR = ("airtime and protocol", "@0", ""), ("processor", "@1", "/")
 
 
 def figure(tables: Sequence[Table]) -> Figure | None:
-    """The figure of the first time, from analysis.clock_comparison's tables; None without one."""
+    """Return the figure of the first time metric in the tables of analysis.clock_comparison.
+
+    The result is None if there is no such table.
+    """
     table = next((table for table in tables if table.rows and _real(table).endswith("_real_s")
                   and not table.has("component")), None)
     if table is None:
@@ -30,7 +33,7 @@ def figure(tables: Sequence[Table]) -> Figure | None:
 
 
 def _real(table: Table) -> str:
-    """The key of the column of real time, "" where there is none."""
+    """Return the key of the column of real time, or ""."""
     return next((column.key for column in table.columns if "_real_" in column.key), "")
 
 

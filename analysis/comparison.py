@@ -1,4 +1,4 @@
-"""Two runs are compared cell by cell: which differences are no chance."""
+"""Comparison of two runs of one clock, cell by cell, with significance tests."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from analysis.statistics import Comparison, Sample
 from analysis.table import Column, Entry, Quantity, Table
 from analysis.text import natural, natural_cell, printable
 
-#: Ways to correct for many comparisons, and what the tables say of them.
+#: Methods to correct p-values for many comparisons, each with its explanation in tables.
 CORRECTIONS: Mapping[str, tuple[Callable[[Iterable[float]], Sample], str]] = {
     "holm": (statistics.holm, ("Holm's, which marks anything at all in at most 5 % of comparisons "
                                "of equal runs")),
     "benjamini-hochberg": (statistics.benjamini_hochberg, ("Benjamini and Hochberg's, of whose "
                            "marks 5 % are expected to be errors"))}
 _MAX_CELLS = 12
-#: Circumstances that every record has; a setting of one of these names is said once.
+#: Circumstances that every record has. A setting of the same name is not reported again.
 _COLUMNS = ("medium", "machine", "builder", "fault")
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One metric of one cell in both runs."""
+    """A metric of one cell in both runs."""
 
     metric: Metric
     ids: Ids
@@ -45,12 +45,22 @@ class _Pair:
 
 def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), baseline: str = "",
             correction: str = "holm") -> list[Table]:
-    """A table for each metric: both runs' means, second minus first, and how sure that is.
+    """Return a table for each metric: both means, their difference and its significance.
 
-    Runs share no blocks, so means are compared by Welch's t test, differences from the `baseline`
-    as they are within each run's own blocks. The p-values of all tables are corrected together, as
-    `correction` (of CORRECTIONS) says. Raises NothingToReport where there is no cell in common, for
-    runs of different studies, and for runs of different clocks (see analysis.clock_comparison).
+    The difference is the second run minus the first. The runs share no blocks, so means are
+    compared by Welch's t test. Differences from the `baseline` are taken within each run's own
+    blocks. The p-values of all tables are corrected together.
+
+    Args:
+        a: Results of the first run.
+        b: Results of the second run.
+        names: Names of the runs in tables and messages.
+        baseline: The level to compare with, as in analysis.baseline.choose.
+        correction: Method of correction, a key of CORRECTIONS.
+
+    Raises:
+        NothingToReport: The runs have no cell in common, or differ in study, air or clock (for two
+        clocks see analysis.clock_comparison).
     """
     same_study(a, b, names)
     if a.clock != b.clock:
@@ -69,7 +79,11 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
 
 
 def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
-    """Raise NothingToReport for runs of different studies, or of different airs."""
+    """Check that both runs have the same study and the same air.
+
+    Raises:
+        NothingToReport: The studies or the airs differ.
+    """
     if a.study.id != b.study.id:
         raise NothingToReport(f"{names[0]} is of the study {a.study.id}, {names[1]} of "
                               f"{b.study.id}; compare runs of one study")
@@ -79,14 +93,17 @@ def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
 
 
 def nothing_common(results: Results, names: tuple[str, str]) -> NothingToReport:
-    """The error of runs without a cell in common."""
+    """Return the error for runs without a common cell."""
     factors = " and ".join(factor.title.lower() for factor in results.factors)
     return NothingToReport(f"{names[0]} and {names[1]} have no cell ({factors}) with good "
                            "repetitions in common; compare runs that measured the same")
 
 
 def corrected(comparisons: Sequence[Comparison], correction: str) -> Mapping[int, float]:
-    """Corrected p-values by the comparison's identity, of those that have one."""
+    """Return corrected p-values by the identity of the comparison.
+
+    Comparisons without a p-value are left out.
+    """
     tested = [comparison for comparison in comparisons if comparison.p_value is not None]
     correct, _ = CORRECTIONS[correction]
     values = correct(comparison.p_value or 0.0 for comparison in tested).tolist()
@@ -94,17 +111,17 @@ def corrected(comparisons: Sequence[Comparison], correction: str) -> Mapping[int
 
 
 def significant_count(adjusted: Mapping[int, float], correction: str) -> str:
-    """How many comparisons are significant, and by which correction."""
+    """Return a sentence on how many comparisons are significant after which correction."""
     marked = sum(p < SIGNIFICANT for p in adjusted.values())
     return (f"{marked} of {len(adjusted)} comparisons (all metrics and cells) are significant "
             f"after correction: {CORRECTIONS[correction][1]}.")
 
 
 def changed_only(table: Table) -> Table:
-    """A table of `compare` without the rows in which nothing is significant."""
+    """Return a table of `compare` with only the rows that have a significant difference."""
     chosen = [number for number, row in enumerate(table.rows)
               if any("significant" in entry.marks for entry in row)]
-    # A heading stays where any row below it stays.
+    # Keep a heading if any row below it is kept.
     starts = [start for start, _ in table.sections] + [len(table.rows)]
     sections = [(sum(number < start for number in chosen), title)
                 for (start, title), end in zip(table.sections, starts[1:], strict=True)
@@ -114,14 +131,17 @@ def changed_only(table: Table) -> Table:
 
 
 def in_order(results: Results, cells: Iterable[Ids]) -> list[Ids]:
-    """Cells by their surroundings, then by what is compared, names in their natural order."""
+    """Return cells sorted by their surroundings, then by the compared levels.
+
+    Names are in natural order (A2 before A10).
+    """
     return sorted(cells, key=lambda ids: tuple(
         natural_cell(results.part(ids, factors))
         for factors in (results.surroundings, results.compared)))
 
 
 def section_starts(results: Results, cells: Sequence[Ids]) -> tuple[tuple[int, str], ...]:
-    """Where the surroundings change in a sequence of cells, with their headings."""
+    """Return the rows where the surroundings change, each with its heading."""
     parts = [results.part(ids, results.surroundings) for ids in cells]
     return tuple((number, results.heading(part, results.surroundings))
                  for number, part in enumerate(parts)
@@ -143,7 +163,7 @@ def _compared(cells: Cells, metric: Metric, first: Mapping[Ids, Sample],
               second: Mapping[Ids, Sample]) -> Iterator[_Pair]:
     for ids in in_order(cells.results, first.keys() & second.keys()):
         if first[ids].size and second[ids].size:
-            # Second minus first: what has changed since the first run.
+            # Second minus first: the change since the first run.
             yield _Pair(metric, ids, first[ids], second[ids],
                         statistics.welch(second[ids], first[ids]))
 
@@ -153,7 +173,7 @@ def _finite(cells: Cells, name: str, ids: Ids) -> Sample:
 
 
 def _differences(cells: Cells, metric: Metric) -> dict[Ids, Sample]:
-    """Differences within blocks of every cell that shares any with the baseline."""
+    """Return the differences from the baseline of every cell that shares blocks with it."""
     differences = ((ids, cells.difference(metric, ids)) for ids in cells.results.cells)
     return {ids: np.array(list(difference.blocks.values())) for ids, difference in differences
             if isinstance(difference, Observation)}
@@ -191,7 +211,10 @@ def _row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry
 
 
 def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
-    """Where runs differ in more than what was measured, what only one has, and what is flagged."""
+    """Yield lines on differences of two runs other than the measured values.
+
+    The lines also name flagged repetitions, unusable files, and cells that only one run has.
+    """
     for name, run in zip(names, (a, b), strict=True):
         lines = (*run.notices, *complaints_of(run), run.left_out, flagged_line(run))
         yield from (f"{name}: {line}" for line in lines if line)
@@ -216,7 +239,10 @@ def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
 
 
 def _asked_otherwise(a: Results, b: Results) -> Iterator[str]:
-    """What the runs' plans say otherwise: version of the study, settings, wires and devices."""
+    """Yield lines on differences of the plans.
+
+    Compared are the study's version, settings, wires, devices and media.
+    """
     if a.manifest is None or b.manifest is None:
         return
     pairs = [("the study's version", *(str(run.study.version) for run in (a.manifest, b.manifest)))]

@@ -1,4 +1,4 @@
-"""Flags: repetitions that something disturbed are counted and named, with what it was."""
+"""Notes on flagged repetitions, which a busy processor or a retransmission disturbed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from measure.record import FLAGS
 
 
 def contention_lines(results: Results) -> Iterator[str]:
-    """What a reader must know: which repetitions are flagged, and which stand in for flagged ones.
+    """Yield notes on flagged repetitions and on those that were measured again.
 
-    Those are of their block by number only.
+    A repeated repetition has the block's number, but was not measured at the time of its block.
     """
     if line := flagged_line(results):
         yield line
@@ -27,7 +27,7 @@ def contention_lines(results: Results) -> Iterator[str]:
 
 
 def flagged_line(results: Results) -> str:
-    """A sentence on the good repetitions that are flagged; "" where none is."""
+    """Return a sentence on the good repetitions that are flagged, or "" without any."""
     good = results.good
     flagged = good[good["flagged"]]
     if flagged.empty:
@@ -40,13 +40,16 @@ def flagged_line(results: Results) -> str:
 
 
 def _why(flagged: Frame) -> str:
-    """What became of them, all reasons together."""
+    """Return the causes of the flags, joined by "or"."""
     words = {word for said in flagged["flags"] for word in said.split()}
     return " or ".join(text for word, text in FLAGS.items() if word in words) or FLAGS["processor"]
 
 
 def _what_next(flagged: Frame) -> str:
-    """What can be done about them: those that were measured alone are not measured again."""
+    """Return the way to replace flagged repetitions by measuring them again alone.
+
+    Repetitions that were already measured alone are not measured again.
+    """
     alone, them = int(flagged["alone"].sum()), "it" if len(flagged) == 1 else "them"
     if alone == len(flagged):
         return f", and had nothing beside {them}"

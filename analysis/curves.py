@@ -1,4 +1,4 @@
-"""Curves: every metric over each numeric factor, measured beside published and modelled."""
+"""Figures of metrics over numeric factors, with published and modelled values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from measure.manifest import FactorRecord
 
 
 def curves(cells: Cells, beside: Beside | None = None) -> Iterator[Figure]:
-    """A figure for each metric and numeric factor that has two levels or more."""
+    """Yield a figure for each metric and numeric factor with at least two levels."""
     for factor in cells.results.factors:
         levels = cells.results.levels[factor.name]
         if factor.is_number and len(levels) > 1:
@@ -26,9 +26,10 @@ def curves(cells: Cells, beside: Beside | None = None) -> Iterator[Figure]:
 
 
 def curve(cells: Cells, metric: Metric, factor: FactorRecord, beside: Beside) -> Figure | None:
-    """A metric over one factor, a line for each combination of the others; None if empty.
+    """Return a figure of a metric over one factor, or None without a line.
 
-    One factor at a time makes many combinations that were measured once: those are no lines.
+    There is a line for each combination of the other factors' levels. Combinations with a single
+    point are no lines: a study that varies one factor at a time has many of them.
     """
     values = {ids: quantity(value.estimate) for ids in cells.results.cells
               if isinstance(value := cells.value(metric.name, ids), Observation)}

@@ -20,16 +20,17 @@ PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 def samples(cells: Cells, metric: Metric, ids: Ids) -> list[Sample]:
-    """The list of each good repetition of a cell that has any value, as arrays in SI units."""
+    """Return the non-empty lists of a cell's good repetitions as arrays in SI units."""
     lists = (cells.results.samples[row].get(metric.name) or () for row in cells.rows(ids))
     return [np.asarray(values, dtype=np.float64) for values in lists if len(values)]
 
 
 def table(cells: Cells, metric: Metric, shares: Sequence[float] = PERCENTILES) -> Table:
-    """Percentiles of a distribution, a row a cell.
+    """Return a table of percentiles of a distribution, a row per cell.
 
-    Each repetition has its own; shown is their mean with the interval over repetitions, because
-    values within a repetition depend on each other. `values` counts those of all repetitions.
+    Percentiles are computed for each repetition. The table has their mean with the interval over
+    repetitions, because values within one repetition depend on each other. `values` counts the
+    values of all repetitions.
     """
     results = cells.results
     shown = (metric.unit, metric.scale, metric.digits)
@@ -63,7 +64,10 @@ def _level(cells: Cells, factor: str, level: str) -> Entry:
 
 
 def figure(cells: Cells, metric: Metric) -> Figure | None:
-    """Cumulative distributions, a panel for each of the surroundings; None without any value."""
+    """Return a figure of cumulative distributions, a panel per combination of surroundings.
+
+    The result is None without any value.
+    """
     axis = figures.Axis(metric.title, metric.unit, metric.scale)
     panels = []
     for section, members in cells.sections.items():
@@ -81,7 +85,11 @@ def figure(cells: Cells, metric: Metric) -> Figure | None:
 
 
 def timeline(cells: Cells, metric: Metric) -> Figure | None:
-    """A value over the time of a repetition: the first good one of each cell; None without any."""
+    """Return a figure of a value over the time of a repetition.
+
+    Each cell has a line for its first good repetition with values. The result is None without any
+    value.
+    """
     axis = figures.Axis(metric.title, metric.unit, metric.scale)
     panels = []
     for section, members in cells.sections.items():

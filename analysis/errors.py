@@ -1,5 +1,8 @@
-"""The error that says why there is nothing to report; its text is for the user as it is."""
+"""The error for missing results. Its text is shown to the user."""
 
 
 class NothingToReport(ValueError):
-    """No usable record; the text says where, and what to do."""
+    """An error for results without a usable record.
+
+    The text says where, and what to do.
+    """

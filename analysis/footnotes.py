@@ -1,4 +1,4 @@
-"""Footnotes say what a reader of a run's table must know: intervals, circumstances, mixtures."""
+"""Footnotes of a run's table: intervals, circumstances, and mixed records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_COMPLAINTS = 5
 
 
 def intervals(cells: Cells) -> str:
-    """What the intervals of a run rest on."""
+    """Return a sentence on the kind of the intervals and the number of repetitions."""
     counts = {(standing.good, standing.total) for standing in
               map(cells.standing, cells.results.cells)}
     text = "mean \N{PLUS-MINUS SIGN} half of the 95 % interval (Student's t) of n good repetitions"
@@ -26,12 +26,12 @@ def intervals(cells: Cells) -> str:
         said = f"Each value: {text}, n = {min(totals)} in every cell."
     else:
         said = f"Each value: {text}; column n gives good of planned."
-    # Student's factor is 12.7 for two values, 4.3 for three and 2.8 for five.
+    # The 95 % quantile of Student's t is 12.7 for two values, 4.3 for three and 2.8 for five.
     return said + " Two make wide intervals: take five or more." if max(totals) == 2 else said
 
 
 def differences(cells: Cells) -> Iterator[str]:
-    """What the differences from the baseline are, where the study reports any."""
+    """Yield a sentence that explains the differences from the baseline, if any are reported."""
     reported: list[Metric] = [metric.difference for metric in cells.results.study.metrics
                               if metric.difference is not None]
     if cells.baseline.levels and reported:
@@ -42,7 +42,7 @@ def differences(cells: Cells) -> Iterator[str]:
 
 
 def circumstances(results: Results) -> str:
-    """Medium, wires, clock, machine and builder of a run."""
+    """Return sentences on the medium, wires, clock, machine and builder."""
     frame, wires = results.frame, results.wires
     medium = _distinct(frame, "medium") or ("none" if wires else
                                             "none given (as fast as the emulator)")
@@ -55,9 +55,9 @@ def circumstances(results: Results) -> str:
 
 
 def about_baseline(cells: Cells) -> Iterator[str]:
-    """What is unusual about the baseline, and where it lacks a good repetition."""
+    """Yield sentences on an unusual baseline, and on surroundings where the baseline is missing."""
     results = cells.results
-    if _distinct(results.frame, "fault"):  # nothing counts there, and nothing is to
+    if _distinct(results.frame, "fault"):  # a negative control has no good repetitions
         return
     if cells.baseline.note:
         yield cells.baseline.note
@@ -71,7 +71,7 @@ def about_baseline(cells: Cells) -> Iterator[str]:
 
 
 def about_data(cells: Cells) -> Iterator[str]:
-    """What a reader must know before any number: what is left out, flagged or mixed."""
+    """Yield warnings on left-out, flagged or mixed records, which belong before the table."""
     results = cells.results
     yield from results.notices
     if results.left_out:
@@ -81,12 +81,12 @@ def about_data(cells: Cells) -> Iterator[str]:
 
 
 def complaints(cells: Cells) -> Iterator[str]:
-    """The files that are no records, not too many of them."""
+    """Yield a line for each unusable file of the cells' results, as `complaints_of`."""
     return complaints_of(cells.results)
 
 
 def complaints_of(results: Results) -> Iterator[str]:
-    """Yield a line for each file that is no usable record, not too many of them."""
+    """Yield a line for each unusable file, five at most, and the number of others."""
     lines = results.complaints
     if lines:
         yield (f"{counted(len(lines), 'file is', 'files are')} no usable record and left out:")
@@ -96,7 +96,7 @@ def complaints_of(results: Results) -> Iterator[str]:
 
 
 def _mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> Iterator[str]:
-    """Warnings where one mean would mix what is not the same."""
+    """Yield warnings where a mean mixes records of different content or circumstances."""
     for factor in factors:
         pairs = set(zip(good[factor], good[f"{factor}_sha256"], strict=True))
         names = [name for name, _ in sorted(pairs)]
@@ -104,7 +104,7 @@ def _mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> Iterator[s
             yield (f"{', '.join(changed)}: records of different versions of the {factor} are "
                    "averaged; keep each version in a folder of its own.")
     for column in ("medium", "machine", "builder"):
-        # A study may have it differ between cells; within one it is an accident.
+        # A study may vary these between cells. Within one cell a difference is a mistake.
         if len(good) and good.groupby(list(factors))[column].nunique().max() > 1:
             yield (f"Records of different {column} ({_distinct(good, column)}) are averaged; keep "
                    "each in a folder of its own.")

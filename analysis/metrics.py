@@ -1,6 +1,6 @@
-"""A metric says once what a number is: title, unit, which way is better, what is negligible.
+"""Definition of metrics: name, title, unit and better direction.
 
-Studies declare them; whoever counts, compares or presents reads them here.
+Studies declare metrics. All parts of qop that count, compare or present values read them here.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that every repetition hands up; it is stated here and nowhere else.
+    """A number that every repetition provides.
 
-    `name` ends in its SI unit (`_s`, `_bps`, `_bytes`, ...). It is shown as `title`, times `scale`
-    in `unit`, with `digits` after the point (None: by the interval). `short` is what `--until-ci`
-    and a run's lines call it, `heading` the lines of a narrow column's title; metrics of one `part`
-    stay together where a table has to be split. A difference is negligible
-    below `negligible`, which is absolute (in SI units) or, where `is_relative`, a share of the
-    baseline's mean. `difference` names the difference from the baseline where the study reports it:
-    a metric of its own, with its title. It is by how much a cell is worse: baseline minus cell
-    where higher is better, cell minus baseline elsewhere. A value below 0 makes a record unusable
-    unless the metric is `signed`.
+    `name` ends in the SI unit (`_s`, `_bps`, `_bytes`, ...). Tables show the number as `title`,
+    times `scale` in `unit`, with `digits` after the point (None: by the interval). `short` is the
+    name for `--until-ci` and in a run's lines. `heading` has the lines of a narrow column's title.
+    Metrics of one `part` stay together where a table is split.
+
+    A difference below `negligible` does not matter. This limit is absolute (in SI units) or, if
+    `is_relative`, a share of the baseline's mean. `difference` is the metric of the difference from
+    the baseline, with its own title, if the study reports it. Positive differences are worse:
+    baseline minus cell where higher is better, cell minus baseline elsewhere. A value below 0 makes
+    a record unusable unless the metric is `signed`.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Metric:
     better: Literal["lower", "higher", ""] = ""
     negligible: float = 0.0
     is_relative: bool = False
-    #: Whether a stopping rule without names looks at it.
+    #: Use in a stopping rule that names no metric.
     stops: bool = False
     difference: Metric | None = None
     heading: tuple[str, ...] = ()
@@ -42,16 +43,16 @@ class Metric:
 
     @property
     def sentence(self) -> str:
-        """The title as a sentence or a heading begins with it."""
+        """Return the title with a capital first letter, for a sentence or a heading."""
         return f"{self.title[:1].upper()}{self.title[1:]}"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a repetition between two stamps, and what share of it may be spent waiting.
+    """A part of a repetition between two stamps, with its permitted share of waiting.
 
-    `begins` and `ends` are names of stamps, the first that a repetition has counts. Above `limit`,
-    waiting for the processor was what limited this stage, and the repetition is flagged.
+    `begins` and `ends` are names of stamps; the first one that the repetition has is used. Above
+    `limit`, waiting for the processor limited this stage, and the repetition is flagged.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Stage:
 
 
 def named(name: str, ending: str) -> str:
-    """A name with an ending before its unit.
+    """Return a name with an ending inserted before its unit.
 
     >>> named("delay_s", "p95")
     'delay_p95_s'

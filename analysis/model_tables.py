@@ -1,6 +1,6 @@
-"""Tables of a queueing model: its stations, its chains, and predictions beside measurements.
+"""Tables of a queueing model: stations, chains, and predictions with measured values.
 
-Given a second network, the one after what-ifs, they show both.
+With a second network, which has the what-if changes, the tables show both networks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.table import Column, Entry, Quantity, Table
 
 
 class _Shown(TypedDict, total=False):
-    """How a column shows its numbers."""
+    """Display settings of a column of numbers."""
 
     unit: str
     scale: float
@@ -37,12 +37,12 @@ _CYCLES = ("Demand and residence are a cycle's, over all chains: the work at a s
 
 
 def tables(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> list[Table]:
-    """Return chains and stations, of a network as it is, and after what-ifs if there are any."""
+    """Return the tables of chains and stations of one network, or before and after what-ifs."""
     return [_chains(networks, answers), _stations(networks, answers)]
 
 
 def predictions(assessments: Mapping[str, Assessment]) -> Table:
-    """Every prediction of each chain beside what was measured at that load."""
+    """Return the table of each chain's predictions with the measured values at that load."""
     rows = [(Entry(chain), *_prediction(entry))
             for chain, assessment in assessments.items() for entry in assessment.predictions]
     has_p95 = any(entry.p95_s for each in assessments.values() for entry in each.predictions)
@@ -67,7 +67,7 @@ def _prediction(entry: Prediction) -> Sequence[Entry]:
 
 
 def _compared(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
-    """Modelled, measured, and the error of the first."""
+    """Return the entries of a modelled value, the measured value, and the model's error."""
     if value is None:
         return _absent(), _absent(), _absent()
     return (_entry(value.modelled),
@@ -131,7 +131,7 @@ def _stations(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnsw
 
 
 def _versions(networks: Sequence[QueueingNetwork]) -> Sequence[tuple[str, str]]:
-    """What keys of columns end with, and what their group is called, for each network."""
+    """Return the ending of column keys and the group's title for each network."""
     return [("", "")] if len(networks) == 1 else [("", _NOW), ("_what_if", _THEN)]
 
 

@@ -1,4 +1,4 @@
-"""Numbers of statistics become entries of a table: estimates, probabilities, effect sizes."""
+"""Conversion of estimates, probabilities and effect sizes to table entries."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from analysis.standing import Missing
 from analysis.statistics import Comparison, Estimate
 from analysis.table import Column, Entry, Quantity
 
-#: A dash for what is missing, and one for what does not apply.
+#: Dash for a missing value (`NOTHING`), and dash for a value that does not apply (`NOT_COUNTED`).
 NOTHING = Entry("-", marks=frozenset({"missing"}))
 NOT_COUNTED = Entry("-")
-#: Words that stand for a number that could be there.
+#: Reasons for which a possible number is missing.
 _LACKING = frozenset((Missing.NOT_RUN, Missing.FAILED, Missing.SKIPPED, Missing.TOO_FEW,
                       Missing.ABSENT))
 
 
 def quantity(value: Estimate) -> Quantity:
-    """An estimate as a table's number."""
+    """Return an estimate as a number of a table."""
     return Quantity(value.mean, value.low, value.high, value.n)
 
 
 def entry(value: Estimate, marks: Iterable[str] = (), records: tuple[str, ...] = ()) -> Entry:
-    """An estimate as an entry."""
+    """Return an estimate as a table entry."""
     return Entry(number=quantity(value), marks=frozenset(marks), records=records)
 
 
 def of_value(value: Value, *, is_difference: bool = False) -> Entry:
-    """A value of a cell, or the word that says why there is none."""
+    """Return a cell's value as a table entry, or the word that says why it is missing."""
     if isinstance(value, Missing):
         return Entry(value.value, marks=frozenset({"missing"} if value in _LACKING else ()))
     estimate = value.estimate
     if estimate.mean == 0 and not estimate.half_width and not is_difference:
-        # Nothing took place, and there is no uncertainty in that.
+        # All values are 0: the event never happened, so show no uncertainty.
         return Entry("0", quantity(estimate), records=value.records)
     zero = is_difference and estimate.spans_zero
     return entry(estimate, ("spans-zero",) if zero else (), value.records)
@@ -43,7 +43,7 @@ def of_value(value: Value, *, is_difference: bool = False) -> Entry:
 
 def observed(observation: Observation | None, published: float | None = None,
              marks: Iterable[str] = (), note: str = "", modelled: float | None = None) -> Entry:
-    """What was observed in a cell, or a dash; with what was published or modelled beside it."""
+    """Return an observation, or a dash, as an entry with its published and modelled values."""
     if observation is None:
         return Entry("-", None, published, frozenset({"missing"}), (), note, modelled)
     return Entry("", quantity(observation.estimate), published, frozenset(marks),
@@ -52,25 +52,25 @@ def observed(observation: Observation | None, published: float | None = None,
 
 def exact(value: float, published: float | None = None, marks: Iterable[str] = (),
           note: str = "") -> Entry:
-    """A number that is what it is, without uncertainty."""
+    """Return a number without uncertainty as a table entry."""
     return Entry(number=Quantity(value), published=published, marks=frozenset(marks), note=note)
 
 
 def column(metric: Metric, ending: str = "", title: str = "", group: str = "") -> Column:
-    """The column of a metric, as the metric says that it is shown."""
+    """Return the column of a metric with the metric's title and unit."""
     return Column(named(metric.name, ending) if ending else metric.name, title or metric.title,
                   metric.unit, metric.scale, metric.digits, group)
 
 
 def probability(p_value: float | None, otherwise: str) -> Entry:
-    """The entry of a p-value, or a dash and why there is none."""
+    """Return a p-value as an entry, or a dash with the reason why there is none."""
     if p_value is None:
         return Entry("-", note=otherwise)
     return Entry("<0.001" if p_value < 0.0005 else "", number=Quantity(p_value))
 
 
 def effects(comparison: Comparison) -> tuple[Entry, Entry]:
-    """The entries of Hedges' g and Cliff's delta."""
+    """Return the entries of Hedges' g and Cliff's delta."""
     return (Entry("-", note="no spread, or too few repetitions") if comparison.g is None
             else entry(comparison.g),
             Entry(number=Quantity(comparison.delta), note=statistics.magnitude(comparison.delta)))

@@ -1,12 +1,22 @@
-"""Records become a frame: one row a repetition, many files read by all processors side by side.
+"""Conversion of records to a data frame with one row per repetition.
 
-Columns: one for each factor; `repetition`, `status`, `reason`, `attempt`, `verified` (there is
-evidence, and all of it is ok), `checks_ok`, `checks`, `unchecked` (settings that no check covers),
-`FACTOR_sha256` for every factor (the digest of the level), `medium`, `clock`, `machine`,
-`builder`, `fault`, `flagged` (something disturbed it: `flags` says what), `alone` (measured with
-nothing beside it), `elapsed_s`, `started_s` (wall clock), `processor_busy_s`, `processor_idle_s`
-(of the machine while the repetition ran; not in virtual time); and every value that the study
-gives of a record. What was not measured is NaN.
+Large numbers of files are read by one process per processor. The columns are:
+
+- one for each factor
+- `repetition`, `status`, `reason`, `attempt`
+- `verified`: there is evidence, and all of it is ok
+- `checks_ok`, `checks`
+- `unchecked`: settings that no check covers
+- `FACTOR_sha256` for every factor: the digest of the level
+- `medium`, `air`, `clock`, `machine`, `builder`, `fault`
+- `flagged`: something disturbed the repetition, and `flags` says what
+- `alone`: measured while nothing else was measured
+- `elapsed_s`, `started_s` (wall clock)
+- `processor_busy_s`, `processor_idle_s`: processor time of the machine while the repetition ran;
+only where the machine's clock is the wall clock
+- every value that the study takes from a record
+
+A value that was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -34,21 +44,24 @@ from measure.record import Record, RecordError, listed_settings
 from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
-#: Reads one record, whatever its schema; raises RecordError.
+#: Function that reads one record of any schema; it raises RecordError.
 Reader: TypeAlias = Callable[[Path], Record]
-#: Lists by name of each row: numbers, or pairs of time and value.
+#: Lists by name for each row: numbers, or pairs of time and value.
 Lists: TypeAlias = list[Mapping[str, Any]]
 _MEASURED = ("_s", "_bps", "_bytes", "_packets")
-#: Files whose rows are in memory as rows, before they become columns.
+#: Number of files whose rows are held as dictionaries before they become columns.
 _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
-#: Uses of processor time that are no work.
+#: Kinds of processor time that are not work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 
 
 @dataclass(frozen=True)
 class RecordTable:
-    """What was read: a frame (None without any record), its lists, and what is no record."""
+    """The result of reading: a frame (None without records), its lists, and complaints.
+
+    `complaints` has a line for each file that is not a usable record.
+    """
 
     frame: Frame | None
     complaints: list[str] = field(default_factory=list)
@@ -58,9 +71,15 @@ class RecordTable:
 
 def read(paths: Sequence[Path], study: Body, reader: Reader,
          processes: int | None = None) -> RecordTable:
-    """A row for each record, in the order of the paths, and a line for each file that is none.
+    """Read records: return a row for each, and a line for each unusable file.
 
-    `processes`: by default, one a processor, where there are enough files to be worth their start.
+    Args:
+        paths: The files; rows have the same order.
+        study: The study of the records.
+        reader: Reads one file.
+        processes: Number of processes. By default one per processor, if there are at least 2000
+            files
+        for each.
     """
     count = min(processes or len(os.sched_getaffinity(0)), -(-len(paths) // _CHUNK))
     if count < 2:
@@ -73,20 +92,21 @@ def read(paths: Sequence[Path], study: Body, reader: Reader,
 
 
 def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
-    """The same in a process of its own; in this one where that is not to be had.
+    """Read records in another process, or in this process if that fails.
 
-    No multiprocessing: it would run its caller's script again, or fork one that has threads.
+    multiprocessing is not used: it would run the caller's script again, or fork a process that has
+    threads.
     """
     try:
         task = pickle.dumps((paths, study, reader))
-    except (pickle.PicklingError, AttributeError, TypeError):  # a study that stands in no module
+    except (pickle.PicklingError, AttributeError, TypeError):  # study not in a module
         return _read(paths, study, reader)
     done = subprocess.run([sys.executable, "-P", "-m", "analysis.records"], input=task,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
                           env={**os.environ, "PYTHONPATH": str(_ROOT)})
     if done.returncode:
         return _read(paths, study, reader)
-    parts = pickle.loads(done.stdout)  # noqa: S301 # written by this very module
+    parts = pickle.loads(done.stdout)  # noqa: S301 # written by this module
     return RecordTable(*parts)
 
 
@@ -115,10 +135,10 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
 
 
 def _standing(record: Record) -> tuple[str, str]:
-    """Return the status of a record and its reason; nothing counts that a control was put into.
+    """Return the status of a record and its reason, "not counted" under a negative control.
 
-    A cell may have nothing of what the control takes away: an open network has no RADIUS server,
-    and passes.
+    A repetition can pass under a control if its cell lacks what the control removes. For example,
+    an open network has no RADIUS server.
     """
     fault = record.environment.get("fault")
     if fault and record.status == "ok":
@@ -128,14 +148,18 @@ def _standing(record: Record) -> tuple[str, str]:
 
 
 def from_records(records: Sequence[Record], study: Body) -> RecordTable:
-    """The frame of records, and their lists; raises RecordError for one that no table can use."""
+    """Return the frame of records in memory, and their lists.
+
+    Raises:
+        RecordError: No table can use one of the records.
+    """
     return _table([_taken(record, take(record, study, record.name), study, record.name)
                    for record in records])
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """What is taken of one record: its row and its lists."""
+    """The row and the lists of one record."""
 
     row: Mapping[str, Any]
     samples: Mapping[str, Any]
@@ -149,7 +173,7 @@ def _table(taken: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTab
 
 
 def _taken(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
-    """A record's row and lists."""
+    """Return a record's row and lists."""
     row: dict[str, Any] = _row(record)
     twice = row.keys() & usable.row.keys()
     if twice:
@@ -160,7 +184,7 @@ def _taken(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
 
 
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
-    """Rows as columns; what is measured is a float, and NaN where it was not measured."""
+    """Return rows as a frame, with NaN for missing measured values."""
     names = dict.fromkeys(name for row in rows for name in row)
     return pd.DataFrame({printable(name): _column(name, [row.get(name) for row in rows])
                          for name in names})
@@ -176,7 +200,7 @@ def _column(name: str, values: list[Any]) -> Any:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    """What the envelope says, as the first columns of a row."""
+    """Return the first columns of a row, which come from the record's envelope."""
     environment = record.environment
     status, reason = _standing(record)
     return {
@@ -187,7 +211,7 @@ def _row(record: Record) -> dict[str, Any]:
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
         "unchecked": printable(listed_settings(record.unchecked or ())),
         "elapsed_s": record.elapsed_s, "started_s": _started_s(record),
-        # Where the machine's clock skips waiting, its processor seconds are meaningless.
+        # Where the machine's clock skips waiting, processor seconds have no meaning.
         **_processor(record.raw.get("processor_s") if _is_real_time(environment) else None),
         "flagged": bool(environment.get("flags")),
         "flags": " ".join(map(printable, environment.get("flags") or ())),
@@ -199,14 +223,17 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _is_real_time(environment: Mapping[str, Any]) -> bool:
-    """Return whether the machine's clock was the wall clock; before records said it, it was."""
+    """Return whether the machine's clock was the wall clock.
+
+    Old records without a clock were measured with the wall clock.
+    """
     return environment.get("clock") in (REAL, None)
 
 
 def _started_s(record: Record) -> float | None:
-    """Return when a repetition began by the wall clock; None where its record does not know.
+    """Return the wall-clock time when a repetition began, or None if the record lacks it.
 
-    Stamps are by the machine's clock, which runs ahead of the wall clock wherever it skips waiting.
+    Stamps use the machine's clock, which runs ahead of the wall clock where it skips waiting.
     """
     began_s = _number(record.environment, "measured_at_s")
     if began_s is None and _is_real_time(record.environment):
@@ -215,12 +242,15 @@ def _started_s(record: Record) -> float | None:
 
 
 def air_of(environment: Mapping[str, Any]) -> str:
-    """Who let stations take turns; before records said it, queues did. "" without a medium."""
+    """Return the air (DCF or queue) of a record, or "" without a medium.
+
+    Old records without this field used queues.
+    """
     return _text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
 
 
 def _processor(use: object) -> dict[str, float | None]:
-    """Processor time that was used and that was left, in seconds; None where not recorded."""
+    """Return busy and idle processor time in seconds, or None where not recorded."""
     if not isinstance(use, dict):
         return {"processor_busy_s": None, "processor_idle_s": None}
     times = {name: value for name, value in use.items()

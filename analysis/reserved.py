@@ -1,10 +1,10 @@
-"""Names the columns that a record's envelope fills: no factor and no value is so called."""
+"""Names of the columns from a record's envelope, which no factor or value may use."""
 
 from __future__ import annotations
 
-#: What a factor's name is followed by in the column of its levels' digests.
+#: Ending of the name of the column with the digests of a factor's levels.
 DIGEST = "_sha256"
-#: Circumstances, from a record's environment.
+#: Circumstances from a record's environment.
 CIRCUMSTANCES = ("medium", "air", "clock", "machine", "builder", "fault")
 COLUMNS = frozenset((
     "repetition", "status", "reason", "attempt", "checks_ok", "checks", "verified", "unchecked",

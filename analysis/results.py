@@ -1,6 +1,6 @@
-"""The results of a run: its frame of repetitions, and what its folder says of levels and settings.
+"""Results of a run: the frame of repetitions, and the manifest's levels and settings.
 
-A results folder suffices: whatever a report needs beside the records, its manifest holds.
+A results folder is sufficient for a report: the manifest has all that the records lack.
 """
 
 from __future__ import annotations
@@ -27,42 +27,46 @@ from measure.record import Record, record_name
 
 
 class StudyParts(Body, Protocol):
-    """What analysis is handed of a study; studies.study.Study has it all, and says what it is."""
+    """The part of a study that the analysis uses.
+
+    studies.study.Study implements it.
+    """
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """Return the title of the study."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The numbers that every repetition hands up."""
+        """Return the metrics that every repetition provides."""
 
     @property
     def distributions(self) -> tuple[Metric, ...]:
-        """The lists that a record's body holds."""
+        """Return the metrics of which a repetition has a list of values."""
 
     @property
     def timelines(self) -> tuple[Metric, ...]:
-        """The values over time that it holds."""
+        """Return the metrics of which a repetition has values over time."""
 
     @property
     def baseline(self) -> Mapping[str, str]:
-        """The level of each factor that differences are taken to."""
+        """Return the baseline level of each compared factor."""
 
     @property
     def baseline_digests(self) -> Mapping[str, str]:
-        """The digests of these levels."""
+        """Return the digests of the baseline levels."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """A run's repetitions, all of one clock; what is no record, and what was planned.
+    """The repetitions of a run, all of one clock, with the plan.
 
-    `complaints` has a line for each file that is no record. `left_out` is a line about the records
-    of another clock, "" where there are none; `name` is the folder's. `manifest` is None where a
-    folder has none. `samples` and `series` have the lists of each row of the frame, by name.
-    `digest` is that of plan and records, and `notices` are what a reader must know of them, such as
-    a broken seal; both as whoever read the folder found them.
+    `complaints` has a line for each file that is not a usable record. `left_out` is a line about
+    the records of another clock or air, "" where there are none. `name` is the folder's name.
+    `manifest` is None if the folder has none. `samples` and `series` have the lists of each row of
+    the frame, by name. `digest` is the digest of plan and records. `notices` are facts that a
+    reader must know, such as a broken seal. The code that reads the folder sets `digest` and
+    `notices`.
     """
 
     study: StudyParts
@@ -78,22 +82,22 @@ class Results:
 
     @cached_property
     def air(self) -> str:
-        """Who let stations take turns in all repetitions: dcf, queue, or "" without a medium."""
+        """Return the air of the repetitions: dcf, queue, or "" without a medium."""
         return str(max(self.frame["air"]))
 
     @cached_property
     def clock(self) -> str:
-        """The clock of all repetitions: real, virtual, or "" where records do not say."""
+        """Return the clock of all repetitions, "" where records do not name it."""
         return str(self.frame["clock"].iloc[0])
 
     @cached_property
     def good(self) -> Frame:
-        """The repetitions that count: only these enter any mean."""
+        """Return the repetitions with status ok, which are the only ones in a mean."""
         return self.frame[self.frame["status"] == "ok"]
 
     @cached_property
     def factors(self) -> tuple[FactorRecord, ...]:
-        """What was varied, in the study's order."""
+        """Return the factors in the study's order."""
         if self.manifest is not None:
             return tuple(self.manifest.factors)
         return tuple(FactorRecord(name=factor.name, title=factor.title,
@@ -102,69 +106,78 @@ class Results:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the factors."""
+        """Return the names of the factors."""
         return tuple(factor.name for factor in self.factors)
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
-        """The factors whose levels are compared with each other: those of the baseline."""
+        """Return the factors whose levels are compared: those of the baseline.
+
+        Without such a factor, the first factor is compared.
+        """
         chosen = tuple(name for name in self.names if name in self.study.baseline)
         return chosen or self.names[:1]
 
     @cached_property
     def surroundings(self) -> tuple[str, ...]:
-        """All other factors: levels are compared within one level of each of these."""
+        """Return the factors that are not compared.
+
+        Levels are compared within one combination of the levels of these factors.
+        """
         return tuple(name for name in self.names if name not in self.compared)
 
     @cached_property
     def levels(self) -> Mapping[str, tuple[str, ...]]:
-        """The ids of every factor's levels: the plan's order, then what only records have."""
+        """Return the ids of every factor's levels: the plan's, then those only in records."""
         return {name: tuple(dict.fromkeys((*self._planned(name), *sorted(
             set(self.frame[name].unique()) - set(self._planned(name)), key=natural))))
             for name in self.names}
 
     @cached_property
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """Every cell, planned or measured, by surroundings first and then by what is compared."""
+        """Return all planned or measured cells by surroundings and compared levels."""
         planned = map(tuple, self.manifest.cells) if self.manifest else ()
         ids = {*planned, *zip(*(self.frame[name].tolist() for name in self.names), strict=True)}
         return tuple(sorted(ids, key=self._place))
 
     @cached_property
     def repetitions(self) -> int:
-        """How many repetitions of a cell were planned; 0 where nobody knows."""
+        """Return the planned number of repetitions per cell, or 0 if unknown."""
         value = self.manifest.settings.get("repetitions") if self.manifest else None
         return value if isinstance(value, int) else 0
 
     @cached_property
     def wires(self) -> str:
-        """What the wires do to packets, in words; "" where they do nothing, or nobody knows."""
+        """Return a description of the wires' effects on packets, or "" if none or unknown."""
         return "; ".join(map(printable, self.manifest.wires)) if self.manifest else ""
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
-        """What the workload was asked for, in words by name; none where nobody knows."""
+        """Return the settings of the workload as text, by name.
+
+        The mapping is empty if they are unknown.
+        """
         asked = self.manifest.asked if self.manifest else {}
         return {printable(name): printable(value if isinstance(value, str) else json.dumps(value))
                 for name, value in asked.items()}
 
     def level(self, factor: str, name: str) -> LevelRecord | None:
-        """What the manifest says of a level; None where it does not."""
+        """Return the manifest's entry of a level, or None."""
         levels = self.manifest.levels.get(factor, {}) if self.manifest else {}
         return levels.get(name)
 
     def title(self, factor: str, name: str) -> str:
-        """The title of a level, "" where nobody gave one."""
+        """Return the title of a level, or "" if it has none."""
         level = self.level(factor, name)
         return printable(level.title) if level else ""
 
     def heading(self, ids: Sequence[str], factors: Sequence[str]) -> str:
-        """Levels as a heading: their ids, each with its title where it has one."""
+        """Return levels as a heading: their ids, each with its title."""
         return ", ".join(f"{name}: {title}" if (title := self.title(factor, name)) else name
                          for factor, name in zip(factors, ids, strict=True))
 
     def number(self, factor: str, name: str) -> float | None:
-        """Where a level stands on the axis of a numeric factor."""
+        """Return the value of a numeric factor's level, or None if it is not a number."""
         level = self.level(factor, name)
         if level is not None and level.number is not None:
             return level.number
@@ -174,12 +187,12 @@ class Results:
             return None
 
     def part(self, ids: Sequence[str], factors: Sequence[str]) -> tuple[str, ...]:
-        """The levels of some factors in a cell."""
+        """Return the levels of some factors in a cell."""
         return tuple(ids[self.names.index(name)] for name in factors)
 
     @cached_property
     def changed(self) -> Mapping[str, frozenset[str]]:
-        """By factor, levels whose records are of another content than the manifest's level."""
+        """Return by factor the levels whose records differ in content from the manifest's level."""
         changed = {}
         for factor in self.names:
             pairs = set(zip(self.frame[factor], self.frame[f"{factor}_sha256"], strict=True))
@@ -198,10 +211,20 @@ class Results:
 
 
 def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Reader) -> Results:
-    """Every record of a results folder (or of its `records/`); raises NothingToReport.
+    """Return the results of a folder, with every usable record.
 
-    A file that is damaged, foreign, a copy, or holds impossible numbers becomes a complaint. Of
-    records of two clocks, those of one are left out (analysis.clock says which); of two airs, too.
+    A file that is damaged, foreign, a copy, or has impossible numbers becomes a complaint. If
+    records are of two clocks, those of one are left out (see analysis.clock.separated). The same
+    applies to two airs.
+
+    Args:
+        folder: The results folder, or its folder `records/`.
+        study: The study of the records.
+        manifest: The plan, None if the folder has none.
+        reader: Reads one record.
+
+    Raises:
+        NothingToReport: The folder does not exist or has no usable record.
     """
     if not folder.is_dir():
         raise NothingToReport(f"{folder}: no such folder; give a results folder, or measure "
@@ -220,7 +243,12 @@ def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Rea
 
 def from_records(records: Sequence[Record], study: StudyParts,
                  manifest: Manifest | None = None) -> Results:
-    """The same from records in memory; raises RecordError for one that cannot be."""
+    """Return the results of records in memory.
+
+    Raises:
+        NothingToReport: There is no record.
+        RecordError: No table can use one of the records.
+    """
     if not records:
         raise NothingToReport("nothing was measured; there is no table to show")
     return _results(reading.from_records(records, study), study, manifest)
@@ -232,7 +260,7 @@ def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest |
         raise NothingToReport("nothing was measured; there is no table to show")
     whole = Results(study, frame, table.complaints, manifest, samples=table.samples,
                     series=table.series)
-    # Rows stand by surroundings, then by what is compared, then by repetition.
+    # Sort rows by surroundings, then by compared levels, then by repetition.
     place = {ids: rank for rank, ids in enumerate(whole.cells)}
     cells = list(zip(*(frame[name].tolist() for name in whole.names), strict=True))
     ranks = np.array([place[ids] for ids in cells])
@@ -250,7 +278,7 @@ def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest |
 
 
 def record_names(rows: Frame, names: Sequence[str]) -> list[str]:
-    """The names of the records of some rows."""
+    """Return the names of the records of some rows."""
     columns = [rows[name].tolist() for name in (*names, "repetition")]
     return [record_name(levels, int(number)) for *levels, number in zip(*columns, strict=True)]
 

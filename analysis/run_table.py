@@ -1,4 +1,4 @@
-"""The run's table: a row a cell, a column a metric; made from any study's metrics."""
+"""The run's table with a row per cell and a column per metric, for any study."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from measure.manifest import FactorRecord
 
 ID = "run"
 _PART = "Measured"
-#: Of a cell whose checks hold, and some of whose settings no check covers.
+#: Word for a cell whose checks all hold, but do not cover all of its settings.
 PARTLY = "partly"
 
 
 @dataclass(frozen=True)
 class Further:
-    """A column of a study's own: how it is shown, its entries, and the metric it stands behind.
+    """A study's own column: its display, its entries, and the metric that it follows.
 
-    Without `behind`, it stands behind all metrics and their differences.
+    Without `behind`, the column follows all metrics and their differences.
     """
 
     column: Column
@@ -35,7 +35,10 @@ class Further:
 
 @dataclass(frozen=True)
 class Remarks:
-    """What a study says of its own beside a run's table; without `differences`, as all do."""
+    """A study's own notes on a run's table.
+
+    If `differences` is empty, the table has the standard note on differences.
+    """
 
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
@@ -44,13 +47,13 @@ class Remarks:
 
 @dataclass(frozen=True)
 class Beside:
-    """Values that stand beside the measured ones, by metric and the ids of a cell's levels."""
+    """Published and modelled values by metric and the ids of a cell's levels."""
 
     published: Mapping[Key, float] = field(default_factory=dict)
     modelled: Mapping[Key, float] = field(default_factory=dict)
 
     def add_to(self, entry: Entry, key: Key) -> Entry:
-        """The entry with what was published and modelled of it."""
+        """Return the entry with its published and modelled values."""
         published, modelled = self.published.get(key), self.modelled.get(key)
         if published is None and modelled is None:
             return entry
@@ -59,9 +62,10 @@ class Beside:
 
 def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None = None,
           beside: Beside | None = None) -> Table:
-    """Every cell with its metrics, differences from the baseline, and whether it is verified.
+    """Return the table of every cell with its metrics, differences and verification.
 
-    On screens, each combination of surroundings is a table of its own; files have all cells.
+    On screens, each combination of surroundings is a separate table. Files have all cells in one
+    table. A study can add columns, notes, and published and modelled values.
     """
     results, remarks = cells.results, remarks or Remarks()
     columns = [*_leading(cells), *_measured(cells, further, beside or Beside()),
@@ -86,7 +90,7 @@ def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None
 
 
 def section_title(cells: Cells, section: Ids) -> str:
-    """What stands above the cells of some surroundings: their titles, and virtual time."""
+    """Return the title above the cells of some surroundings, which names virtual time."""
     results = cells.results
     titles = [f"{_factor(cells, name).title} {results.heading((level,), (name,))}"
               for name, level in zip(results.surroundings, section, strict=True)]
@@ -99,9 +103,9 @@ def _factor(cells: Cells, name: str) -> FactorRecord:
 
 
 def about_cell(cells: Cells) -> list[Further]:
-    """The columns that say which cell a row is, and where it stands, for other tables of cells.
+    """Return the columns that identify a cell and its state, for other tables of cells.
 
-    Whether it is verified is for files there.
+    The columns on verification are only for files there.
     """
     return [*_leading(cells), *(replace(further, column=replace(further.column, only="file"))
                                 for further in _trailing(cells))]
@@ -123,7 +127,10 @@ def _leading(cells: Cells) -> list[Further]:
 
 
 def _level(cells: Cells, index: int, name: str) -> Further:
-    """A factor's column; what stands above the rows on screens is for files only."""
+    """Return a factor's column, which is only for files if the factor is not compared.
+
+    On screens, the headings name the surroundings.
+    """
     is_apart = name in cells.results.surroundings
     factor = _factor(cells, name)
 
@@ -186,7 +193,7 @@ def _trailing(cells: Cells) -> list[Further]:
 
 
 def _remarks(cells: Cells, ids: Ids) -> Iterator[str]:
-    """Why repetitions do not count, and what of a cell with good ones is not verified."""
+    """Yield the reasons why repetitions do not count or a cell is not fully verified."""
     standing = cells.standing(ids)
     name = ", ".join(cells.results.part(ids, cells.results.compared))
     yield from (f"{name} {line}" for line in standing.failures)

@@ -1,4 +1,4 @@
-"""Significance: every cell against the baseline, and how many repetitions are missing to decide."""
+"""Significance of each cell's difference from the baseline, and the repetitions still needed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from analysis.statistics import Comparison, Outcome, Sample
 from analysis.table import Column, Entry, Quantity, Table
 from measure.record import record_name
 
-#: A difference counts where chance alone would bring one like it, somewhere among those that are
-#: corrected together, in less than this share of comparisons.
+#: Significance level. By chance alone, a family of comparisons that are corrected together shows a
+#: significant difference with at most this probability.
 SIGNIFICANT = 0.05
 _WORDS: dict[Outcome, str] = {"different": "yes", "equivalent": "no", "undecided": "undecided"}
 _MARKS: dict[Outcome, tuple[str, ...]] = {
@@ -25,11 +25,12 @@ _MARKS: dict[Outcome, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class SignificanceDecision:
-    """A cell against the baseline in one metric, by differences within blocks.
+    """The comparison of a cell with the baseline in one metric, within blocks.
 
-    `comparison` is the cell minus the baseline with an interval of 95 %; `p_adjusted` is corrected
-    for the other cells of the same metric and surroundings, and so is the `outcome`. `further` is
-    the number of repetitions that probably decide it, None where it is none within reason.
+    `comparison` is the cell minus the baseline with a 95 % interval. `p_adjusted` and `outcome` are
+    corrected for the other cells of the same metric and surroundings. `further` is the number of
+    repetitions that probably decide an undecided comparison. It is None if that number is too large
+    or unknown.
     """
 
     metric: Metric
@@ -45,7 +46,7 @@ class SignificanceDecision:
 
 @dataclass(frozen=True)
 class _Case:
-    """The values of a cell and of the baseline by block, before they are judged together."""
+    """The values of a cell and of the baseline by block, before correction."""
 
     ids: Ids
     baseline: Ids
@@ -59,10 +60,10 @@ class _Case:
 
 
 def decisions(cells: Cells) -> list[SignificanceDecision]:
-    """Every comparison with the baseline, in the order of metrics, surroundings and cells.
+    """Return every comparison with the baseline, by metric, surroundings and cell.
 
-    Those of one metric in the same surroundings, which are read side by side, are corrected
-    together by Holm's method. Empty without a baseline.
+    Comparisons of one metric in the same surroundings are read together, so they are corrected
+    together by Holm's method. The list is empty without a baseline.
     """
     if not cells.baseline.levels:
         return []
@@ -82,7 +83,7 @@ def _cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Ca
 
 
 def tables(cells: Cells, decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
-    """A table of decisions for each metric, with what it takes to decide those that are open."""
+    """Return a table of decisions for each metric, with the repetitions still needed."""
     every = decisions(cells) if decided is None else decided
     return [_table(cells, metric, mine) for metric in cells.results.study.metrics
             if (mine := [decision for decision in every if decision.metric is metric])]
@@ -106,12 +107,12 @@ def _table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]
 
 
 def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[SignificanceDecision]:
-    """The cases of one family, corrected for each other."""
+    """Yield decisions for one family of cases, corrected for each other."""
     tested = [case.comparison.p_value for case in cases if case.comparison.p_value is not None]
     adjusted = iter(statistics.holm(tested).tolist())
     p_values = [None if case.comparison.p_value is None else float(next(adjusted))
                 for case in cases]
-    # What Holm's method has not taken by now is judged at this level.
+    # Level for the comparisons that Holm's method did not find significant.
     left = sum(p is None or p >= SIGNIFICANT for p in p_values)
     level = 1 - SIGNIFICANT / max(1, left)
     for case, p in zip(cases, p_values, strict=True):
@@ -121,7 +122,7 @@ def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Si
             statistics.decided(statistics.mean(differences, level), margin)
         further = statistics.repetitions_to_decide(differences, margin, level) \
             if outcome == "undecided" else 0
-        if further == 0 and outcome == "undecided":  # enough by expectation, but not by chance
+        if further == 0 and outcome == "undecided":  # enough only on average
             further = 1
         yield SignificanceDecision(metric, section, case.ids, case.baseline, case.comparison, p,
                                    outcome, further,
@@ -129,7 +130,7 @@ def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Si
 
 
 def _margin(metric: Metric, base: Mapping[int, float]) -> float:
-    """The difference that does not matter, in the metric's SI unit."""
+    """Return the difference that does not matter, in the metric's SI unit."""
     if not metric.is_relative:
         return metric.negligible
     return metric.negligible * float(np.mean(list(base.values())))

@@ -1,4 +1,4 @@
-"""Stability: values of a run that stand out, values that drift, and what is undecided."""
+"""Warnings on the stability of a run: outliers, drift and undecided differences."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from analysis.significance import SignificanceDecision
 from analysis.statistics import Sample
 from measure.record import record_name
 
-#: Iglewicz and Hoaglin's limit, in deviations; of normal values it takes one in a thousand.
+#: Iglewicz and Hoaglin's limit for outliers, in deviations. One in a thousand normal values exceeds
+#: it.
 OUTLIER = 3.5
-#: What is nearer to its median, or drifts by less, is not worth a warning, however sure it is.
+#: Smallest distance from the median, or drift, as a share of the value, that causes a warning.
 LEAST_SHARE = 0.01
-#: Largest corrected p-value of a drift that is said.
+#: Largest corrected p-value of a drift that is reported.
 _DRIFTS = 0.01
-#: Values of a cell of which one may stray without hiding itself.
+#: Smallest number of values with which a cell's own deviation can show an outlier.
 _KNOWS_ITSELF = 5
-#: Blocks that a trend can be told from with any uncertainty.
+#: Smallest number of blocks for the p-value of a trend.
 _LEAST_BLOCKS = 3
-# Values of a cell whose times are compared pair by pair; longer series are averaged in stretches.
+# Largest number of values per cell for pairwise comparison; longer series are averaged in
+# stretches.
 _MAX_VALUES = 100
 _MAX_LINES = 5
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A value that stands out from its cell: by how many deviations, and from which median."""
+    """A value that differs from its cell's median by the given number of deviations."""
 
     record: str
     cell: Ids
@@ -44,7 +46,7 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Drift:
-    """A metric that drifts in some surroundings: by which share of itself, how surely."""
+    """A drift of a metric in some surroundings, as a share of its mean over the run."""
 
     section: Ids
     metric: Metric
@@ -53,17 +55,18 @@ class Drift:
 
 
 def warnings_of(cells: Cells, decisions: Sequence[SignificanceDecision] = ()) -> list[str]:
-    """Everything here in sentences, most important first; empty where there is nothing to say."""
+    """Return all warnings as sentences, the most important first."""
     return [*(_drift_text(drift) for drift in drifts(cells)),
             *_outlier_lines(outliers(cells)), *_undecided(cells, decisions)]
 
 
 def outliers(cells: Cells) -> list[Outlier]:
-    """Values that stand out from others of their cell, the furthest first.
+    """Return the outliers of all cells, those with the largest deviation first.
 
-    Deviations are relative to the cell's median and have one scale in the same surroundings,
-    because a few repetitions do not know their own; a cell of five and more that varies by more
-    has its own. Cells of less than three values cannot tell.
+    Deviations are relative to the cell's median. All cells of the same surroundings share one
+    scale, because a few repetitions do not suffice for their own scale. A cell with five or more
+    values that varies more than the others uses its own scale. Cells with fewer than three values
+    are left out.
     """
     outstanding: list[Outlier] = []
     for metric in cells.results.study.metrics:
@@ -82,10 +85,11 @@ def outliers(cells: Cells) -> list[Outlier]:
 
 
 def drifts(cells: Cells) -> list[Drift]:
-    """Metrics that rise or fall with time, all cells of the same surroundings together.
+    """Return metrics that rise or fall with time, over all cells of the same surroundings.
 
-    Surest first. P-values are corrected for all metrics and surroundings. Time is the start of a
-    repetition by the wall clock where all records have it, and else its number.
+    The drift with the smallest p-value comes first. P-values are corrected for all metrics and
+    surroundings. Time is the wall-clock start of a repetition where all records have it, and else
+    the number of the repetition.
     """
     drifting: list[Drift] = []
     for metric in cells.results.study.metrics:
@@ -95,7 +99,8 @@ def drifts(cells: Cells) -> list[Drift]:
             if not values:
                 continue
             times = _times(cells, values)
-            # Of no cell is anything known beyond its own first and last repetition.
+            # The slope holds only between a cell's first and last repetition, so use the longest
+            # such span.
             span = max(float(np.ptp(of_cell)) for of_cell in times.values())
             series = [_series(times[ids], np.array(list(blocks.values())))
                       for ids, blocks in values.items() if np.mean(list(blocks.values())) > 0]
@@ -110,7 +115,10 @@ def drifts(cells: Cells) -> list[Drift]:
 
 
 def _in_own_deviations(of_cell: Sample, z: Sample) -> Sample:
-    """Deviations in the scale of a cell that varies by more than the others; `z` is in theirs."""
+    """Return deviations in a cell's own scale where it varies more than the other cells.
+
+    `z` has the deviations in the common scale.
+    """
     if of_cell.size < _KNOWS_ITSELF:
         return z
     [own] = statistics.modified_z_scores([of_cell])
@@ -131,7 +139,7 @@ def _least(metric: Metric, median: float) -> float:
 
 
 def _times(cells: Cells, values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids, Sample]:
-    """When repetitions were measured: by the wall clock; where any lacks it, by their number."""
+    """Return the wall-clock times of repetitions, or their numbers if any time is missing."""
     numbers = {ids: np.array(list(blocks), dtype=np.float64) for ids, blocks in values.items()}
     stamps = {ids: cells.blocks("started_s", ids) for ids in values}
     if any(block not in stamps[ids] for ids, blocks in values.items() for block in blocks):
@@ -142,10 +150,10 @@ def _times(cells: Cells, values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids,
 
 
 def _p_of_blocks(times: Mapping[Ids, Sample], values: Mapping[Ids, Mapping[int, float]]) -> float:
-    """The p-value of a trend of the blocks' means.
+    """Return the p-value of a trend of the blocks' means.
 
-    Repetitions of one number have the same random numbers of the air in every cell, so their luck
-    is one, and cells do not confirm each other's trend.
+    Repetitions with the same number use the same random numbers for the air in every cell. So their
+    random variation is common to all cells, and one cell's trend does not confirm another's.
     """
     together: dict[int, list[tuple[float, float]]] = {}
     for ids, blocks in values.items():
@@ -159,14 +167,17 @@ def _p_of_blocks(times: Mapping[Ids, Sample], values: Mapping[Ids, Mapping[int, 
     if np.ptp(means[:, 1]) == 0:
         return 1.0
     r = float(np.corrcoef(means[:, 0], means[:, 1])[0, 1])
-    # A line's slope by Student's t. SciPy's own regression is in a module of a hundred others.
+    # Test of a line's slope with Student's t. scipy.stats has it too, but is slow to import.
     freedom = len(means) - 2
     t = abs(r) * np.sqrt(freedom / max(1 - r * r, np.finfo(float).eps))
     return float(2 * special.stdtr(freedom, -t))
 
 
 def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
-    """A cell's times and values by its mean; long ones as means of stretches of equal length."""
+    """Return a cell's times in order, and its values divided by their mean.
+
+    Long series become means of stretches of equal length.
+    """
     order = np.argsort(times, kind="stable")
     relative = values[order] / values.mean()
     if times.size <= _MAX_VALUES:
@@ -186,7 +197,7 @@ def _drift_text(drift: Drift) -> str:
 
 
 def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
-    """One line a cell and metric, with its furthest value."""
+    """Yield a line per cell and metric, with the value of the largest deviation."""
     cells: dict[tuple[Ids, str], list[Outlier]] = {}
     for outlier in outliers:
         cells.setdefault((outlier.cell, outlier.metric.name), []).append(outlier)
@@ -205,7 +216,7 @@ def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
 
 
 def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
-    """How many differences from the baseline are open, and what it takes to decide them."""
+    """Yield a sentence on how many differences are undecided and what would decide them."""
     still = [decision for decision in decisions if decision.outcome == "undecided"]
     if not still:
         return

@@ -1,4 +1,7 @@
-"""The report that any study gets: curves, distributions, decisions, claims and the run's table."""
+"""The standard report of any study.
+
+It has curves, distributions, decisions, claims and the run's table.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,12 @@ from analysis.text import counted
 
 @dataclass(frozen=True)
 class Extras:
-    """What a study adds to the report that every study gets.
+    """A study's own additions to the standard report.
 
-    `caveat` stands in place of the clock's own, `claimant` is whose claims they are, `facts` follow
-    those of every run, and with `prints` the tables are printed after the run's. Without `curves`,
-    no metric is drawn over each number: the cells are there for the study's own figures.
+    `caveat` replaces the clock's own caveat. `claimant` names the source of the claims. `facts`
+    follow the facts of every run. With `prints`, the tables are printed after the run's table.
+    Without `curves`, metrics are not drawn over numeric factors; the study has its own figures
+    instead.
     """
 
     tables: Sequence[Table] = ()
@@ -42,7 +46,10 @@ class Extras:
 
 
 def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
-    """The report of a run; `run` is its table, as the study makes it."""
+    """Return the report of a run.
+
+    `run` is the run's table from the study.
+    """
     results, extras = cells.results, extras or Extras()
     decisions = significance.decisions(cells)
     drawn = [*extras.figures, *(curves(cells, extras.beside) if extras.curves else ())]
@@ -72,7 +79,7 @@ def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
 
 
 def subtitle(cells: Cells) -> str:
-    """How much is good of what was planned, and over which medium."""
+    """Return the number of good repetitions and the medium as a sentence."""
     results = cells.results
     planned = len(results.cells) * results.repetitions
     good, total = len(results.good), len(results.frame)
@@ -83,7 +90,10 @@ def subtitle(cells: Cells) -> str:
 
 
 def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[str, str], ...]:
-    """What a reader who wants to trust or repeat the run must know; `further` before the end."""
+    """Return the facts that a reader needs to trust or repeat the run.
+
+    The study's own facts, `further`, stand before the last ones.
+    """
     results = cells.results
     frame, good = results.frame, results.good
     started = frame["started_s"].dropna()
@@ -109,12 +119,12 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
 
 
 def day(seconds: float) -> str:
-    """A moment by the wall clock, to the minute."""
+    """Return a wall-clock time as text in UTC, to the minute."""
     return datetime.fromtimestamp(float(np.floor(seconds)), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def now() -> str:
-    """This moment, likewise."""
+    """Return the current time as text in UTC, to the minute."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -1,4 +1,4 @@
-"""Where a cell stands: how much of it is good, whether that is verified, and what failed why."""
+"""State of a cell: number of good repetitions, verification, and reasons of failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NOT_COUNTED = "not counted"
 
 
 class Missing(Enum):
-    """Why there is no number; the value is the word that a table shows in its place."""
+    """Reason why a cell has no number.
+
+    The value is the word that tables show.
+    """
 
     NOT_RUN = "not run"
     FAILED = "failed"
@@ -26,10 +29,10 @@ class Missing(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """How much of a cell is good, whether it is verified, and why repetitions do not count.
+    """State of a cell: good repetitions, verification, and reasons why others do not count.
 
-    `missing` says why the cell has no numbers, None where it has. `enough` good values make a
-    number: two, or one where only one was asked for.
+    `missing` is the reason why the cell has no numbers, None if it has numbers. A mean needs
+    `enough` good values: two, or one if only one repetition was planned and measured.
     """
 
     good: int
@@ -39,18 +42,18 @@ class Standing:
     missing: Missing | None
     failures: tuple[str, ...]
     enough: int
-    #: Settings that no check of a good repetition covers, in words.
+    #: Description of the settings that no check of a good repetition covers.
     unchecked: str = ""
 
     @property
     def word(self) -> str:
-        """`ok`, or why there are no numbers."""
+        """Return `ok`, or the reason why there are no numbers."""
         return "ok" if self.missing is None else self.missing.value
 
 
 @dataclass(frozen=True)
 class CountedRepetition:
-    """What counts of a repetition for where its cell stands."""
+    """The values of a repetition that decide on the state of its cell."""
 
     status: str
     reason: str
@@ -61,13 +64,13 @@ class CountedRepetition:
 
 
 def not_run(planned: int) -> Standing:
-    """A cell without any repetition."""
+    """Return the state of a cell without any repetition."""
     return Standing(0, planned, verified=False, verified_reason="not run",
                     missing=Missing.NOT_RUN, failures=(), enough=1)
 
 
 def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Standing:
-    """Where a cell of these repetitions stands, of which so many were planned."""
+    """Return the state of a cell from its repetitions and their planned number."""
     good = [each for each in repetitions if each.status == "ok"]
     bad = [each for each in repetitions if each.status != "ok"]
     total = max(len(repetitions), planned)
@@ -86,7 +89,7 @@ def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Stand
 
 def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],
               missing: Missing | None, last_reason: str) -> tuple[bool, str]:
-    """Whether every good repetition proved its cell; and with which evidence, or why not."""
+    """Return whether all good repetitions are verified, with the evidence or the reason."""
     if not good:
         return False, last_reason or "no good repetition"
     lacking = sum(not each.verified for each in good)
@@ -99,7 +102,7 @@ def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition
 
 
 def _failures(bad: Sequence[CountedRepetition], total: int) -> Iterator[str]:
-    """A line for each reason for which repetitions do not count, the most frequent first."""
+    """Yield a line for each reason of failed repetitions, the most frequent first."""
     for (status, reason), count in Counter((each.status, each.reason)
                                            for each in bad).most_common():
         which = sorted(each.number for each in bad

@@ -1,8 +1,9 @@
-"""A table as data: what every table is before it is text, HTML, LaTeX, Markdown, CSV or Parquet.
+"""Tables as data, before their conversion to an output format.
 
-Numbers are in SI units throughout; a column says how they are shown. Presenters know this module
-and nothing of what a table is about. Every text is made safe to show here, wherever it came from:
-a terminal, a page, CSV and LaTeX get no controls and no bidirectional signs.
+The formats are text, HTML, LaTeX, Markdown, CSV and Parquet. Numbers are in SI units, and a column
+says how they are shown. Presenters know only this module, not the subject of a table. All texts are
+made safe to show here. So terminals, pages, CSV and LaTeX get no control characters and no
+bidirectional signs, whatever file a text comes from.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from analysis.text import printable
 
 
 def _screen(part: Any, *names: str) -> None:
-    """Make texts of a frozen part of a table safe to show, whatever file they came from."""
+    """Make texts of a frozen part of a table safe to show."""
     for name in names:
         value = getattr(part, name)
         screened = _screened(value)
@@ -31,7 +32,7 @@ def _screened(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number, the interval around it (95 %, None where there is none) and how many made it."""
+    """A number with its 95 % interval (None without one) and the number of values."""
 
     value: float
     low: float | None = None
@@ -41,12 +42,12 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Entry:
-    """A number, or a word; with what was published or modelled, marks, and the records behind it.
+    """A number or a word of a table, with additional values, marks and records.
 
-    `published` and `modelled` have the unit of `number`. `detail` stands in brackets beside it.
-    `marks` are words that presenters know how to show: `recommended`, `best`, `spans-zero`,
-    `significant`, `missing`, `differs`. `records` are names of records, to be linked where the
-    presenter can.
+    `published` and `modelled` have the unit of `number`. `detail` is shown in brackets after the
+    number. `marks` are words that presenters know how to show: `recommended`, `best`, `spans-zero`,
+    `significant`, `missing`, `differs`. `records` are names of records, which become links where
+    the presenter can show links.
     """
 
     text: str = ""
@@ -64,13 +65,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its key (with the SI unit, as in CSV), its title, and how numbers are shown.
+    """A column: its key (with the SI unit, as in CSV), its title and display.
 
     Shown is number x `scale` in `unit`, with `digits` after the point (None: by the interval).
-    Neighbours with one `group` share a heading above their titles. On a terminal, `heading` has
-    the lines of a narrower title, `part` names the columns that stay together where a table has to
-    be split, and an `optional` column goes first. `only` says where a column is shown at all:
-    on `screen` (and paper), or in `file`s for programs.
+    Neighbouring columns of the same `group` share a heading above their titles. On a terminal,
+    `heading` has the lines of a narrower title, and `part` names the columns that stay together
+    where a table is split. An `optional` column is left out first. `only` limits a column to one
+    medium: to `screen` (and paper), or to `file`s for programs.
     """
 
     key: str
@@ -90,11 +91,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its heading and notes; every row has an entry for each column.
+    """A table with its heading and notes.
 
-    `warnings` belong in front of it. `remarks` are on a row: its index, and what is to be said.
-    `source` is where published values stand. Of a table whose sections stand `apart`, each is a
-    table of its own on screens, without columns that hold nothing there.
+    Every row has an entry for each column. `warnings` are shown before the table. `remarks` are on
+    a row: its index, and the text. `source` is the source of published values. If `apart` is set,
+    each section is a separate table on screens, without columns that are empty there.
     """
 
     id: str
@@ -103,9 +104,9 @@ class Table:
     rows: tuple[tuple[Entry, ...], ...]
     caption: str = ""
     notes: tuple[str, ...] = ()
-    #: Index of a first row, and the heading that stands above it.
+    #: Index of a section's first row, and the heading above that row.
     sections: tuple[tuple[int, str], ...] = ()
-    #: The clock of the repetitions behind it; "" where it holds nothing measured.
+    #: Clock of the repetitions behind the table; "" for a table without measured values.
     clock: str = ""
     warnings: tuple[str, ...] = ()
     remarks: tuple[tuple[int, str], ...] = ()
@@ -118,27 +119,31 @@ class Table:
         _screen(self, "title", "caption", "notes", "warnings", "source", "sections", "remarks")
 
     def column(self, key: str) -> int:
-        """The index of a column; raises StopIteration where there is none of that key."""
+        """Return the index of a column.
+
+        Raises:
+            StopIteration: There is no column of that key.
+        """
         return next(index for index, column in enumerate(self.columns) if column.key == key)
 
     def has(self, key: str) -> bool:
-        """Whether there is a column of that key."""
+        """Return whether there is a column of that key."""
         return any(column.key == key for column in self.columns)
 
     def shown_on(self, medium: Literal["screen", "file"]) -> Table:
-        """The table without the columns that are for another medium."""
+        """Return the table without the columns for the other medium."""
         return self.with_columns([index for index, column in enumerate(self.columns)
                                   if column.only in ("", medium)])
 
     def with_columns(self, indexes: list[int]) -> Table:
-        """The table with some of its columns."""
+        """Return the table with only some of its columns."""
         if len(indexes) == len(self.columns):
             return self
         return replace(self, columns=tuple(self.columns[index] for index in indexes),
                        rows=tuple(tuple(row[index] for index in indexes) for row in self.rows))
 
     def parts(self) -> Iterator[Table]:
-        """Each section as a table of its own, without the columns that hold nothing there."""
+        """Yield each section as a separate table, without the columns that are empty there."""
         bounds = [*(first for first, _ in self.sections), len(self.rows)]
         for (first, title), last in zip(self.sections, bounds[1:], strict=True):
             part = replace(self, title=title, rows=self.rows[first:last], sections=(),
@@ -151,7 +156,7 @@ class Table:
                 if any(row[index].text not in ("", "-") for row in part.rows)])
 
     def holds(self, index: int) -> bool:
-        """Whether a column has anything but words for what is missing."""
+        """Return whether a column has any number or word other than for missing values."""
         return any(row[index].number is not None or (
             row[index].text not in ("", "-") and "missing" not in row[index].marks)
             for row in self.rows)

@@ -1,4 +1,4 @@
-"""Texts that tables and notes share: order of names, safe text from files, counts and sizes."""
+"""Text functions for tables and notes: order of names, safe text, counts and sizes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["counted", "natural", "natural_cell", "printable", "size"]
 
 
 def natural(name: str) -> tuple[Any, ...]:
-    """Sort key that puts A2 before A10."""
+    """Return a sort key that puts A2 before A10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part)
                  for part in re.split(r"([0-9]+)", name) if part)
 
 
 def natural_cell(ids: tuple[str, ...]) -> tuple[Any, ...]:
-    """The same for the ids of a cell, one factor after the other."""
+    """Return a sort key in natural order for the ids of a cell."""
     return tuple(natural(name) for name in ids)
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> counted(2, "repetition")
     '2 repetitions'
@@ -31,8 +31,8 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes for people, in powers of ten."""
+    """Return a number of bytes as text with a decimal unit (kB, MB, GB)."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= 0.9995 * factor:  # what three digits show as 1 of this unit
+        if count >= 0.9995 * factor:  # three digits would show this as 1 of the unit
             return f"{count / factor:.3g} {unit}"
     return f"{count:.0f} B"
