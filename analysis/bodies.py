@@ -179,7 +179,7 @@ def _unusable(usable: Usable, study: Body) -> str:
 
 
 def _odd(numbers: Iterable[float], *, is_signed: bool) -> str:
-    """Return the first infinite, undefined or wrongly negative number as text, or ""."""
+    """Return the first number that no table can use as text, or ""."""
     return next((str(number) for number in numbers
                  if not math.isfinite(number) or (number < 0 and not is_signed)), "")
 

@@ -80,7 +80,7 @@ class Cells:
 
     @cached_property
     def observations(self) -> Mapping[Key, Observation]:
-        """Return all metrics, and differences from the baseline, of cells that have a number."""
+        """Return the metrics and baseline differences of all cells that have a number."""
         values = {(metric.name, *ids): self.value(metric.name, ids)
                   for metric in self.results.study.metrics for ids in self.results.cells}
         values |= {(metric.difference.name, *ids): self.difference(metric, ids)

@@ -42,7 +42,10 @@ def differences(cells: Cells) -> Iterator[str]:
 
 
 def circumstances(results: Results) -> str:
-    """Return sentences on the medium, wires, clock, machine and builder."""
+    """Return sentences on the circumstances of a run.
+
+    They name the medium, wires, clock, machine and builder.
+    """
     frame, wires = results.frame, results.wires
     medium = _distinct(frame, "medium") or ("none" if wires else
                                             "none given (as fast as the emulator)")

@@ -1,6 +1,7 @@
-"""Definition of metrics: name, title, unit and better direction.
+"""Definition of the metrics of a study.
 
-Studies declare metrics. All parts of qop that count, compare or present values read them here.
+A metric states the title, the unit, the better direction and the negligible difference. Studies
+declare metrics. All parts of qop that count, compare or present values read them here.
 """
 
 from __future__ import annotations

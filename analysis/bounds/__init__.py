@@ -1,4 +1,4 @@
-"""Ceilings from headers and airtime, and a verdict on what bounded a throughput."""
+"""Upper bounds of throughput from headers and airtime, and verdicts on the bottleneck."""
 
 from analysis.bounds.ceilings import Ceiling, Hop, Path
 from analysis.bounds.packets import Esp, esp_of

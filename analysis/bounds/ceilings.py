@@ -1,14 +1,14 @@
-"""Ceilings say what the shared air could carry at most on a path.
+"""Upper bounds (ceilings) of the goodput that the shared air can carry on a path.
 
-A packet crosses the air once for every radio on its path, each time in ESP and with the cipher's
-bytes as the policy says, and pays the medium's airtime each time (docs/medium.md). Wires are as
-quick as the processor; they only limit how long a packet may be.
+A packet crosses the air once for every radio on its path. Each time it is in ESP and has the
+cipher's bytes, as the policy says, and takes the medium's airtime (docs/medium.md). Wires are as
+fast as the processor; they only limit the length of a packet.
 
-Stations that contend count their backoffs down in the same idle slots (IEEE 802.11-2007, 9.2.5.2).
-So a channel needs DIFS, frame, SIFS and acknowledgement of every frame, and beside these no less
-than the backoffs of the one sender that draws most of them. Collisions cost time on top, so this
-is an upper bound for any number of senders. Garg and Kappes ("Can I add a VoIP call?", 2003) bound
-the calls of a cell by the same count.
+Contending stations count their backoffs down in the same idle slots (IEEE 802.11-2007, 9.2.5.2). So
+a channel needs DIFS, frame, SIFS and acknowledgement for every frame. In addition it needs at least
+the backoffs of the sender that draws most of them. Collisions take further time, so this is an
+upper bound for any number of senders. Garg and Kappes ("Can I add a VoIP call?", 2003) bound the
+number of calls in a cell in the same way.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from analysis.bounds.packets import IPV4_BYTES, TCP_IP_BYTES, UDP_BYTES, Esp, fr
 from topologies.model import QUEUE, Medium
 
 LLC_BYTES = 8
-#: TCP acknowledges at least every second segment (RFC 1122, 4.2.3.2; RFC 5681, 4.2).
+#: Segments per TCP acknowledgement, at most (RFC 1122, 4.2.3.2; RFC 5681, 4.2).
 _SEGMENTS_PER_ACK = 2
-#: Of how many ceilings chance passes one.
+#: Number of streams of which one exceeds the bound of `at_most_bps` by chance.
 ONE_IN = 10_000
-#: Standard deviations of a normal distribution beyond which this share lies.
+#: Standard deviations of a normal distribution that a share of 1 / ONE_IN exceeds.
 _DEVIATIONS = NormalDist().inv_cdf(1 - 1 / ONE_IN)
-#: What stations that take turns are let pass too much after a pause, once (docs/medium.md).
+#: Airtime that the queue model grants in excess after a pause, once per stream (docs/medium.md).
 _AHEAD_US = 20e3
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One crossing of the air: on which channel, in which ESP, if any, and between whom.
+    """A crossing of the air with its channel, ESP and stations.
 
-    `sender` sends the data, `receiver` the acknowledgements of TCP.
+    `esp` is None without IPsec. `sender` sends the data, `receiver` the acknowledgements of TCP.
     """
 
     channel: int
@@ -45,19 +45,20 @@ class Hop:
     receiver: str
 
     def packet_bytes(self, inner_bytes: int) -> int:
-        """Length of the IP packet on the air."""
+        """Return the length of the IP packet on the air."""
         return self.esp.packet_bytes(inner_bytes) if self.esp else inner_bytes
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The highest goodput, and the air's time that it takes.
+    """The highest goodput on a path, with its airtime.
 
-    `bps` is reached with backoffs as long as the mean. `airtime_us` is that of one datagram, or of
-    one segment with its share of an acknowledgement, on the busiest channel and over all of its
-    crossings, with the standard deviation `deviation_us`; `least_us` of it pass even without
-    backoffs. `payload_bytes` is what it carries. `senders` contend on that channel. `ahead_us` is
-    let pass too much once a stream.
+    `bps` is reached if backoffs have their mean length. `airtime_us` is the airtime of one
+    datagram, or of one segment with its share of an acknowledgement. It counts all crossings of the
+    busiest channel and has the standard deviation `deviation_us`. `least_us` is the part of it that
+    remains without any backoff. `payload_bytes` is the payload of the datagram or segment.
+    `senders` is the number of contending stations on that channel. `ahead_us` is airtime granted in
+    excess once per stream.
     """
 
     bps: float
@@ -69,10 +70,17 @@ class Ceiling:
     ahead_us: float = 0.0
 
     def at_most_bps(self, datagrams: float, streams: int = 1) -> float:
-        """Return the goodput that so many datagrams of so many streams reach at most by luck.
+        """Return the highest goodput that some datagrams can reach by short random backoffs.
 
-        Backoffs are drawn at random, so streams of few datagrams may take less than the mean.
-        One in `ONE_IN` is still quicker.
+        Streams of few datagrams may take less airtime than the mean. One stream in `ONE_IN` is
+        still faster.
+
+        Args:
+            datagrams: Number of datagrams in all streams.
+            streams: Number of streams.
+
+        Returns:
+            Goodput in bit/s.
         """
         luck_us = _DEVIATIONS * self.deviation_us * math.sqrt(datagrams)
         mean_us = datagrams * self.airtime_us
@@ -84,9 +92,11 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class _Load:
-    """What one frame costs its channel: without backoff, the backoff, and their variances.
+    """The airtime of one frame on its channel, and its variances.
 
-    `least_us` is the time of one attempt without backoff.
+    `fixed_us` is the time without backoff, `backoff_us` the backoff, both over all attempts.
+    `draw_us2` is the variance from random backoffs, `attempt_us2` the variance from the number of
+    attempts. `least_us` is the time of one attempt without backoff.
     """
 
     sender: str
@@ -99,9 +109,9 @@ class _Load:
 
 @dataclass(frozen=True)
 class Path:
-    """Where packets go: crossings of the air, and the longest packet not split anywhere.
+    """A path of packets: crossings of the air and the largest unfragmented packet.
 
-    `cipher_bytes` is what the policy's cipher adds to a frame.
+    `cipher_bytes` is the number of bytes that the policy's cipher adds to a frame.
     """
 
     hops: tuple[Hop, ...]
@@ -109,27 +119,30 @@ class Path:
     cipher_bytes: int
 
     def split(self, packet_bytes: int) -> tuple[int, ...]:
-        """Lengths of the parts in which a packet goes, one where it is short enough."""
+        """Return the lengths of a packet's fragments, or its own length if it fits."""
         return fragments(packet_bytes, self.limit_bytes)
 
     def udp(self, medium: Medium, payload_bytes: int) -> Ceiling:
-        """Datagrams back to back, more of them offered than the air takes."""
+        """Return the ceiling of UDP datagrams that are offered faster than the air takes them."""
         packets = self.split(payload_bytes + UDP_BYTES + IPV4_BYTES)
         return self._ceiling(medium, packets, (), payload_bytes, 1)
 
     def tcp(self, medium: Medium) -> Ceiling:
-        """One connection whose window always suffices, in segments as long as the path allows."""
+        """Return the ceiling of one TCP connection with full segments.
+
+        The window is taken to be always large enough.
+        """
         packets = (self.limit_bytes,) * _SEGMENTS_PER_ACK
         return self._ceiling(medium, packets, (TCP_IP_BYTES,), self.limit_bytes - TCP_IP_BYTES,
                              _SEGMENTS_PER_ACK)
 
     def call(self, medium: Medium, payload_bytes: int) -> Ceiling:
-        """A datagram each way, as a call sends them."""
+        """Return the ceiling of a call, which sends a datagram each way."""
         packets = self.split(payload_bytes + UDP_BYTES + IPV4_BYTES)
         return self._ceiling(medium, packets, packets, payload_bytes, 1)
 
     def airtime_us(self, medium: Medium, hop: Hop, inner_bytes: int) -> float:
-        """Mean airtime of one packet on one hop, with what the medium's losses cost."""
+        """Return the mean airtime of one packet on one hop, including the medium's losses."""
         return medium.delivery_us(self._msdu_bytes(hop, inner_bytes))
 
     def _msdu_bytes(self, hop: Hop, inner_bytes: int) -> int:
@@ -137,7 +150,11 @@ class Path:
 
     def _ceiling(self, medium: Medium, there: Sequence[int], back: Sequence[int],
                  payload_bytes: int, count: int) -> Ceiling:
-        """The ceiling of packets sent there and back, `count` payloads a turn."""
+        """Return the ceiling of packets in both directions, with `count` payloads per turn.
+
+        One turn has the packets of `there` in the forward direction and those of `back` in the
+        reverse one.
+        """
         channels: dict[int, list[_Load]] = {}
         for channel, load in self._loads(medium, there, back):
             channels.setdefault(channel, []).append(load)
@@ -147,10 +164,10 @@ class Path:
 
     def _loads(self, medium: Medium, there: Iterable[int],
                back: Iterable[int]) -> Iterator[tuple[int, _Load]]:
-        """The frames of a turn, with the channel of each."""
+        """Yield the frames of a turn, each with its channel."""
         last = len(self.hops) - 1
         for number, hop in enumerate(self.hops):
-            # What is lost for good later on has taken the air's time before.
+            # A packet that a later hop loses has already used airtime on this hop.
             for sizes, sender, hops_left in ((there, hop.sender, last - number),
                                              (back, hop.receiver, number)):
                 arrives = (1 - medium.residual_loss)**hops_left
@@ -160,10 +177,11 @@ class Path:
 
 
 def _load(medium: Medium, sender: str, msdu_bytes: int, arrives: float) -> _Load:
-    """The cost of a frame, of which the share `arrives` gets to the end of the path.
+    """Return the airtime of a frame over all of its transmissions.
 
-    A transmission that is lost with probability p is made 1 / (1 - p) times in the mean, with a
-    variance of p / (1 - p)^2.
+    With the loss probability p, a frame takes 1 / (1 - p) transmissions on average. The variance of
+    that number is p / (1 - p)^2. Only the share `arrives` of the frames reaches the end of the
+    path.
     """
     lost = medium.loss_percent / 100
     times = 1 / (1 - lost) / arrives
@@ -177,13 +195,13 @@ def _load(medium: Medium, sender: str, msdu_bytes: int, arrives: float) -> _Load
 
 def _of_channel(medium: Medium, loads: Sequence[_Load], payload_bytes: int,
                 count: int) -> Ceiling:
-    """The ceiling of one channel, which has these frames every turn."""
+    """Return the ceiling of one channel that carries these frames every turn."""
     senders = dict.fromkeys(load.sender for load in loads)
     draws = {sender: (sum(load.backoff_us for load in loads if load.sender == sender),
                       sum(load.draw_us2 for load in loads if load.sender == sender))
              for sender in senders}
     backoff_us, draw_us2 = max(draws.values())
-    if medium.air == QUEUE:  # one after the other, and each is charged the mean
+    if medium.air == QUEUE:  # stations take turns, each with the mean
         backoff_us, draw_us2 = sum(load.backoff_us for load in loads), 0.0
     airtime_us = (sum(load.fixed_us for load in loads) + backoff_us) / count
     variance_us2 = (draw_us2 + sum(load.attempt_us2 for load in loads)) / count

@@ -1,6 +1,6 @@
-"""What bounded a throughput: the medium, the processor, or the emulator.
+"""Verdict on the bottleneck of a throughput: medium, processor or emulator.
 
-In virtual time computing takes no time, so the processor bounds nothing.
+In virtual time computing takes no time, so the processor is never the bottleneck.
 """
 
 from __future__ import annotations
@@ -14,22 +14,26 @@ from analysis.statistics import Estimate
 Bound = Literal["medium", "processor", "emulator"]
 Protocol = Literal["tcp", "udp"]
 
-#: Share of its ceiling from which on the medium is what bounds a stream of one sender. UDP is
-#: offered above what the air takes, so it shows the air itself. TCP's ceiling knows neither the
-#: start of a connection nor segments that a full queue drops behind the first hop, after they have
-#: taken airtime: a stream of a megabyte stays up to a tenth below it with the air never idle.
+#: Share of the ceiling from which on the medium is the bottleneck of a stream with one sender. UDP
+#: is offered faster than the air takes it, so it shows the air itself. TCP's ceiling does not
+#: include the start of a connection, nor segments that used airtime before a full queue behind the
+#: first hop dropped them. So a stream of 1 MB stays up to 10 % below it though the air is never
+#: idle.
 MEDIUM_SHARE: dict[Protocol, float] = {"udp": 0.95, "tcp": 0.85}
-#: What collisions leave of a ceiling at the least, which does not count them. Two stations that
-#: always have a frame of 64 to 1470 bytes reach 0.90 to 0.96 of theirs, solved exactly for all
-#: media (tests/analysis/test_bounds.py).
+#: Smallest share of a ceiling that remains with collisions, which the ceiling does not count. Two
+#: stations that always have a frame of 64 to 1470 bytes reach 0.90 to 0.96 of their ceiling, solved
+#: exactly for all media (tests/analysis/test_bounds.py).
 COLLISIONS_LEAVE = 0.9
-#: Share of the streams' time from which on the processor may have been what they waited for.
+#: Share of the streams' time from which on a busy processor may be the bottleneck.
 PROCESSOR_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class BoundVerdict:
-    """What bounded a stream, and what is to be said of it; `certain`: the interval agrees."""
+    """The bottleneck of a stream with a note.
+
+    `certain` means that the whole interval supports the verdict.
+    """
 
     bound: Bound
     certain: bool
@@ -37,19 +41,24 @@ class BoundVerdict:
 
 
 def least_share(protocol: Protocol, senders: int) -> float:
-    """Return the share of the ceiling of so many senders from which on the medium bounds."""
+    """Return the share of the ceiling from which on the medium is the bottleneck."""
     return MEDIUM_SHARE[protocol] * (COLLISIONS_LEAVE if senders > 1 else 1.0)
 
 
 def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *,
           senders: int = 1, most: float = math.inf, virtual: bool = False) -> BoundVerdict:
-    """The verdict on one cell.
+    """Return the verdict on the bottleneck of one cell.
 
-    `share` is goodput by the ceiling of mean backoffs, None without a medium, and `most` the share
-    that luck allows; `processor` the processor's work by the streams' time, both as `tables.table`
-    has them. What neither the medium nor the processor explains is the emulator's: queues and
-    timers that wake late, a host that keeps a guest waiting. In `virtual` time the processor
-    explains nothing.
+    If neither the medium nor the processor explains the throughput, the emulator does. Possible
+    causes are queues, timers that fire late, or a host that makes a guest wait.
+
+    Args:
+        protocol: Transport protocol of the stream.
+        share: Goodput divided by the ceiling for mean backoffs, None without a medium.
+        processor: Processor time divided by the streams' time, None if not recorded.
+        senders: Number of contending stations.
+        most: Largest share that short random backoffs allow.
+        virtual: The clock is virtual, so the processor is never the bottleneck.
     """
     least = least_share(protocol, senders)
     if share is not None and share.mean > most:

@@ -1,4 +1,4 @@
-"""Claims, each with a verdict: confirmed, refuted or undecided."""
+"""Claims and their verdicts: confirmed, refuted or undecided."""
 
 from __future__ import annotations
 

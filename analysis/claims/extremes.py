@@ -1,4 +1,7 @@
-"""Questions about extremes that the data pick: intervals hold whichever cell turns out to be it."""
+"""Questions about extremes that are picked by the data.
+
+Their intervals hold for whichever cell turns out to be the extreme.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ from analysis.statistics import Estimate, spread
 class Extreme:
     """The largest or smallest answer to several questions of one band and unit.
 
-    Its interval reaches from the extreme of all lower ends to that of all upper ends, each at the
-    level that Bonferroni asks for so many: they hold together, and so does the extreme's.
+    The interval reaches from the extreme of all lower ends to the extreme of all upper ends. Each
+    end is at the level that Bonferroni's correction gives for that number of questions. So all
+    intervals hold together, and the interval of the extreme holds too.
     """
 
     label: str
@@ -26,21 +30,24 @@ class Extreme:
 
     @property
     def keys(self) -> Sequence[Key]:
-        """Those of all questions, each once."""
+        """Return the keys of all questions, each once."""
         return tuple(dict.fromkeys(key for question in self.among for key in question.keys))
 
     @property
     def band(self) -> Band:
-        """Where the claim says that it lies."""
+        """Return the band in which the claim puts the answer."""
         return self.among[0].band
 
     @property
     def unit(self) -> Unit:
-        """Its numbers' unit."""
+        """Return the unit of the answer."""
         return self.among[0].unit
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
-        """The estimate with an interval of that level; None where a cell has no number."""
+        """Return the estimate with an interval of that level, or None without data.
+
+        The result is None where a cell has no number.
+        """
         each = 1 - (1 - level) / len(self.among)
         answers = [question.answer(observations, each) for question in self.among]
         known = [answer for answer in answers if answer is not None]
@@ -56,7 +63,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Spread:
-    """By which share the largest of some cells' means exceeds the smallest."""
+    """The share by which the largest mean of some cells exceeds the smallest."""
 
     label: str
     keys: Sequence[Key]
@@ -64,7 +71,10 @@ class Spread:
     unit: Unit
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
-        """The estimate with an interval of that level; None where a cell has no number above 0."""
+        """Return the estimate with an interval of that level, or None without data.
+
+        The result is None where a cell has no number above 0.
+        """
         asked = every(observations, self.keys)
         if len(asked) < 2:
             return None

@@ -1,4 +1,4 @@
-"""A finding answers a question to the cells of a run with an interval that decides, or does not."""
+"""Answers to a claim's questions with intervals that decide or leave the claim open."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from analysis.present.rounding import plain, uncertain
 from analysis.statistics import LEVEL, Estimate, pairs_needed
 
 Word = Literal["confirmed", "refuted", "undecided"]
-#: "About" a number: within this share of it.
+#: Share of a number within which another number counts as about equal.
 ABOUT = 0.2
-#: An interval narrower than this, in the unit shown, is a point.
+#: Half width, in the displayed unit, below which an interval is shown as a single number.
 _EXACT = 1e-9
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How a finding's numbers are shown: times `scale`, with the unit's name."""
+    """The display of a finding's numbers: times `scale`, with the unit's name."""
 
     name: str = ""
     scale: float = 1.0
@@ -35,16 +35,17 @@ PERCENT = Unit("%", 100.0)
 
 
 def unit_of(metric: Metric) -> Unit:
-    """The unit in which a metric is shown."""
+    """Return the unit in which a metric is shown."""
     return Unit(metric.unit, metric.scale)
 
 
 @dataclass(frozen=True)
 class Band:
-    """Where a claim says that a number lies; open where a side is infinite.
+    """The range in which a claim puts a number, with infinite ends where it is open.
 
-    A claim of a difference is not met by one that does not matter: by none surely larger, either
-    way, than `negligible` (in the number's SI unit, see `analysis.metrics`).
+    A difference that does not matter does not meet a claim of a difference. This applies if the
+    whole interval is within plus or minus `negligible`, in the number's SI unit (see
+    `analysis.metrics`).
     """
 
     low: float = -math.inf
@@ -52,25 +53,25 @@ class Band:
     negligible: float = 0.0
 
     def holds(self, interval: Estimate) -> bool:
-        """Whether all of an interval lies in the band."""
+        """Return whether the whole interval lies in the band."""
         low, high = interval.low, interval.high
         return low is not None and high is not None and self.low <= low and high <= self.high
 
     def refutes(self, interval: Estimate) -> bool:
-        """Whether all of an interval lies outside, or within what does not matter."""
+        """Return whether the whole interval lies outside the band or is negligible."""
         low, high = interval.low, interval.high
         if low is None or high is None:
             return False
         return high < self.low or low > self.high or self.is_negligible(interval)
 
     def is_negligible(self, interval: Estimate) -> bool:
-        """Whether all of an interval lies within what does not matter."""
+        """Return whether the whole interval lies within what does not matter."""
         low, high = interval.low, interval.high
         return bool(self.negligible) and low is not None and high is not None and (
             -self.negligible <= low and high <= self.negligible)
 
     def words(self, unit: Unit) -> str:
-        """The band in words, in a unit."""
+        """Return the band in words, in a unit."""
         low, high = (f"{side * unit.scale:.4g}" if math.isfinite(side) else "" for side in
                      (self.low, self.high))
         name = f" {unit.name}" if unit.name else ""
@@ -83,41 +84,52 @@ MORE = Band(low=0.0)
 
 
 def more(negligible: float) -> Band:
-    """More than nothing, by what matters: `negligible` is in the number's SI unit."""
+    """Return the band of all positive numbers, with `negligible` in the number's SI unit."""
     return Band(low=0.0, negligible=negligible)
 
 
 def about(value: float) -> Band:
-    """What counts as about a value."""
+    """Return the band of numbers that are about equal to a value."""
     return Band(value * (1 - ABOUT), value * (1 + ABOUT))
 
 
 class Asks(Protocol):
-    """What a claim asks of cells: with which label, of which, and where the answer should lie."""
+    """A question of a claim about some cells."""
 
     @property
     def label(self) -> str:
-        """What is asked, in words."""
+        """Return the question in words."""
 
     @property
     def keys(self) -> Sequence[Key]:
-        """All that the answer is made of."""
+        """Return the keys of all values that the answer uses."""
 
     @property
     def band(self) -> Band:
-        """Where the claim says that the answer lies."""
+        """Return the band in which the claim puts the answer."""
 
     @property
     def unit(self) -> Unit:
-        """How its numbers are shown."""
+        """Return the unit of the answer."""
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
-        """The estimate with an interval of that level; None where a cell has no number."""
+        """Return the answer to the question.
+
+        Args:
+            observations: All observations, by name and cell.
+            level: Confidence level of the interval.
+
+        Returns:
+            The estimate with its interval; None where a cell has no number.
+        """
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask of which cells: a function of their means, or, with `below`, a ratio of means."""
+    """A question about a function of cells' means, or about a ratio of means.
+
+    With `below`, it is the ratio of the mean of `cells` to the mean of `below`.
+    """
 
     label: str
     cells: Sequence[Key]
@@ -128,11 +140,14 @@ class Question:
 
     @property
     def keys(self) -> Sequence[Key]:
-        """Above the line and below."""
+        """Return the keys of numerator and denominator."""
         return (*self.cells, *self.below)
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
-        """The estimate with an interval of that level; None where a cell has no number."""
+        """Return the estimate with an interval of that level, or None without data.
+
+        The result is None where a cell has no number.
+        """
         if self.function is None:
             return ratio(observations, self.cells, self.below, level)
         return ask(observations, self.cells, self.function, level)
@@ -140,10 +155,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Finding:
-    """An answer: `estimate` with the interval to show, `strict` with the one that can refute.
+    """The answer to a question, with two intervals.
 
-    A claim that asks many questions would be refuted by chance alone, so `strict` is as wide as
-    Bonferroni has it for that many, at `level`.
+    `estimate` has the interval to show. `strict` has the interval that can refute, at `level`. It
+    is widened by Bonferroni's correction, because a claim with many questions would otherwise be
+    refuted by chance alone.
     """
 
     label: str
@@ -157,19 +173,19 @@ class Finding:
 
     @property
     def word(self) -> Word:
-        """What the interval decides; without one, nothing."""
+        """Return the verdict of the interval, which is undecided without one."""
         if self.band.holds(self.estimate):
             return "confirmed"
         return "refuted" if self.band.refutes(self.strict) else "undecided"
 
     @property
     def agrees(self) -> bool:
-        """Whether the value itself is where the claim says, whatever its interval."""
+        """Return whether the value itself is in the band, whatever its interval."""
         return self.band.low <= self.estimate.mean <= self.band.high
 
     @property
     def distance(self) -> float:
-        """How far the value is from the band's next edge, in half widths of the interval."""
+        """Return the distance from the value to the nearest edge in half widths of the interval."""
         edges = [abs(self.estimate.mean - edge) for edge in (self.band.low, self.band.high)
                  if math.isfinite(edge)]
         half = self.estimate.half_width
@@ -177,9 +193,9 @@ class Finding:
 
     @property
     def further(self) -> int | None:
-        """Further repetitions that would probably decide, if the value is the true one.
+        """Return the further repetitions that probably decide if the value is the true one.
 
-        None where there is no interval to tell from, or where it takes more than 1000.
+        The result is None without an interval, or if more than 1000 are needed.
         """
         half, count = self.estimate.half_width, self.estimate.n
         if self.word != "undecided" or half is None or count < 2:
@@ -191,7 +207,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The answer in words: what, its value and interval, and what the claim asks for."""
+        """Return the question with its answer and the claimed band, in words."""
         name = f" {self.unit.name}" if self.unit.name else ""
         half, scale = self.estimate.half_width, self.unit.scale
         if half is None or half * scale < _EXACT:
@@ -209,7 +225,7 @@ class Finding:
 
 def find(observations: Observations,
          questions: Sequence[Asks]) -> tuple[list[Finding], list[str]]:
-    """Answers to all questions, and the labels of those that lack a cell."""
+    """Return the answers to all questions, and the labels of those that lack a cell."""
     strict = 1 - (1 - LEVEL) / max(1, len(questions))
     findings, missing = [], []
     for question in questions:

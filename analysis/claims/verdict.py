@@ -1,4 +1,4 @@
-"""A verdict settles a claim by all its findings; and the table of all verdicts."""
+"""Verdicts on claims, and the table of all verdicts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WORDS = ("Confirmed: every 95 % interval lies where the claim says. Refuted: an
 
 @dataclass(frozen=True)
 class Claim:
-    """A conclusion that somebody came to, and where it stands.
+    """A conclusion of a publication, and the place where it is stated.
 
-    `rests_on` says what a verdict on it follows from here, if that is known: arithmetic,
-    configuration, what was measured.
+    `rests_on` names what a verdict on it depends on here, if known: arithmetic, configuration,
+    measurements.
     """
 
     id: str
@@ -32,12 +32,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """The verdict on a claim.
 
-    `figure` is the answer that decided (or that keeps it open), with its interval; `evidence` all
-    answers in words; `cells` and `records` are those behind the figure; `why` says, where known,
-    why a claim does not hold here, or what an undecided one lacks; `rests_on` what the verdict
-    follows from, whatever it is; `otherwise` the verdicts under other readings, a line each.
+    `figure` is the answer that decided the verdict (or leaves it open), with its interval.
+    `evidence` has all answers in words. `cells` and `records` are the sources of the figure. `why`
+    is the reason, if known, why a claim does not hold here, or what is missing for a decision.
+    `rests_on` names what the verdict depends on. `otherwise` has the verdicts under other readings,
+    a line each.
     """
 
     id: str
@@ -55,9 +56,9 @@ class Verdict:
 
 def judge(claim: Claim, questions: Sequence[Asks], observations: Observations,
           reason: str = "") -> Verdict:
-    """The verdict on a claim by the questions that it comes to. It never raises for lack of data.
+    """Return the verdict on a claim from the answers to its questions.
 
-    `reason` says why it may not hold here, as far as that is known.
+    Missing data raise no error. `reason` says why the claim may not hold here, as far as known.
     """
     findings, missing = find(observations, questions)
     return settle(claim, findings, missing, reason)
@@ -65,7 +66,11 @@ def judge(claim: Claim, questions: Sequence[Asks], observations: Observations,
 
 def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
            reason: str) -> Verdict:
-    """Refuted if any answer refutes, confirmed if all do and none is missing, else undecided."""
+    """Return the verdict on a claim from its findings.
+
+    The claim is refuted if any answer refutes it. It is confirmed if all answers confirm it and
+    none is missing. Otherwise it is undecided.
+    """
     words = {finding.word for finding in findings}
     evidence = (*(f"{finding.text}: {finding.word}" for finding in findings),
                 *(f"{label}: not measured" for label in missing))
@@ -88,7 +93,7 @@ def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
 
 
 def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
-    """What would be needed to decide."""
+    """Return a description of what is needed for a decision."""
     parts = []
     if missing:
         parts.append(f"not measured: {'; '.join(missing[:3])}"
@@ -108,7 +113,10 @@ def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
 
 
 def _needed(open_: Sequence[Finding]) -> str:
-    """How many repetitions more: one answer is enough to refute, all are needed to confirm."""
+    """Return a sentence on how many more repetitions are needed.
+
+    One answer is enough to refute a claim. All answers are needed to confirm it.
+    """
     against = [finding.further for finding in open_ if not finding.agrees]
     counts = against or [finding.further for finding in open_]
     known = [count for count in counts if count is not None]
@@ -119,7 +127,7 @@ def _needed(open_: Sequence[Finding]) -> str:
 
 
 def _cells(names: Sequence[str]) -> str:
-    """The cells behind a figure, as many as a note can hold."""
+    """Return the names of the cells behind a figure, six at most."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more cells" if more > 0 else "")
 
@@ -134,10 +142,10 @@ def _row(verdict: Verdict) -> tuple[Entry, ...]:
 
 def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
           notes: Sequence[str] = ()) -> Table:
-    """The verdicts as a table, one row a claim."""
+    """Return the table of verdicts, a row per claim."""
     words = ("confirmed", "refuted", "undecided")
     counts = [f"{sum(verdict.verdict == word for verdict in verdicts)} {word}" for word in words]
-    # What no claim says has no column.
+    # Leave out columns that are empty for all claims.
     further = [(column, texts) for column, texts in (
         (Column("rests_on", "Rests on"), [", ".join(each.rests_on) for each in verdicts]),
         (Column("otherwise", "Read otherwise"), ["; ".join(each.otherwise) for each in verdicts]))

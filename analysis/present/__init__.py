@@ -1,5 +1,5 @@
-"""Presenters: tables and reports on a terminal, as a page, as LaTeX, Markdown, CSV and Parquet.
+"""Presenters of tables and reports for each output format.
 
-Each takes analysis.table.Table or analysis.present.report.Report and knows nothing of what they
-are about.
+The formats are terminal, HTML page, LaTeX, Markdown, CSV and Parquet. Each presenter takes
+analysis.table.Table or analysis.present.report.Report and knows nothing of their subject.
 """

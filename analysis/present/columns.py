@@ -1,4 +1,4 @@
-"""Columns of a table in characters: how wide they are, and which layout fits a terminal."""
+"""Widths of a table's columns in characters, and the layout that fits a terminal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from rich.cells import cell_len
 from analysis.present.entries import MARKS, Shown, is_numeric, show
 from analysis.table import Table
 
-#: Columns of words are not folded below this, unless no word of theirs is as long.
+#: Smallest width to which a column of words is folded, unless all of its texts are shorter.
 _NARROWEST = 14
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are shown, how wide, and whether uncertainties stand below their values."""
+    """A choice of columns with their widths.
+
+    If `stacked` is set, uncertainties stand below their values.
+    """
 
     indexes: tuple[int, ...]
     widths: tuple[int, ...]
@@ -27,12 +30,12 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Characters of a line."""
+        """Return the number of characters in a line."""
         return sum(self.widths) + self.gap * (len(self.widths) - 1)
 
 
 class Sheet:
-    """A table with every entry as it reads, worked out once."""
+    """A table with all entries converted to text once."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -42,16 +45,16 @@ class Sheet:
         self._widths: dict[tuple[int, bool], int] = {}
 
     def is_numeric(self, index: int) -> bool:
-        """Whether a column holds numbers, which stand to the right."""
+        """Return whether a column has numbers, which are right-aligned."""
         return self._numeric[index]
 
     def heading(self, index: int) -> list[str]:
-        """The lines of a column's heading, its unit last."""
+        """Return the lines of a column's heading, the unit last."""
         column = self.table.columns[index]
         return [*(column.heading or (column.title,)), *([column.unit] if column.unit else [])]
 
     def cell(self, row: int, index: int, *, stacked: bool) -> list[str]:
-        """The lines of an entry: value and uncertainty on one, or below each other."""
+        """Return the lines of an entry, with the uncertainty on the value's line or below it."""
         shown = self._shown[row][index]
         if stacked and shown.spread:
             spread = shown.spread.replace(" ", "") if self.table.apart else shown.spread
@@ -63,11 +66,14 @@ class Sheet:
         return [*lines, *shown.beside]
 
     def keeps(self, index: int) -> bool:
-        """Whether a column is rather left out than folded: an optional one of a run's table."""
+        """Return whether a column is left out rather than folded.
+
+        This applies to optional columns of a run's table.
+        """
         return self.table.apart and self.table.columns[index].optional
 
     def natural(self, index: int, *, stacked: bool) -> int:
-        """How wide a column is when nothing of it is folded."""
+        """Return the width of a column that is not folded."""
         if (index, stacked) not in self._widths:
             lines = [line for row in range(len(self.table.rows))
                      for line in self.cell(row, index, stacked=stacked)]
@@ -76,7 +82,7 @@ class Sheet:
         return self._widths[index, stacked]
 
     def narrowest(self, index: int) -> int:
-        """How narrow a column of words may be: its longest word, or a few letters."""
+        """Return the smallest width of a column of words."""
         texts = [*self.heading(index), *(row[index].text for row in self.table.rows)]
         words = [word for text in texts for word in _words(text)]
         longest, whole = (max(map(cell_len, some), default=0) for some in (words, texts))
@@ -86,7 +92,10 @@ class Sheet:
 
 
 def layouts(sheet: Sheet, width: int) -> list[Layout]:
-    """The first layout that fits; where none does, parts, each as wide as it must be."""
+    """Return the first layout that fits, or else parts that repeat the first columns.
+
+    A part is as wide as its columns require.
+    """
     columns = sheet.table.columns
     everything = tuple(range(len(columns)))
     needed = tuple(index for index in everything if not columns[index].optional)
@@ -101,14 +110,20 @@ def layouts(sheet: Sheet, width: int) -> list[Layout]:
 
 
 def _keys(sheet: Sheet, indexes: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """The columns of words that stand first and say what a row is, if they leave room for more."""
+    """Return the leading columns of words, which identify a row.
+
+    Without such columns, or if they take more than half of the width, it is the first column alone.
+    """
     keys = tuple(takewhile(lambda index: not sheet.is_numeric(index), indexes))
     is_small = _fitted(sheet, keys, width, stacked=True).width <= width // 2
     return keys if len(keys) < len(indexes) and keys and is_small else indexes[:1]
 
 
 def _by_part(sheet: Sheet, indexes: Sequence[int], width: int) -> Iterator[Layout]:
-    """As few tables as fit, of whole parts where it is possible, under the first part's name."""
+    """Yield as few tables as fit, with whole parts where possible.
+
+    Each table has the name of its first part as heading.
+    """
     columns = sheet.table.columns
     keys = tuple(index for index in indexes if not columns[index].part)
     parts: dict[str, list[int]] = {}
@@ -131,7 +146,7 @@ def _of(parts: dict[str, list[int]], names: Sequence[str]) -> tuple[int, ...]:
 
 def _in_pieces(sheet: Sheet, keys: tuple[int, ...], rest: Sequence[int], width: int,
                heading: str) -> Iterator[Layout]:
-    """Tables of some columns each behind the key columns, stacked where that is needed."""
+    """Yield tables of some columns each after the key columns, stacked where necessary."""
     whole = _fitted(sheet, (*keys, *rest), width, stacked=False, heading=heading)
     if whole.width <= width:
         yield whole
@@ -150,9 +165,9 @@ def _in_pieces(sheet: Sheet, keys: tuple[int, ...], rest: Sequence[int], width: 
 
 def _fitted(sheet: Sheet, indexes: tuple[int, ...], width: int, *, stacked: bool,
             heading: str = "") -> Layout:
-    """The columns at their natural width, those of words narrowed as far as it takes."""
+    """Return the columns at their natural widths, with columns of words narrowed as necessary."""
     widths = [sheet.natural(index, stacked=stacked) for index in indexes]
-    # What stands below each other needs less room beside each other.
+    # Stacked values are easy to tell apart, so a smaller gap between columns is sufficient.
     gap = 1 if stacked and sheet.table.apart else 2
     excess = sum(widths) + gap * (len(widths) - 1) - width
     spare = {at: widths[at] - sheet.narrowest(index) for at, index in enumerate(indexes)
@@ -168,7 +183,7 @@ def _fitted(sheet: Sheet, indexes: tuple[int, ...], width: int, *, stacked: bool
 
 
 def _second(shown: Shown) -> str:
-    """What stands behind a value on its line: the uncertainty and signs, and details."""
+    """Return the text after a value on its line: uncertainty, signs and detail."""
     spread = f" {shown.spread}" if shown.spread else ""
     return f"{spread}{_signs(shown)}" + (f" ({shown.detail})" if shown.detail else "")
 
@@ -178,5 +193,5 @@ def _signs(shown: Shown) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Pieces that a line may end behind: words, and parts of those with hyphens."""
+    """Return the parts of a text between which a line may break: words, split at hyphens."""
     return text.replace("-", "- ").split()

@@ -1,4 +1,4 @@
-"""Entries of a table read alike whatever they are shown on: digits, intervals, marks."""
+"""Text of table entries for all output formats: digits, intervals and marks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from analysis.present.rounding import PLUS_MINUS, plain, uncertain
 from analysis.table import Column, Entry, Quantity, Table
 
-#: An interval this lopsided (longer arm by shorter) is shown by its ends.
+#: Ratio of an interval's longer arm to its shorter arm above which both ends are shown.
 _LOPSIDED = 1.25
-#: Marks: the sign beside the number, and what a legend says; those without a sign are styles.
+#: Marks with their sign after the number and their meaning; marks without a sign are styles.
 MARKS: Mapping[str, tuple[str, str]] = {
     "best": ("\N{BLACK STAR}", "best of all"),
     "recommended": ("\N{BLACK CIRCLE}", "recommended in its group"),
@@ -22,14 +22,14 @@ MARKS: Mapping[str, tuple[str, str]] = {
     "spans-zero": ("\N{DEGREE SIGN}", "the interval holds 0"),
     "differs": ("\N{NOT EQUAL TO}", "differs from what was published"),
     "missing": ("", "")}
-#: Modelled values stand between these.
+#: Brackets around modelled values.
 _OPEN = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 _CLOSE = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An entry in words: the value (or a word), its uncertainty, what was published or modelled."""
+    """An entry as text: its value or word, and additional values."""
 
     main: str
     spread: str = ""
@@ -40,18 +40,18 @@ class Shown:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """What stands below the value: in round brackets published, in angular ones modelled."""
+        """Return the lines below the value: published in round, modelled in angle brackets."""
         return (*((f"({self.published})",) if self.published else ()),
                 *((f"{_OPEN}{self.modelled}{_CLOSE}",) if self.modelled else ()))
 
 
-#: Entries as they read, by identity: every presenter asks for each of them several times.
+#: Cache of entries as text by identity, because every presenter needs each of them several times.
 _KNOWN: dict[tuple[int, int], tuple[Entry, Column, Shown]] = {}
 _MAX_KNOWN = 20_000
 
 
 def show(entry: Entry, column: Column) -> Shown:
-    """An entry as it reads in its column."""
+    """Return an entry as text, formatted for its column."""
     key = id(entry), id(column)
     known = _KNOWN.get(key)
     if known is not None and known[0] is entry and known[1] is column:
@@ -76,7 +76,10 @@ def _show(entry: Entry, column: Column) -> Shown:
 
 
 def typeset(shown: Shown) -> Shown:
-    """The same with minus signs in place of hyphens before digits, for where there is type."""
+    """Return an entry with minus signs in place of hyphens before digits.
+
+    This is for output formats with typographic characters.
+    """
     if not any("-" in text for text in (shown.main, shown.spread, shown.published,
                                         shown.modelled)):
         return shown
@@ -89,7 +92,7 @@ def _minus(text: str) -> str:
 
 
 def interval(number: Quantity, column: Column) -> str:
-    """The interval by its ends, with the unit; empty where there is none."""
+    """Return the two ends of the interval with the unit, or "" without an interval."""
     if number.low is None or number.high is None:
         return ""
     digits = _digits_for(number, column)
@@ -98,30 +101,30 @@ def interval(number: Quantity, column: Column) -> str:
 
 
 def is_numeric(table: Table, index: int) -> bool:
-    """Whether a column holds numbers, which stand to the right."""
+    """Return whether a column has numbers, which are right-aligned."""
     return any(row[index].number is not None or row[index].published is not None
                or row[index].modelled is not None for row in table.rows)
 
 
 def marks_of(table: Table) -> list[str]:
-    """The marks with a sign that occur in a table, in the order of MARKS."""
+    """Return the marks with a sign that occur in a table, in the order of MARKS."""
     there = {mark for row in table.rows for entry, column in zip(row, table.columns, strict=True)
              for mark in show(entry, column).signs}
     return [mark for mark in MARKS if mark in there]
 
 
 def has_published(table: Table) -> bool:
-    """Whether anything published stands beside what was measured."""
+    """Return whether a table has any published value."""
     return any(entry.published is not None for row in table.rows for entry in row)
 
 
 def has_modelled(table: Table) -> bool:
-    """Whether anything modelled stands beside what was measured."""
+    """Return whether a table has any modelled value."""
     return any(entry.modelled is not None for row in table.rows for entry in row)
 
 
 def legend(table: Table) -> list[tuple[str, str, str]]:
-    """What needs an explanation below a table: its sign, its kind, and its meaning."""
+    """Return the sign, kind and meaning of each notation that a table uses."""
     said = [(MARKS[mark][0], mark, MARKS[mark][1]) for mark in marks_of(table)]
     if has_published(table):
         said.append(("(1.23)", "published", "as published" + f" in {table.source}"
@@ -132,7 +135,10 @@ def legend(table: Table) -> list[tuple[str, str, str]]:
 
 
 def heading_rows(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Groups of neighbouring columns and how many each spans; an empty name is no group."""
+    """Return the groups of neighbouring columns with the number of columns each spans.
+
+    An empty name stands for a column without a group.
+    """
     spans: list[tuple[str, int]] = []
     for column in columns:
         if column.group and spans and spans[-1][0] == column.group:
@@ -143,17 +149,20 @@ def heading_rows(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def unit_of(column: Column) -> str:
-    """The unit in brackets, for a heading; empty where there is none."""
+    """Return the unit in brackets for a heading, or "" without a unit."""
     return f"[{column.unit}]" if column.unit else ""
 
 
 def section_at(table: Table, row: int) -> Iterable[str]:
-    """Headings that stand above a row."""
+    """Return the section headings directly above a row."""
     return (title for first, title in table.sections if first == row)
 
 
 def fold(text: str, width: int) -> list[str]:
-    """A text in lines, broken at blanks and behind hyphens, and in words that are too long."""
+    """Return a text as lines, broken at blanks and after hyphens.
+
+    Words that are too long are broken too.
+    """
     lines = [""]
     for word in text.split(" "):
         pieces = [f"{piece}-" for piece in word.split("-")[:-1]] + word.split("-")[-1:]
@@ -194,7 +203,7 @@ def _number(number: Quantity, column: Column) -> tuple[str, str]:
 
 
 def _digits_for(number: Quantity, column: Column) -> int:
-    """Digits after the point, by the column or by the interval's width."""
+    """Return the digits after the point, from the column or from the interval's width."""
     if column.digits is not None:
         return column.digits
     if number.low is None or number.high is None:

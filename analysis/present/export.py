@@ -1,4 +1,7 @@
-"""Tables become CSV and Parquet: SI units, nothing rounded, one column for each thing known."""
+"""Export of tables to CSV and Parquet in SI units without rounding.
+
+Each known value of an entry (such as the ends of its interval) has its own column.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from analysis.present.entries import is_numeric
 from analysis.table import Column, Entry, Table
 
 _UNITS = ("_percent", "_share", "_bytes", "_bps2", "_bps", "_s")
-#: What begins a formula, as East Asian spreadsheets spell it, too.
+#: Characters that begin a formula in a spreadsheet, including their full-width forms.
 _FORMULAS = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}",
              "\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
-#: What is kept of an entry beside its value: ending of the column's name, and how it is read.
+#: Further columns for an entry: ending of the column's name, type, and function that reads it.
 _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
     ("low", float, lambda entry: entry.number.low if entry.number else None),
     ("high", float, lambda entry: entry.number.high if entry.number else None),
@@ -27,7 +30,10 @@ _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
 
 
 def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
-    """The columns with their types, and the rows; None where there is nothing."""
+    """Return the columns with their types, and the rows.
+
+    Missing values are None.
+    """
     table = table.shown_on("file")
     columns: dict[str, tuple[type, int, Callable[[Entry], Any]]] = {}
     if table.clock:
@@ -46,7 +52,7 @@ def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
 
 
 def to_csv(table: Table) -> str:
-    """The table as CSV with a heading."""
+    """Return the table as CSV with a header line."""
     columns, filled = rows(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -56,7 +62,10 @@ def to_csv(table: Table) -> str:
 
 
 def write_parquet(table: Table, path: Path) -> None:
-    """The table as a Parquet file; title, caption and notes are its metadata."""
+    """Write the table to a Parquet file.
+
+    Title, caption and notes become its metadata.
+    """
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
     from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
@@ -72,8 +81,8 @@ def write_parquet(table: Table, path: Path) -> None:
 
 def _fields(table: Table, index: int,
             column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
-    """The columns that one column of a table becomes: those that hold anything."""
-    # A column with a unit is one of numbers also where none of its cells has any.
+    """Yield the non-empty export columns for one column of a table."""
+    # A column with a unit is numeric even if none of its cells has a number.
     if not (column.unit or is_numeric(table, index)):
         yield column.key, str, lambda entry: entry.text or None
         beside = [field for field in _BESIDE if field[0] == "marks"]
@@ -86,7 +95,10 @@ def _fields(table: Table, index: int,
 
 
 def _named(key: str, ending: str) -> str:
-    """The ending before the unit, where it has one itself: `tcp_goodput_low_bps`."""
+    """Return the name with the ending before the unit: `tcp_goodput_low_bps`.
+
+    Other endings than the interval, published and modelled values have no unit, so they replace it.
+    """
     unit = next((unit for unit in _UNITS if key.endswith(unit)), "")
     if unit and ending in ("low", "high", "published", "modelled"):
         return f"{key.removesuffix(unit)}_{ending}{unit}"
@@ -99,7 +111,10 @@ def _section(table: Table, row: int) -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, made text; blanks hide none."""
+    """Return a value with an apostrophe before text that a spreadsheet would take for a formula.
+
+    Blanks before the formula are ignored.
+    """
     if isinstance(value, str) and len(value) > 1 and value.lstrip()[:1] in _FORMULAS:
         return f"'{value}"
     return value

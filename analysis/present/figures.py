@@ -1,7 +1,7 @@
-"""Figures as data for plotly: lines, dots, bars and distributions, in the page's own palette.
+"""Figures as data for plotly, in the colours of the page's palette.
 
-Colours are named by their place in the palette (`@0`, `@ink`); markers and dashes differ, too, so
-that a figure can be read in grey.
+There are lines, dots, bars and distributions. Colours are named by their position in the palette
+(`@0`, `@ink`). Markers and dashes differ too, so that a figure is readable in grey.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analysis.present.report import Panel
 from analysis.statistics import Sample
 from analysis.table import Quantity
 
-#: Places in the palette with a marker for each, in the order in which they are used.
+#: Palette colours with a marker for each, in the order of their use.
 STYLES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
           ("@3", "triangle-down"), ("@5", "cross"), ("@6", "x"))
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
@@ -26,7 +26,10 @@ _MAX_POINTS = 400
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one name, by x; `origin` is measured, published or modelled."""
+    """Points of one curve as pairs of x and value.
+
+    `origin` is measured, published or modelled.
+    """
 
     name: str
     points: Sequence[tuple[float, Quantity]]
@@ -35,7 +38,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows: its title, and what brings SI numbers into its unit."""
+    """An axis of a panel.
+
+    `scale` is the factor from SI units to `unit`.
+    """
 
     title: str
     unit: str = ""
@@ -44,21 +50,25 @@ class Axis:
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The axis as plotly takes it."""
+        """Return the axis in plotly's format."""
         said = f"{self.title} in {self.unit}" if self.unit else self.title
         return {"title": {"text": said}, **({"type": "log"} if self.is_log else
                                              {"rangemode": "tozero"})}
 
 
 def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
-    """Curves over a numeric factor with their intervals; modelled values are dashed."""
+    """Return a panel of curves over a numeric factor with intervals.
+
+    Published and modelled values have hollow markers. Modelled values are dashed lines, published
+    ones have no line.
+    """
     names = list(dict.fromkeys(curve.name for curve in series))
     data = [_curve(curve, names.index(curve.name), x, y) for curve in series if curve.points]
     return Panel(title, data, {"xaxis": x.layout, "yaxis": y.layout})
 
 
 def marked(panel: Panel, at: float, text: str) -> Panel:
-    """A panel with a dotted line upright at a place of its x axis, and what it stands for."""
+    """Return a panel with a labelled vertical dotted line at a value of the x axis."""
     line_there = {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
                   "line": {"color": "@ink", "dash": "dot", "width": 1}}
     said = {"x": at, "y": 1, "yref": "paper", "text": text, "showarrow": False,
@@ -68,7 +78,7 @@ def marked(panel: Panel, at: float, text: str) -> Panel:
 
 def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
     colour, _ = STYLES[index % len(STYLES)]
-    # In each further round a colour goes with another marker, so that no two look alike.
+    # When colours repeat, each gets a different marker, so that no two curves look the same.
     _, symbol = STYLES[(index + index // len(STYLES)) % len(STYLES)]
     points = sorted(curve.points, key=lambda point: point[0])
     origin = _ORIGINS.get(curve.origin, "")
@@ -85,7 +95,7 @@ def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
 
 
 def arms(quantities: Sequence[Quantity | None], scale: float, colour: str) -> dict[str, Any]:
-    """Arms of the intervals; none where a value has no interval."""
+    """Return the error bars of the intervals, with length 0 where there is none."""
     above, below = [], []
     for quantity in quantities:
         low, high = (None, None) if quantity is None else (quantity.low, quantity.high)
@@ -97,7 +107,7 @@ def arms(quantities: Sequence[Quantity | None], scale: float, colour: str) -> di
 
 
 def ecdf(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
-    """Cumulative distributions: the share of values up to each."""
+    """Return a panel of cumulative distributions, the share of values up to each value."""
     data = []
     for index, (name, sample) in enumerate(samples.items()):
         values = np.sort(sample)
@@ -114,7 +124,7 @@ def ecdf(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
 
 
 def histogram(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40) -> Panel:
-    """Distributions as steps over bins that all have in common; shares of each sample."""
+    """Return a panel of distributions as steps over common bins, in shares of each sample."""
     every = np.concatenate(list(samples.values()))
     edges = np.histogram_bin_edges(every, bins=min(bins, max(1, every.size)))
     middles = ((edges[:-1] + edges[1:]) / 2 * x.scale).tolist()
@@ -131,7 +141,7 @@ def histogram(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40
 
 
 def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y: Axis) -> Panel:
-    """Values over the seconds of a repetition, a line each."""
+    """Return a panel of values over the seconds of a repetition, a line per series."""
     data = []
     for index, (name, points) in enumerate(series.items()):
         colour, _ = STYLES[index % len(STYLES)]
@@ -145,7 +155,7 @@ def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y
 
 
 def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
-    """A way from station to station, a stop a column: the station, and what is said of the stop."""
+    """Return a panel of a route through stations, with a column and a label per stop."""
     stations = list(dict.fromkeys(station for station, _ in stops))
     return Panel(title, [{
         "type": "scatter", "mode": "lines+markers+text", "showlegend": False,
@@ -161,7 +171,10 @@ def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
 
 @dataclass(frozen=True)
 class Bars:
-    """One part of stacked bars: its name, its look, and its length by row, in SI units."""
+    """A part of stacked bars.
+
+    `lengths` are by row, in SI units. `colour` and `pattern` distinguish the part from others.
+    """
 
     name: str
     colour: str
@@ -171,7 +184,10 @@ class Bars:
 
 def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
                  totals: Mapping[str, Quantity], x: Axis) -> Panel:
-    """A bar a row, the first on top, of parts that follow each other; with the measured total."""
+    """Return a panel with a stacked bar per row, and the measured total with its interval.
+
+    The first row is on top.
+    """
     drawn = list(rows)[::-1]
     data: list[dict[str, Any]] = [{
         "type": "bar", "orientation": "h", "name": part.name,
@@ -197,7 +213,10 @@ def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
 
 
 def waterfall(title: str, spans: Mapping[str, Sequence[tuple[float, float]]], x: Axis) -> Panel:
-    """A row a part, the first on top, with a bar from each beginning to its end, in SI units."""
+    """Return a panel with a row per part and a bar per span.
+
+    Spans are in SI units. The first row is on top.
+    """
     data = [{
         "type": "bar", "orientation": "h", "name": part, "showlegend": False,
         "y": [part] * len(bars), "base": [begun * x.scale for begun, _ in bars],
@@ -211,7 +230,7 @@ def waterfall(title: str, spans: Mapping[str, Sequence[tuple[float, float]]], x:
 
 
 def _rows(names: Sequence[str]) -> dict[str, Any]:
-    """An axis with a row a name, the first on top."""
+    """Return an axis with a row per name, the first on top."""
     return {"type": "category", "categoryorder": "array", "categoryarray": list(names)[::-1]}
 
 

@@ -1,8 +1,8 @@
-"""Tables as LaTeX: plain article with booktabs, one file a table, and one that holds them all.
+"""LaTeX output of tables, for a plain article with booktabs.
 
-A table that is too wide for the page is set smaller, and then in parts that repeat its first
-column; one that is too long goes on on the next page. Columns of words are as wide as the page
-leaves them.
+Each table is one file, and one document includes them all. A table that is too wide for the page is
+set in a smaller size, and then in parts that repeat its first column. A table that is too long
+continues on the next page. Columns of words get the width that the page leaves for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ESCAPES = {
     "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}": r"\ensuremath{\langle}",
     "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}": r"\ensuremath{\rangle}",
     "\N{NO-BREAK SPACE}": "~"}
-#: Ends a row also where a cell of words has given the usual sign another meaning.
+#: End of a row; in a ragged-right cell `\\` would only end a line.
 _END = r"\tabularnewline"
 _HEAD = r"""\documentclass[10pt,a4paper]{article}
 \usepackage[utf8]{inputenc}
@@ -56,13 +56,13 @@ _HEAD = r"""\documentclass[10pt,a4paper]{article}
 
 
 def document(tables: Sequence[Table], title: str) -> str:
-    """An article that holds every table; `table` makes the files that it puts in."""
+    """Return an article that includes the files of all tables, which `table` makes."""
     inputs = "".join(f"\\input{{{content.id}}}\n\\clearpage\n" for content in tables)
     return f"{_HEAD}\\section*{{{escape(title)}}}\n{inputs}\\end{{document}}\n"
 
 
 def table(content: Table) -> str:
-    """One or more table environments, to be put into an article that uses booktabs."""
+    """Return the table as one or more table environments for an article that uses booktabs."""
     content = content.shown_on("screen")
     chosen = setting(content)
     floats = list(pages(content, chosen, _said(content)))
@@ -89,7 +89,7 @@ def _float(content: Table, chosen: Typesetting, blocks: Sequence[Block],
 
 
 def _caption(content: Table) -> str:
-    """The title; without a number of its own, since LaTeX counts tables itself."""
+    """Return the title without the table's number, because LaTeX numbers tables itself."""
     numbered = re.fullmatch(r"(Table \d+): (.*)", content.title)
     if numbered is None:
         return escape(content.title)
@@ -104,7 +104,10 @@ def _notes(content: Table) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX shows as it is; letters that its plain fonts lack lose their accents."""
+    """Return text with LaTeX's special characters escaped.
+
+    Letters that the plain fonts lack lose their accents.
+    """
     return "".join(_ESCAPES.get(c) or _plain(c) for c in printable(text))
 
 
@@ -168,10 +171,11 @@ def _cell(entry: Entry, content: Table, index: int, *, folded: bool) -> str:
     if shown.detail:
         cell += escape(f" ({shown.detail})")
     if shown.beside:
-        # A cell of some lines, in plain LaTeX.
+        # A cell of several lines is a nested tabular in plain LaTeX.
         below = "".join(f"\\\\{escape(text)}" for text in shown.beside)
         return f"\\begin{{tabular}}[t]{{@{{}}r@{{}}}}{cell}{below}\\end{{tabular}}"
-    # Words that are folded keep their left edge; brackets would be an option of the line before.
+    # Folded words are left-aligned. LaTeX would read a leading "[" as an option of the previous
+    # line's end, so an empty group comes before it.
     return f"\\raggedright {cell}" if folded else f"{{}}{cell}" if cell.startswith("[") else cell
 
 

@@ -1,4 +1,4 @@
-"""Tables as Markdown: each section that stands apart under a heading of its own."""
+"""Markdown output of tables, with a heading for each separate section."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.table import Column, Entry, Table
 
 
 def to_markdown(table: Table) -> str:
-    """The table with warnings in front of it and notes below."""
+    """Return the table as Markdown, with warnings before it and notes below."""
     table = table.shown_on("screen")
     lines: list[str] = []
     for warning in table.warnings:
@@ -56,5 +56,5 @@ def _row(entries: list[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Return text with Markdown's special characters escaped."""
     return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in text)

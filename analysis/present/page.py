@@ -1,4 +1,7 @@
-"""A report as one HTML file that needs nothing else: styles, scripts, plots and data inside."""
+"""HTML output of a report as a single file.
+
+The file includes styles, scripts, plots and data, and loads nothing else.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,15 @@ from analysis.table import Column, Entry, Table
 from measure.document import screen_document
 
 _TEMPLATES = Path(__file__).with_name("templates")
-#: Records that are linked behind one number; of more, the folder is.
+#: Largest number of records linked from one number; for more, the folder is linked.
 _MOST_RECORDS = 24
-#: Verdicts and yes or no as badges.
+#: Badge styles of verdicts and of yes and no.
 _BADGES = {"confirmed": "good", "refuted": "bad", "undecided": "open", "yes": "good", "no": "bad",
            "partly": "open", "medium": "tint", "processor": "open", "emulator": "open"}
 
 
 class Details:
-    """What is behind the numbers of the page, collected while it is rendered."""
+    """The details behind the numbers of the page, collected during rendering."""
 
     def __init__(self, links: Links) -> None:
         self.cells: list[dict[str, Any]] = []
@@ -47,7 +50,7 @@ class Details:
         self._known: dict[tuple[str, ...], int] = {}
 
     def add(self, table: Table, row: int, index: int, shown: Shown) -> int | None:
-        """The number of a cell's details; None where there is nothing more to say."""
+        """Add the details of a cell: return their number, or None if there are none."""
         entry, column = table.rows[row][index], table.columns[index]
         if not (entry.records or entry.note):
             return None
@@ -61,7 +64,7 @@ class Details:
         return len(self.cells) - 1
 
     def records(self, names: Sequence[str]) -> dict[str, int] | None:
-        """Where the names of some records are in `sets`, and how many there are."""
+        """Return the index in `sets` and the number of some records, or None without any."""
         if not names:
             return None
         shown = tuple(dict.fromkeys(names))
@@ -72,7 +75,7 @@ class Details:
         return {"set": self._known[first], "count": len(shown)}
 
     def data(self) -> dict[str, Any]:
-        """Everything for the page's script."""
+        """Return all details for the page's script."""
         linked = {name for names in self.sets for name in names}
         return {"cells": self.cells, "sets": self.sets, "recordsAt": self._links.records,
                 "capturesAt": self._links.captures,
@@ -80,7 +83,7 @@ class Details:
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """Return the report as an HTML page."""
     details = Details(report.links)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
@@ -94,7 +97,7 @@ def render(report: Report) -> str:
     figures = [figure for section in report.sections for figure in section.figures]
     page = environment.get_template("report.html").render(
         report=report, tally=report.tally(), has_figures=bool(figures))
-    # The details are known only when all cells are there.
+    # The details are complete only after all cells are rendered.
     return page.replace('"@DETAILS@"', _json(details.data()), 1)
 
 
@@ -112,7 +115,7 @@ def _rows(table: Table, details: Details) -> Iterator[dict[str, Any]]:
 def _cell(table: Table, row: int, index: int, entry: Entry, details: Details) -> dict[str, Any]:
     shown = typeset(show(entry, table.columns[index]))
     if not shown.main and (entry.records or entry.note):
-        shown = replace(shown, main="\N{EN DASH}")  # something to click on
+        shown = replace(shown, main="\N{EN DASH}")  # a clickable text
     return {"shown": shown, "key": table.columns[index].key, "marks": sorted(entry.marks),
             "detail": details.add(table, row, index, shown),
             "signs": [(mark, *MARKS[mark]) for mark in shown.signs],
@@ -125,7 +128,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _claim_cell(claim: Verdict, details: Details) -> int | None:
-    """The details of a claim's records."""
+    """Return the number of the details of a claim's records, or None without records."""
     if not claim.records:
         return None
     details.cells.append({"title": f"{claim.id}: {claim.says}", "value": claim.figure,
@@ -147,7 +150,7 @@ def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(report: Report) -> Markup:
-    """All plots, for the page's script."""
+    """Return all plots as JSON for the page's script."""
     figures: list[Figure] = [figure for section in report.sections for figure in section.figures]
     return Markup(_json({  # noqa: S704 # JSON with every bracket escaped
         figure.id: [{"title": panel.title, "data": panel.data, "layout": panel.layout,
@@ -155,15 +158,15 @@ def _figures(report: Report) -> Markup:
 
 
 def _json(document: Any) -> str:
-    """JSON that may stand in a script element."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(screen_document(document), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
 def _asset(name: str) -> Markup:
-    """A style sheet or script of ours, or plotly's, to stand in the page as it is."""
+    """Return a style sheet or script (the page's or plotly's) to include unchanged."""
     if name == "plotly":
         text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text("utf-8")
-        return Markup(text.replace("</script", "<\\/script"))  # noqa: S704 # a library of ours
-    return Markup((_TEMPLATES / name).read_text("utf-8"))  # noqa: S704 # written by us
+        return Markup(text.replace("</script", "<\\/script"))  # noqa: S704 # a library
+    return Markup((_TEMPLATES / name).read_text("utf-8"))  # noqa: S704 # a file of this package

@@ -1,4 +1,7 @@
-"""A report before it is a page: answers, verdicts, figures, and sections of tables."""
+"""Reports as data, before their conversion to a page.
+
+A report has answers, verdicts, figures and sections of tables.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from analysis.table import Table
 
 @dataclass(frozen=True)
 class Offer:
-    """What to take for an application in one kind of place; without a choice, `reason` says why.
+    """The policy recommended for an application in one kind of scenario.
 
-    `costs` are values with what they are, the most important first; `runners` say which others
-    qualify.
+    Without a choice, `reason` says why. `costs` are values with their meaning, the most important
+    first. `runners` names the other policies that qualify.
     """
 
     place: str
@@ -29,7 +32,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to take for one application, and what it asks for."""
+    """The recommendations for one application, with the limits that it requires."""
 
     application: str
     limits: str
@@ -38,7 +41,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot as plotly takes it; colours named `@0`, `@ink` ... are the page's, by theme."""
+    """A plot in plotly's format.
+
+    Colours named `@0`, `@ink` ... are replaced by the page's colours of the current theme.
+    """
 
     title: str
     data: Sequence[Mapping[str, Any]]
@@ -48,7 +54,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Plots that belong together; `describes` is what they show, for those who cannot see them."""
+    """A group of plots.
+
+    `describes` is the text for readers who cannot see them.
+    """
 
     id: str
     title: str
@@ -59,7 +68,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report: figures, and then tables."""
+    """A part of the report with figures, followed by tables."""
 
     id: str
     title: str
@@ -70,32 +79,32 @@ class Section:
 
 @dataclass(frozen=True)
 class Links:
-    """Where records and captures are, as seen from the report; empty where there are none."""
+    """Paths of records and captures relative to the report, empty where there are none."""
 
     records: str = ""
     captures: str = ""
     captured: frozenset[str] = frozenset()
 
 
-#: Draws into a folder and returns the files, which are .svg, .png or .pdf: by that a results folder
-#: knows them for its own. Raises OSError.
+#: Function that draws into a folder and returns the files; it raises OSError. The files must be
+#: .svg, .png or .pdf, because a results folder recognizes its own figures by these endings.
 Drawing: TypeAlias = Callable[[Path], Sequence[Path]]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report says."""
+    """The contents of a report."""
 
     title: str
     subtitle: str
-    #: What the clock of all measured numbers leaves out; "" where nothing.
+    #: Limitations of the clock of all measured numbers; "" without any.
     caveat: str = field(default="", kw_only=True)
     facts: tuple[tuple[str, str], ...] = ()
     answers: tuple[Answer, ...] = ()
     answers_note: str = ""
     answers_title: str = field(default="What to take, for whom, at what cost", kw_only=True)
     claims_title: str = field(default="Claims", kw_only=True)
-    #: Whose claims they are, before their number.
+    #: Source of the claims, shown before their number.
     claimant: str = field(default="", kw_only=True)
     claims: tuple[Verdict, ...] = ()
     sections: tuple[Section, ...] = ()
@@ -103,22 +112,22 @@ class Report:
     complaints: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     links: Links = field(default_factory=Links)
-    #: Tables for files and the terminal; the page shows what they hold in another way.
+    #: Tables for files and the terminal; the page shows their contents in another form.
     beside: tuple[Table, ...] = ()
-    #: The run's table, which is printed first, and belongs to a section, too; and the tables that
-    #: are printed after it, by id.
+    #: The run's table, which is printed first and also belongs to a section (`run`); ids of the
+    #: tables that are printed after it (`printed`).
     run: Table | None = field(default=None, kw_only=True)
     printed: tuple[str, ...] = field(default=(), kw_only=True)
-    #: Ids of the tables that an option asked for, which are printed in any case.
+    #: Ids of the tables that a command-line option selected, which are always printed.
     asked: tuple[str, ...] = field(default=(), kw_only=True)
-    #: Figures as files of their own: each writes into a folder, and says which it has written.
+    #: Functions that write figures to separate files.
     drawings: tuple[Drawing, ...] = field(default=(), kw_only=True)
-    #: Whether there is a page; without one, the run's table and the drawings are all.
+    #: Presence of an HTML page; without one, the report is only the run's table and the drawings.
     has_page: bool = field(default=True, kw_only=True)
 
     @property
     def notice(self) -> str:
-        """What the box of warnings holds, in one line."""
+        """Return the heading of the box of warnings with their numbers."""
         counted = (("warning", self.warnings), ("file left out", self.complaints),
                    ("remark on repetitions that do not count", self.failures))
         said = [_counted(len(lines), name) for name, lines in counted if lines]
@@ -126,18 +135,18 @@ class Report:
 
     @property
     def tables(self) -> Iterator[Table]:
-        """All tables, in order."""
+        """Yield all tables in order."""
         yield from self.beside
         for section in self.sections:
             yield from section.tables
 
     @property
     def claims_counted(self) -> str:
-        """How many claims there are, in words."""
+        """Return the number of claims with their source, in words."""
         return f"{self.claimant} {_counted(len(self.claims), 'claim')}".strip()
 
     def tally(self) -> dict[str, int]:
-        """How many claims have which verdict."""
+        """Return the number of claims by verdict."""
         counts = dict.fromkeys(("confirmed", "refuted", "undecided"), 0)
         for claim in self.claims:
             counts[claim.verdict] = counts.get(claim.verdict, 0) + 1

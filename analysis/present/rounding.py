@@ -1,4 +1,4 @@
-"""Numbers are rounded as a table shows them: to the digits that their uncertainty supports."""
+"""Rounding of numbers for tables, to the digits that their uncertainty supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_DECIMALS = 3
 
 
 def uncertain(value: float, half_width: float | None) -> tuple[str, str]:
-    """Value and half width with two significant digits of the half width.
+    """Return value and half width with two significant digits of the half width.
 
     >>> uncertain(4.6123, 0.0312)
     ('4.612', '0.031')
@@ -18,22 +18,25 @@ def uncertain(value: float, half_width: float | None) -> tuple[str, str]:
     """
     if half_width is None:
         return plain(value), ""
-    if half_width <= 1e-9 * max(abs(value), 1):  # equal values, but for rounding in the last bit
+    if half_width <= 1e-9 * max(abs(value), 1):  # equal values, except for rounding
         return plain(value), "0"
     decimals = min(_MOST_DECIMALS, 1 - _exponent(half_width))
-    # A width below the last place that is shown counts as one of it, not as none.
+    # A half width below the last digit shown is shown as 1 in that digit, not as 0.
     return _fixed(value, decimals), _fixed(max(half_width, 10.0**-_MOST_DECIMALS), decimals)
 
 
 def plain(value: float) -> str:
-    """A value without interval, with three significant digits or all of its integer part."""
+    """Return a value without interval, with three significant digits or its whole integer part."""
     if value == 0:
         return "0"
     return _fixed(value, max(0, min(_MOST_DECIMALS, 2 - _exponent(value, digits=3))))
 
 
 def _exponent(value: float, digits: int = 2) -> int:
-    """Power of ten of the first digit, once rounded to `digits` (0.0996 becomes 0.10)."""
+    """Return the power of ten of the first digit after rounding to `digits`.
+
+    For example, 0.0996 becomes 0.10.
+    """
     return math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
 
 

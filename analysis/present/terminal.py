@@ -1,8 +1,8 @@
-"""Tables on a terminal are as wide as it is, with every number whole.
+"""Terminal output of tables, as wide as the terminal and with every number whole.
 
-A table that is too wide gets narrower columns of words; then it loses its optional columns, then
-uncertainties move below their values, and at last it is shown in parts that repeat its first
-columns.
+A table that is too wide first gets narrower columns of words. Then it loses its optional columns.
+Then uncertainties move below their values. At last the table is shown in parts that repeat its
+first columns.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class _Terminal:
 
 
 def terminal(table: Table) -> _Terminal:
-    """A table with its heading and notes, for a rich Console."""
+    """Return a table with its heading and notes for a rich Console."""
     return _Terminal(table)
 
 
 def text(table: Table, width: int) -> str:
-    """The same as plain text."""
+    """Return a table with its heading and notes as plain text."""
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(terminal(table))
@@ -106,7 +106,7 @@ def _lines(sheet: Sheet, layout: Layout) -> Iterator[Text]:
 
 
 def _bottom(lines: list[str], height: int, *, unit: bool) -> list[str]:
-    """A heading at the bottom; one line higher where others have their units there."""
+    """Return a bottom-aligned heading, one line higher where only other columns have units."""
     below = [] if unit or len(lines) >= height else [""]
     return [""] * (height - len(lines) - len(below)) + lines + below
 
@@ -123,7 +123,7 @@ def _groups(sheet: Sheet, layout: Layout) -> str:
 
 def _rows(cells: Sequence[Sequence[str]], styles: Sequence[str], layout: Layout,
           right: Sequence[bool]) -> Iterator[Text]:
-    """The lines of a row; what stands below a value is dim."""
+    """Yield the lines of a row, with lines below a value dimmed."""
     for number in range(max(map(len, cells))):
         line = Text()
         for at, lines in enumerate(cells):

@@ -1,4 +1,4 @@
-"""How a LaTeX table is laid out: its size, columns' widths, and what goes on which page."""
+"""Layout of a LaTeX table: size, widths of columns and page breaks."""
 
 from __future__ import annotations
 
@@ -15,32 +15,37 @@ from analysis.present.entries import (
 )
 from analysis.table import Entry, Table
 
-#: Text width of the page below (170 mm) in ems of each size, and lines that fit on it.
+#: Font sizes with the page's text width (170 mm) in ems and the number of lines per page.
 _SIZES = (("small", 51.5, 57), ("footnotesize", 56.0, 66), ("scriptsize", 59.5, 78))
-#: Ems that a character of Computer Modern takes: on average in text, and by kind; signs are others.
+#: Width in ems of a Computer Modern character: the average in text, and by kind of character.
+#: `_SIGN` is the width of all other characters.
 _EM_PER_CHARACTER = 0.5
 _KINDS = ((" ", 0.34), (".,:;'!|", 0.29), ("()[]-/", 0.37), ("0123456789", 0.51),
           ("iljtfr", 0.36), ("mw", 0.8), ("abcdeghknopqsuvxyz", 0.52),
           ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", 0.74))
 _EMS = {character: width for characters, width in _KINDS for character in characters}
 _SIGN = 0.8
-#: How much wider bold type is; what is recommended stands in it.
+#: Ratio of bold to normal width; recommended entries are bold.
 _BOLD = 1.15
-#: Ems that a column of words has at most where the table is set in parts, and at least anywhere.
+#: Largest width of a column of words in a table set in parts, and smallest width anywhere (ems).
 _WORDS_AT_MOST, _WORDS_AT_LEAST = 18.0, 5.0
-#: Share of that most, or of what a column takes without folds, below which it is hard to read.
+#: Share of the largest width, or of the unfolded width, below which a column is hard to read.
 _READABLE = 0.6
-#: Ems between columns, and lines that caption and headings take.
+#: Gap between columns in ems, and number of lines of caption and headings.
 _GAP, _HEADING_LINES = 0.76, 7
-#: Characters of a line of notes; and how much higher than the table's their lines may be.
+#: Characters per line of notes, and ratio of the height of their lines to the table's lines.
 _NOTE_CHARACTERS, _NOTE_HEIGHT = 105, 1.25
-#: Columns of a table, and rows, that stand together.
+#: Columns and rows of a table that stand together.
 Block: TypeAlias = tuple[tuple[int, ...], range]
 
 
 @dataclass(frozen=True)
 class Typesetting:
-    """How a table is set: size, lines a page, columns of each part, widths in ems (0: natural)."""
+    """The layout of a table on LaTeX pages.
+
+    `size` is the font size and `lines` the number of lines per page. `parts` has the columns of
+    each part. `widths` are in ems, with 0 for the natural width.
+    """
 
     size: str
     lines: int
@@ -49,7 +54,10 @@ class Typesetting:
 
 
 def setting(table: Table) -> Typesetting:
-    """The largest size at which the table fits the page; in parts where it fits at none."""
+    """Return the layout in the largest size at which the table fits the page.
+
+    If it does not fit in any size, the table is set in parts.
+    """
     natural = [_natural(table, index) for index in range(len(table.columns))]
     words = [index for index in range(len(natural))
              if not is_numeric(table, index) and natural[index] > _WORDS_AT_LEAST]
@@ -65,7 +73,7 @@ def setting(table: Table) -> Typesetting:
 
 
 def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[list[Block]]:
-    """Blocks (columns and rows) that stand on one page together."""
+    """Yield the blocks (columns and rows) of each page."""
     page: list[Block] = []
     left = chosen.lines - _HEADING_LINES
     for part in chosen.parts:
@@ -82,15 +90,15 @@ def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[l
     yield page
     height = 2 + sum(-(-len(note) // _NOTE_CHARACTERS) for note in notes)
     if left + _HEADING_LINES < height * _NOTE_HEIGHT:
-        yield []  # the notes go to a page of their own
+        yield []  # the notes go to a separate page
 
 
 def _fit(natural: Sequence[float], least: Mapping[int, float],
          room: float) -> tuple[float, ...] | None:
-    """Widths of the columns of words when all columns share the room; None if they cannot.
+    """Return the widths with which all columns fit into the room, or None if they cannot.
 
-    `least` are the narrowest that columns of words can be. Narrow columns keep their width; the
-    wide ones share what is left, by what they want.
+    `least` has the smallest widths of columns of words. Numeric and narrow columns keep their
+    widths. The wide ones share the rest in proportion to the width that they need.
     """
     fixed = sum(width for index, width in enumerate(natural) if index not in least)
     left = room - fixed - _GAP * len(natural)
@@ -105,13 +113,16 @@ def _fit(natural: Sequence[float], least: Mapping[int, float],
 
 
 def _is_readable(widths: Sequence[float], natural: Sequence[float]) -> bool:
-    """Whether no column of words is so narrow that a smaller size would be the better choice."""
+    """Return whether all columns of words are wide enough to be readable.
+
+    Otherwise a smaller size is the better choice.
+    """
     return all(width >= _READABLE * min(needed, _WORDS_AT_MOST)
                for width, needed in zip(widths, natural, strict=True) if width)
 
 
 def _least(table: Table, index: int) -> float:
-    """Ems of the longest word of a column, which cannot be folded but at hyphens."""
+    """Return the width in ems of a column's longest word, which is broken only at hyphens."""
     texts = (table.columns[index].title, *(row[index].text for row in table.rows))
     words = (word for text in texts for word in text.replace("-", "- ").split())
     return max(_WORDS_AT_LEAST, _BOLD * max(map(_ems, words), default=0.0) + 0.3)
@@ -129,7 +140,7 @@ def _parts(taken: Sequence[float], room: float) -> Iterator[tuple[int, ...]]:
 
 
 def _height(table: Table, part: Sequence[int], row: int, widths: Sequence[float]) -> int:
-    """Lines that a row takes, with the headings above it."""
+    """Return the number of lines of a row with the headings above it."""
     folded = (len(fold(table.rows[row][index].text, int(widths[index] / _EM_PER_CHARACTER)))
               for index in part if widths[index])
     beside = max((entry.published is not None) + (entry.modelled is not None)
@@ -138,10 +149,10 @@ def _height(table: Table, part: Sequence[int], row: int, widths: Sequence[float]
 
 
 def _natural(table: Table, index: int) -> float:
-    """Ems that a column takes when it is not folded."""
+    """Return the width in ems of a column that is not folded."""
     column = table.columns[index]
     longest = max((_length(row[index], table, index) for row in table.rows), default=0.0)
-    # Neighbours share the width of the heading above them.
+    # The columns of a group share the width of the heading above them.
     shared = [other for other in table.columns if column.group and other.group == column.group]
     above = _ems(column.group) / len(shared) if shared else 0.0
     return max(longest, _ems(column.title), _ems(column.unit), above)
@@ -157,5 +168,5 @@ def _length(entry: Entry, table: Table, index: int) -> float:
 
 
 def _ems(text: str) -> float:
-    """About how wide a text is."""
+    """Return the approximate width of a text in ems."""
     return sum(_EMS.get(character, _SIGN) for character in text)

@@ -1,4 +1,7 @@
-"""A report is written into a folder: the page, and every table as LaTeX, CSV and Parquet."""
+"""Output of a report to a folder as a page and separate tables.
+
+Tables are in LaTeX, CSV and Parquet.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,21 @@ PAGE = "report.html"
 
 
 def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
-    """Write `report.html` and `tables/`; the page, and the document of all tables. Raises OSError.
+    """Write `report.html` and `tables/`.
 
-    The page links the records and captures that are in the folder. Each file is whole or not there:
-    it is written beside its place and renamed. A `frame` of repetitions becomes
-    `tables/records.parquet`.
+    The page links the records and captures in the folder. Each file is written to a temporary file
+    and then renamed, so that no file is incomplete.
+
+    Args:
+        report: The report.
+        folder: The folder to write to.
+        frame: The repetitions, written to `tables/records.parquet`.
+
+    Returns:
+        The page, and the document that includes all tables.
+
+    Raises:
+        OSError: A file cannot be written.
     """
     report = replace(report, links=_links(folder))
     tables = folder / "tables"
@@ -39,7 +52,7 @@ def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path
 
 
 def _links(folder: Path) -> Links:
-    """Links from the page to records and captures, where the folder has any."""
+    """Return the paths of records and captures for the page's links."""
     captures = folder / "captures"
     captured = frozenset(path.name for path in captures.iterdir()) if captures.is_dir() \
         else frozenset()
@@ -58,7 +71,7 @@ def _parquet(path: Path, put: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A name for a file until it is whole."""
+    """Provide a temporary name for a file until the file is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""Quality of protection: sigma, how sure its ranking is, and views that do not add up."""
+"""Quality of protection: sigma, its sensitivity to the weights and dominance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sigma of several policies as a function of the weights, for many sets of weights at once."""
+"""Sigma of several policies for many sets of weights at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Design:
-    """Which weights each policy has.
+    """The weights of each policy as arrays.
 
-    `parts` are the weights' implementation and feature; `weights` their values, shape (parts,);
-    `has` which policy has which, shape (policies, parts); `once` the features of which only the
-    strongest counts.
+    `parts` are the implementation and the feature of each weight. `weights` are the values, shape
+    (parts,). `has` tells which policy has which weight, shape (policies, parts). `once` are the
+    features of which only the strongest weight counts.
     """
 
     policies: tuple[str, ...]
@@ -31,7 +31,7 @@ class Design:
 
     @classmethod
     def of(cls, policies: Sequence[Policy], weights: Weights) -> Design:
-        """The design of policies; only weights that one of them has are in it."""
+        """Return the design of policies, with the weights that at least one of them has."""
         having = [weights.of(policy) for policy in policies]
         used = {key for keys in having for key in keys}
         parts = tuple((key, feature) for key, implementation in weights.implementations.items()
@@ -44,7 +44,10 @@ class Design:
                    frozenset(weights.once))
 
     def sigmas(self, weights: _Floats) -> _Floats:
-        """Sigma under each set of weights: shape (sets, parts) to (sets, policies)."""
+        """Return sigma under each set of weights.
+
+        The shape changes from (sets, parts) to (sets, policies).
+        """
         single = np.array([feature in self.once for _, feature in self.parts], dtype=np.bool_)
         sums = weights @ (self.has & ~single).T.astype(np.float64)
         for columns in self.by_feature():
@@ -56,7 +59,7 @@ class Design:
         return np.asarray(sums)
 
     def by_feature(self) -> Iterator[NDArray[np.intp]]:
-        """The indices of the weights of each feature."""
+        """Yield the indices of the weights of each feature."""
         for feature in dict.fromkeys(feature for _, feature in self.parts):
             yield np.array([index for index, (_, of_part) in enumerate(self.parts)
                             if of_part == feature], dtype=np.intp)

@@ -1,8 +1,8 @@
-"""Protection without adding up: the strongest of each feature, and which policy dominates which.
+"""Views of protection without sums: the strongest weight per feature, and dominance.
 
-Agarwal and Wang (2007, section 3.4) say what additive rewards do wrong: four weak implementations
-of a feature outweigh a strong one. Neither view here can do that, and the second does not set one
-feature off against another either.
+Agarwal and Wang (2007, section 3.4) describe the fault of additive rewards: four weak
+implementations of a feature outweigh a strong one. Neither view has this fault. Dominance also does
+not offset one feature against another.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from policies.weights import Feature
 
 @dataclass(frozen=True)
 class View:
-    """A policy beside the others.
+    """The protection of a policy compared with the other policies.
 
-    `maximum` is the sum over features of the strongest weight. `dominated_by` are the policies
-    that are at least as strong in every feature and stronger in one; `equals` those that are as
-    strong in each. A policy that nobody dominates is on the Pareto front.
+    `maximum` is the sum over features of the strongest weight. `dominated_by` are the policies that
+    are at least as strong in every feature and stronger in one. `equals` are the policies with the
+    same strength in every feature. A policy that no other policy dominates is on the Pareto front.
     """
 
     policy: str
@@ -30,12 +30,12 @@ class View:
 
     @property
     def on_front(self) -> bool:
-        """Whether no other policy is better without being worse in anything."""
+        """Return whether no other policy dominates the policy."""
         return not self.dominated_by
 
 
 def views(scores: Sequence[Score]) -> list[View]:
-    """Both views of the policies, in the order given."""
+    """Return the views of the policies, in the order given."""
     features = tuple(dict.fromkeys(feature for score in scores for feature in score.strongest))
     strengths = {score.policy: strength(score, features) for score in scores}
     return [View(score.policy, sum(strengths[score.policy]),
@@ -47,11 +47,11 @@ def views(scores: Sequence[Score]) -> list[View]:
 
 
 def strength(score: Score, features: Sequence[Feature]) -> tuple[float, ...]:
-    """The strongest weight of each of these features; 0 where there is none."""
+    """Return the strongest weight for each of these features, 0 without one."""
     return tuple(score.strongest.get(feature, 0.0) for feature in features)
 
 
 def dominates(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether the first is at least the second in everything, and more in something."""
+    """Return whether the first is nowhere smaller than the second and somewhere larger."""
     pairs = list(zip(first, second, strict=True))
     return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)

@@ -1,4 +1,4 @@
-"""The smallest change of a single weight that makes two policies change places."""
+"""The smallest change of a single weight that swaps the ranks of two policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from policies.weights import Feature
 
 @dataclass(frozen=True)
 class Swap:
-    """At `after` instead of `before`, two policies' sigmas are equal; beyond it they swap."""
+    """A change of one weight at which two policies have equal sigmas.
+
+    The weight changes from `before` to `after`. Beyond `after` the policies swap their ranks.
+    """
 
     above: str
     below: str
@@ -25,14 +28,16 @@ class Swap:
 
     @property
     def change(self) -> float:
-        """How much the weight moves, as a share of itself."""
+        """Return the change of the weight as a share of its value."""
         return abs(self.after - self.before) / self.before
 
 
 def smallest_swap(design: Design, above: int, below: int) -> Swap | None:
-    """The weight that has to move least, as a share of itself; None where none alone does it.
+    """Return the smallest change of one weight that swaps two policies, or None.
 
-    `above` and `below` are indices of policies; weights cannot become negative.
+    Changes are compared as shares of the weight. Weights cannot become negative. `above` and
+    `below` are indices of policies. The result is None where no change of a single weight is
+    sufficient.
     """
     swaps = [swap for part in range(len(design.parts))
              for swap in _swaps(design, above, below, part)]
@@ -40,7 +45,10 @@ def smallest_swap(design: Design, above: int, below: int) -> Swap | None:
 
 
 def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
-    """The changes of one weight; sigma is linear in it between the weights it competes with."""
+    """Yield the changes of one weight that swap two policies.
+
+    Between the other weights of the same feature, sigma is linear in the weight.
+    """
     if design.has[above, part] == design.has[below, part] and \
             design.parts[part][1] not in design.once:
         return
@@ -50,7 +58,7 @@ def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
     sigmas = design.sigmas(sets)
     gaps = sigmas[:, above] - sigmas[:, below]
     for (x, y), (gap, next_gap) in zip(pairwise(points), pairwise(gaps), strict=True):
-        # Equal is not swapped: on one side of the change the weaker policy must be ahead.
+        # Equal sigmas alone are no swap: on one side of the change the weaker policy must be ahead.
         if not min(gap, next_gap) < 0 <= max(gap, next_gap):
             continue
         after = x + (y - x) * gap / (gap - next_gap)
@@ -60,7 +68,10 @@ def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
 
 def _points(design: Design, above: int, below: int, part: int) -> np.ndarray[
         tuple[int], np.dtype[np.float64]]:
-    """Values of a weight between which sigmas are linear in it, the last one beyond any swap."""
+    """Return the values of a weight between which sigmas are linear.
+
+    The last value is beyond any swap.
+    """
     feature = design.parts[part][1]
     rivals = [design.weights[index] for index, (_, of_part) in enumerate(design.parts)
               if of_part == feature and of_part in design.once]

@@ -1,4 +1,4 @@
-"""The additive reward sigma of a policy: features, weights, sum, normalised sum and group."""
+"""The additive reward sigma of a policy, and its security group."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from policies import Policy, Weights
 from policies.weights import Feature
 
-#: Security groups in order of strength; `none` has no feature at all, `open` none of those that the
-#: weights call needed.
+#: Security groups in order of strength. `none` has no feature at all. `open` has features, but none
+#: of those that the weights call needed.
 GROUPS = ("none", "open", "low", "middle", "high")
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a policy's protection is worth.
+    """The quality of protection of a policy.
 
     `parts` has the weight that each implementation adds for a feature, by implementation id and
-    feature; a weight that does not count, because its feature counts once, is not in it.
-    `sigma_normalized` is in percent of the strongest of those that it is scored among, under the
-    same weights, or of what these make attainable.
+    feature. If a feature counts once, only the weight that counts is included. `sigma_normalized`
+    is in percent of a maximum under the same weights. That is the strongest of the compared
+    policies, or the attainable sum, as the weights say.
     """
 
     policy: str
     parts: Mapping[tuple[str, Feature], float]
-    #: By feature, in the weights' order; of those that are provided at all.
+    #: Strongest weight by feature, for the provided features in the weights' order.
     strongest: Mapping[Feature, float]
     sigma: float
     sigma_normalized: float
@@ -34,20 +34,29 @@ class Score:
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """The features that are provided at all, in the order of the weights."""
+        """Return the features that the policy provides, in the order of the weights."""
         return tuple(self.strongest)
 
     @property
     def protects(self) -> bool:
-        """Whether it may be recommended: it has a feature, and one of those that are needed."""
+        """Return whether the policy may be recommended: it provides a needed feature.
+
+        Under weights without needed features, any feature is sufficient.
+        """
         return self.group not in ("none", "open")
 
 
 def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
-    """The score of any policy, from its layers: Agarwal and Wang (2007), equation 1.
+    """Return the score of a policy from its layers: Agarwal and Wang (2007), equation 1.
 
-    `among` are the policies whose strongest has 100 percent. A feature in `weights.once` counts as
-    the strongest of its implementations; others add up.
+    A feature in `weights.once` counts as the strongest of its implementations. The weights of other
+    features add up.
+
+    Args:
+        policy: The policy.
+        weights: The weights of features and implementations.
+        among: The compared policies. The strongest of them has 100 percent, unless the weights take
+        the attainable sum as 100 percent.
     """
     parts, strongest = _parts(policy, weights), _strongest(policy, weights)
     sigma = sum(parts.values(), 0.0)
@@ -61,14 +70,14 @@ def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
 
 
 def scores(policies: Iterable[Policy], weights: Weights, among: Iterable[Policy]) -> list[Score]:
-    """Scores in order of sigma, equal ones in the order given."""
+    """Return scores in ascending order of sigma, equal ones in the order given."""
     others = list(among)
     return sorted((score(policy, weights, others) for policy in policies),
                   key=lambda entry: entry.sigma)
 
 
 def group_of(sigma_normalized: float, weights: Weights) -> str:
-    """The group by the weights' limits: Agarwal and Wang (2007), section 5."""
+    """Return the group by the weights' limits: Agarwal and Wang (2007), section 5."""
     if sigma_normalized < weights.groups.middle:
         return "low"
     return "middle" if sigma_normalized <= weights.groups.high else "high"

@@ -1,4 +1,4 @@
-"""How the ranking by sigma moves when the weights move."""
+"""Sensitivity of the ranking by sigma to changes of the weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _Draws = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RankInterval:
-    """A policy's rank by sigma, 1 the strongest: with the weights as they are, and perturbed.
+    """The rank of a policy by sigma, with the weights as given and with perturbed weights.
 
-    `low` and `high` hold 95 % of the draws; equal sigmas share the mean of their ranks.
+    Rank 1 is the strongest. `low` and `high` enclose 95 % of the draws. Equal sigmas share the mean
+    of their ranks.
     """
 
     policy: str
@@ -34,10 +35,10 @@ class RankInterval:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Rank intervals, strongest first; and what swaps each policy with the next stronger one.
+    """Rank intervals of policies and the swaps of neighbouring policies.
 
-    A swap is None where no change of a single weight does it. `kept` is the share of draws that
-    left the whole ranking as it is.
+    The strongest policy is first. A swap is None where no change of a single weight swaps the two
+    policies. `kept` is the share of draws that leave the whole ranking unchanged.
     """
 
     ranks: tuple[RankInterval, ...]
@@ -52,13 +53,22 @@ class Sensitivity:
 def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.random.Generator,
                 draws: int = 10_000, spread: float = 0.5, scheme: Scheme = "dirichlet", *,
                 in_order: bool = True) -> Sensitivity:
-    """Rank intervals of policies under perturbed weights, and the smallest changes that swap two.
+    """Return rank intervals under perturbed weights, and the smallest changes that swap two.
 
-    Every weight varies by `spread` of itself. `uniform`: each by itself, evenly within 1 - spread
-    and 1 + spread. `dirichlet`: together, with their sum kept, so that what one gains others lose;
-    concentrated so that an average weight has `spread` as its coefficient of variation. `in_order`
-    keeps the order of the weights of a feature, which is all that a weight says (Agarwal and Wang
-    2007, section 3.2). Raises ValueError for a spread that is not between 0 and 1.
+    Args:
+        policies: The policies to rank.
+        weights: The weights of features and implementations.
+        generator: The source of random numbers.
+        draws: Number of perturbed sets of weights.
+        spread: Share by which every weight varies, between 0 and 1.
+        scheme: `uniform` varies each weight independently and evenly from 1 - spread to 1 + spread.
+        `dirichlet` varies them together and keeps their sum, so that one weight gains what others
+        lose. An average weight then has `spread` as its coefficient of variation.
+        in_order: Keep the order of the weights of a feature. Only this order is meaningful (Agarwal
+        and Wang 2007, section 3.2).
+
+    Raises:
+        ValueError: The spread is not between 0 and 1.
     """
     if not 0 < spread < 1:
         raise ValueError(f"a spread of {spread:g} is not between 0 and 1")
@@ -85,7 +95,10 @@ def _uniform(weights: _Draws, generator: np.random.Generator, draws: int,
 
 def _dirichlet(weights: _Draws, generator: np.random.Generator, draws: int,
                spread: float) -> _Draws:
-    """A share p of a Dirichlet has variance p (1 - p) / (concentration + 1)."""
+    """Return draws from a Dirichlet distribution that keep the sum of the weights.
+
+    A share p of a Dirichlet distribution has the variance p (1 - p) / (concentration + 1).
+    """
     total = float(weights.sum())
     if weights.size < 2 or total == 0:
         return np.repeat(weights[np.newaxis], draws, axis=0)
@@ -98,7 +111,7 @@ _SCHEMES = {"uniform": _uniform, "dirichlet": _dirichlet}
 
 
 def _reorder(perturbed: _Draws, design: Design) -> _Draws:
-    """The drawn weights of a feature, put into the order that they had."""
+    """Return the drawn weights of each feature, sorted into their original order."""
     ordered = perturbed.copy()
     for columns in design.by_feature():
         by_weight = columns[np.argsort(design.weights[columns], kind="stable")]
@@ -107,6 +120,9 @@ def _reorder(perturbed: _Draws, design: Design) -> _Draws:
 
 
 def _ranks(sigmas: _Draws) -> _Draws:
-    """Ranks along the rows, 1 the largest, equal ones at their mean; shape as given."""
-    # Sums of the same weights in another order differ in their last bits.
+    """Return ranks along the rows, in the shape of the input.
+
+    The largest value has rank 1, and equal values share the mean of their ranks.
+    """
+    # Rounded, because sums of the same weights in another order differ in their last bits.
     return np.asarray(pd.DataFrame(-np.round(sigmas, 9)).rank(axis=1))

@@ -1,6 +1,7 @@
-"""Statistics as pure functions on samples; intervals are for 95 % unless said otherwise.
+"""Statistics as pure functions of samples, with 95 % intervals by default.
 
-Their coverage is tested by simulation in tests/analysis: test_statistics.py, test_comparison.py.
+Simulations test the coverage of the intervals: test_statistics.py and test_comparison.py in
+tests/analysis.
 """
 
 from analysis.statistics.correction import benjamini_hochberg, holm

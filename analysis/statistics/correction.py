@@ -1,4 +1,4 @@
-"""P-values of many tests at once, raised so that chance alone seldom makes one look significant."""
+"""Correction of the p-values of many tests for chance findings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from analysis.statistics.estimates import Sample
 
 
 def holm(p_values: Iterable[float]) -> Sample:
-    """Adjusted p-values in the given order; raises ValueError for what is no probability.
+    """Return adjusted p-values in the given order, by Holm's method.
 
-    Calling those below 0.05 significant errs with any of them in at most 5 % of all families of
-    tests, however the tests depend on each other. Holm (1979), "A simple sequentially rejective
-    multiple test procedure", Scandinavian J. of Statistics 6(2), 65-70.
+    If those below 0.05 are called significant, at most 5 % of all families of tests have any error,
+    however the tests depend on each other. Holm (1979), "A simple sequentially rejective multiple
+    test procedure", Scandinavian J. of Statistics 6(2), 65-70.
+
+    Raises:
+        ValueError: A value is not a probability.
     """
     p = _probabilities(p_values)
     order = np.argsort(p, kind="stable")
@@ -26,11 +29,15 @@ def holm(p_values: Iterable[float]) -> Sample:
 
 
 def benjamini_hochberg(p_values: Iterable[float]) -> Sample:
-    """Adjusted p-values in the given order; raises ValueError for what is no probability.
+    """Return adjusted p-values in the given order, by Benjamini and Hochberg's method.
 
     Of those below 0.05, 5 % are expected to be errors, for independent or positively dependent
-    tests: less strict than `holm`, to look for what deserves a closer look. Benjamini and Hochberg
-    (1995), "Controlling the false discovery rate", J. Royal Statistical Society B 57(1), 289-300.
+    tests. The method is less strict than `holm`; it finds results that deserve a closer look.
+    Benjamini and Hochberg (1995), "Controlling the false discovery rate", J. Royal Statistical
+    Society B 57(1), 289-300.
+
+    Raises:
+        ValueError: A value is not a probability.
     """
     p = _probabilities(p_values)
     order = np.argsort(p, kind="stable")

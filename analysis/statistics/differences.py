@@ -1,4 +1,4 @@
-"""Whether two samples differ: a difference of means with its interval and its p-value."""
+"""Differences of two samples' means with intervals and p-values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from analysis.statistics.estimates import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """First minus second: the mean difference, and how surely and how much the two differ.
+    """The difference of two samples, first minus second.
 
-    `p_value` is two-sided, for no difference; None where a sample is too small for any. `g` is
-    Hedges' g, in standard deviations (None without any spread), `delta` Cliff's delta, -1 to 1.
+    `p_value` is two-sided, for the hypothesis of no difference. It is None where a sample is too
+    small. `g` is Hedges' g in standard deviations (None without any spread). `delta` is Cliff's
+    delta, from -1 to 1.
     """
 
     difference: Estimate
@@ -35,11 +36,14 @@ class Comparison:
 
 def paired(first: Mapping[int, float], second: Mapping[int, float],
            level: float = LEVEL) -> Comparison:
-    """Compare by the differences within blocks; raises ValueError without a block in common.
+    """Compare two samples by their differences within blocks.
 
-    The t test of paired samples: Box, Hunter and Hunter (2005), "Statistics for Experimenters",
-    3.2. What drifts from block to block cancels, and with it most of what the two have in common;
-    `g` is therefore in standard deviations of the differences.
+    This is the t test of paired samples: Box, Hunter and Hunter (2005), "Statistics for
+    Experimenters", 3.2. Drift from block to block cancels, and with it most of the variation that
+    both samples share. Therefore `g` is in standard deviations of the differences.
+
+    Raises:
+        ValueError: The samples have no block in common.
     """
     differences = paired_differences(first, second)
     difference = mean(differences, level)
@@ -52,11 +56,14 @@ def paired(first: Mapping[int, float], second: Mapping[int, float],
 
 
 def welch(first: Iterable[float], second: Iterable[float], level: float = LEVEL) -> Comparison:
-    """Compare samples that share no blocks, and may differ in spread; raises ValueError if empty.
+    """Compare samples that share no blocks and may differ in spread.
 
     Welch (1947), "The generalization of Student's problem when several different population
-    variances are involved", Biometrika 34(1-2), 28-35; in measurements of computer systems: Jain
+    variances are involved", Biometrika 34(1-2), 28-35. For measurements of computer systems: Jain
     (1991), "The Art of Computer Systems Performance Analysis", 13.4.2.
+
+    Raises:
+        ValueError: A sample is empty.
     """
     a, b = finite_sample(first), finite_sample(second)
     apart, count = float(np.mean(a) - np.mean(b)), min(a.size, b.size)
@@ -73,12 +80,21 @@ def welch(first: Iterable[float], second: Iterable[float], level: float = LEVEL)
 
 def welch_over(pairs: Iterable[tuple[Iterable[float], Iterable[float]]],
                level: float = LEVEL) -> tuple[Estimate, float | None]:
-    """The mean over pairs of samples of first minus second, and the p-value for no difference.
+    """Return the mean difference over pairs of samples and its p-value.
 
-    As `welch`, where one pair has too few values to decide; spreads may differ from pair to pair.
-    Satterthwaite (1946), "An approximate distribution of estimates of variance components",
-    Biometrics Bulletin 2(6), 110-114. Raises ValueError without a pair, and for less than two
-    values in a sample.
+    The method is that of `welch`, for cases where one pair has too few values to decide. Spreads
+    may differ from pair to pair. Satterthwaite (1946), "An approximate distribution of estimates of
+    variance components", Biometrics Bulletin 2(6), 110-114.
+
+    Args:
+        pairs: The first and the second sample of each pair.
+        level: Confidence level of the interval.
+
+    Returns:
+        The mean of first minus second, and the p-value for the hypothesis of no difference.
+
+    Raises:
+        ValueError: There is no pair, or a sample has fewer than two values.
     """
     samples = [(finite_sample(first), finite_sample(second)) for first, second in pairs]
     sizes = [sample.size for pair in samples for sample in pair]
@@ -94,21 +110,28 @@ def welch_over(pairs: Iterable[tuple[Iterable[float], Iterable[float]]],
 
 
 def _mean_variance(sample: Sample) -> float:
-    """Variance of a sample's mean."""
+    """Return the variance of a sample's mean."""
     return float(np.var(sample, ddof=1)) / sample.size
 
 
 def _welch_freedom(shares: Sequence[float], sizes: Sequence[int]) -> float:
-    """Satterthwaite's degrees of freedom; from shares of the whole, which cannot underflow."""
+    """Return Satterthwaite's degrees of freedom.
+
+    The terms are divided by their sum, so that they cannot underflow.
+    """
     whole = sum(shares)
     return 1 / sum((share / whole)**2 / (size - 1)
                    for share, size in zip(shares, sizes, strict=True))
 
 
 def _p_value(apart: float, error: float, freedom: float) -> float | None:
-    """Two-sided p-value of Student's t; equal values without spread are certainty itself."""
+    """Return the two-sided p-value of Student's t.
+
+    Without any spread the p-value is 1 for equal means and 0 otherwise. The result is None below
+    one degree of freedom.
+    """
     if freedom < 1:
         return None
-    if error <= 1e-12 * abs(apart):  # all values equal, but for the last bits
+    if error <= 1e-12 * abs(apart):  # all values equal, except for rounding
         return 1.0 if apart == 0 else 0.0
     return float(2 * special.stdtr(freedom, -abs(apart / error)))

@@ -16,7 +16,10 @@ Sample = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of `n` values with its interval; `low` and `high` are None below two values."""
+    """A mean of `n` values with its interval.
+
+    `low` and `high` are None for fewer than two values.
+    """
 
     mean: float
     low: float | None
@@ -25,20 +28,23 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width, or None without an interval."""
+        """Return half of the interval's width, or None without an interval."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
     @property
     def spans_zero(self) -> bool:
-        """Whether the interval holds 0, so that the data show no difference from it."""
+        """Return whether the interval contains 0, so that the data show no difference from 0."""
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
 def mean(values: Iterable[float], level: float = LEVEL) -> Estimate:
-    """Mean with Student's t interval. Raises ValueError without a value.
+    """Return the mean with Student's t interval.
 
-    Student (1908), "The probable error of a mean", Biometrika 6(1); for measurements of
-    computer systems: Jain (1991), "The Art of Computer Systems Performance Analysis", 13.2.
+    Student (1908), "The probable error of a mean", Biometrika 6(1). For measurements of computer
+    systems: Jain (1991), "The Art of Computer Systems Performance Analysis", 13.2.
+
+    Raises:
+        ValueError: There is no value, or one is not finite.
     """
     sample = finite_sample(values)
     middle = float(np.mean(sample))
@@ -51,10 +57,14 @@ def mean(values: Iterable[float], level: float = LEVEL) -> Estimate:
 
 def mean_bca(values: Iterable[float], generator: np.random.Generator, level: float = LEVEL,
              resamples: int = 9999) -> Estimate:
-    """Mean with a bias-corrected and accelerated bootstrap interval. Raises ValueError if empty.
+    """Return the mean with a bias-corrected and accelerated (BCa) bootstrap interval.
 
-    For skewed samples of some size; with few values it is too narrow, as any bootstrap is.
-    Efron (1987), "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82(397), 171-185.
+    The method suits skewed samples that are not too small. With few values the interval is too
+    narrow, like that of any bootstrap. Efron (1987), "Better bootstrap confidence intervals", J.
+    Am. Stat. Assoc. 82(397), 171-185.
+
+    Raises:
+        ValueError: There is no value, or one is not finite.
     """
     sample = finite_sample(values)
     middle = float(np.mean(sample))
@@ -74,28 +84,39 @@ def mean_bca(values: Iterable[float], generator: np.random.Generator, level: flo
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle value, or the mean of the two in the middle. Raises ValueError if empty."""
+    """Return the median: the middle value, or the mean of the two middle values.
+
+    Raises:
+        ValueError: There is no value, or one is not finite.
+    """
     return float(np.median(finite_sample(values)))
 
 
 def sample_variance(values: Iterable[float]) -> float | None:
-    """Unbiased variance (divided by n - 1), as in Table 9 of the 2007 paper; None below two."""
+    """Return the unbiased variance (divided by n - 1), or None below two values.
+
+    This is the variance in Table 9 of the 2007 paper.
+    """
     sample = finite_sample(values)
     return float(np.var(sample, ddof=1)) if sample.size > 1 else None
 
 
 def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) -> Sample:
-    """`first` minus `second` in every block that has both, in order of the blocks.
+    """Return `first` minus `second` in every common block, in order of the blocks.
 
-    What drifts from block to block touches both alike and cancels: Box, Hunter and Hunter
-    (2005), "Statistics for Experimenters", 3.2. The interval of the mean difference is `mean`'s.
+    Drift from block to block affects both equally and cancels: Box, Hunter and Hunter (2005),
+    "Statistics for Experimenters", 3.2. `mean` gives the interval of the mean difference.
     """
     common = sorted(first.keys() & second.keys())
     return np.array([first[block] - second[block] for block in common], dtype=np.float64)
 
 
 def finite_sample(values: Iterable[float]) -> Sample:
-    """The values as an array; raises ValueError where there is none or one is not a number."""
+    """Return the values as an array.
+
+    Raises:
+        ValueError: There is no value, or one is not finite.
+    """
     sample = np.fromiter(values, dtype=np.float64)
     if not sample.size or not np.isfinite(sample).all():
         raise ValueError("statistics need at least one value, all of them finite")

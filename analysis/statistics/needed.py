@@ -1,4 +1,4 @@
-"""How many repetitions it takes to decide, from what the first ones say."""
+"""Number of repetitions needed for a decision, estimated from the first ones."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from scipy import special
 
 from analysis.statistics.estimates import LEVEL, Estimate, finite_sample
 
-#: `different`: the interval is on one side of 0. `equivalent`: it lies within the margin that does
-#: not matter. `undecided`: neither.
+#: `different`: the interval is on one side of 0. `equivalent`: the interval lies within the margin
+#: that does not matter. `undecided`: neither.
 Outcome = Literal["different", "equivalent", "undecided"]
-#: Probability with which as many repetitions as are asked for decide.
+#: Probability that the estimated number of repetitions is sufficient.
 POWER = 0.8
 MOST = 1000
-# Noncentrality from which on the power is 1 in every digit; the distribution's sum fails beyond.
+# Noncentrality above which the power is 1 to all digits; scipy's sum fails beyond it.
 _SURE = 30.0
 
 
 def decided(difference: Estimate, margin: float = 0.0) -> Outcome:
-    """What an interval of a difference decides; `margin`, in its unit, is what does not matter.
+    """Return the outcome of a difference's interval.
 
-    The interval's inclusion in the margin is Schuirmann's test of equivalence (1987), "A comparison
-    of the two one-sided tests procedure and the power approach", J. of Pharmacokinetics and
-    Biopharmaceutics 15(6), 657-680, with half of the error on each side.
+    `margin` is the difference that does not matter, in the same unit. An interval within the margin
+    is Schuirmann's test of equivalence, with half of the error on each side.
+
+    Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power approach",
+    J. of Pharmacokinetics and Biopharmaceutics 15(6), 657-680.
     """
     if difference.low is None or difference.high is None:
         return "undecided"
@@ -36,13 +38,22 @@ def decided(difference: Estimate, margin: float = 0.0) -> Outcome:
 
 def pairs_needed(effect: float, margin: float = 0.0, level: float = LEVEL, power: float = POWER,
                  most: int = MOST) -> int | None:
-    """Pairs of which at least `power` of all such experiments decide; None beyond `most`.
+    """Return the number of pairs with which an experiment decides with probability `power`.
 
-    `effect` is the true mean difference and `margin` what does not matter, both in standard
-    deviations of a difference. The power of Student's t test is exact (noncentral t: Cohen 1988,
-    "Statistical Power Analysis for the Behavioral Sciences", chapter 2); that of equivalence is a
-    lower bound, from its two one-sided tests (Phillips 1990, J. of Pharmacokinetics and
-    Biopharmaceutics 18(2), 137-144).
+    The power of Student's t test is exact (noncentral t: Cohen 1988, "Statistical Power Analysis
+    for the Behavioral Sciences", chapter 2). The power of the equivalence test is a lower bound
+    from its two one-sided tests (Phillips 1990, J. of Pharmacokinetics and Biopharmaceutics 18(2),
+    137-144).
+
+    Args:
+        effect: True mean difference, in standard deviations of a difference.
+        margin: Difference that does not matter, in the same unit.
+        level: Confidence level of the interval.
+        power: Probability of a decision.
+        most: Largest number of pairs to consider.
+
+    Returns:
+        The number of pairs; None if more than `most` are needed.
     """
     def enough(count: int) -> bool:
         return max(_power_of_difference(abs(effect), count, level),
@@ -53,11 +64,14 @@ def pairs_needed(effect: float, margin: float = 0.0, level: float = LEVEL, power
 
 def repetitions_to_decide(differences: Iterable[float], margin: float = 0.0, level: float = LEVEL,
                           power: float = POWER, most: int = MOST) -> int | None:
-    """Further blocks until the differences will probably be decided; None beyond `most` in all.
+    """Return the number of further blocks that probably decide on a difference.
 
-    It takes the mean and the spread seen so far for the true ones, so after a few blocks it is a
-    rough guess: measure some of them and ask again. None for fewer than two differences; raises
-    ValueError without any.
+    The mean and the spread so far are taken as the true ones. After a few blocks this is a rough
+    guess, so measure some of them and estimate again. The result is None if more than `most` blocks
+    in all are needed, and for fewer than two differences.
+
+    Raises:
+        ValueError: There is no difference, or one is not finite.
     """
     sample = finite_sample(differences)
     if sample.size < 2:
@@ -70,7 +84,10 @@ def repetitions_to_decide(differences: Iterable[float], margin: float = 0.0, lev
 
 
 def _first(enough: Callable[[int], bool], most: int) -> int | None:
-    """The first number from 2 on that is enough, of a condition that stays met."""
+    """Return the first number from 2 to `most` that is enough, or None.
+
+    If a number is enough, all larger numbers must be enough too.
+    """
     high = 2
     while not enough(high):
         if high >= most:
@@ -84,13 +101,16 @@ def _first(enough: Callable[[int], bool], most: int) -> int | None:
 
 
 def _power_of_difference(effect: float, count: int, level: float) -> float:
-    """Probability that the t interval of `count` differences lies on the right side of 0."""
+    """Return the probability that the t interval of `count` differences excludes 0.
+
+    Only intervals on the side of the effect count.
+    """
     critical = float(special.stdtrit(count - 1, (1 + level) / 2))
     return 1 - _below(critical, count, effect * float(np.sqrt(count)))
 
 
 def _power_of_equivalence(effect: float, margin: float, count: int, level: float) -> float:
-    """At least the probability that the interval lies within the margin."""
+    """Return a lower bound of the probability that the interval lies within the margin."""
     if effect >= margin:
         return 0.0
     critical = float(special.stdtrit(count - 1, (1 + level) / 2))
@@ -99,7 +119,7 @@ def _power_of_equivalence(effect: float, margin: float, count: int, level: float
 
 
 def _below(t: float, count: int, shift: float) -> float:
-    """Distribution function of noncentral t, for a `t` and a `shift` that are not negative."""
+    """Return the distribution function of noncentral t for non-negative `t` and `shift`."""
     if shift > _SURE:
         return 0.0 if t < shift / 2 else 1.0
     return float(special.nctdtr(count - 1, shift, t))

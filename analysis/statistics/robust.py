@@ -1,4 +1,4 @@
-"""Values that stand out from their sample, and samples that drift: by ranks and medians."""
+"""Detection of outliers and drift by ranks and medians."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from scipy import special
 
 from analysis.statistics.estimates import Sample, finite_sample
 
-#: Makes the median absolute deviation of normal values their standard deviation.
+#: Ratio of the standard deviation of normal values to their median absolute deviation.
 _TO_DEVIATIONS = 1.4826
 
 
 def modified_z_scores(groups: Sequence[Iterable[float]]) -> list[Sample]:
-    """How many deviations each value is away from the median of its group; shapes as given.
+    """Return the deviation of each value from the median of its group, by group.
 
     Iglewicz and Hoaglin (1993), "How to Detect and Handle Outliers", ASQC Basic References in
-    Quality Control 16: values beyond 3.5 stand out. The deviation is the median one (MAD), taken
-    over all groups together, because a few values do not know theirs: bring them to one scale
-    first. In each group the smallest deviation is left out, for the median was fitted to it. All
-    zero where more than half of the deviations are. Raises ValueError for an empty group.
+    Quality Control 16: values beyond 3.5 are outliers. The unit is the median absolute deviation
+    (MAD) over all groups, because a few values do not suffice for their own. So bring groups to one
+    scale first. In each group the smallest deviation is left out, because the median was fitted to
+    it. All results are 0 where more than half of the deviations are 0.
+
+    Raises:
+        ValueError: A group is empty.
     """
     samples = [finite_sample(group) for group in groups]
     away = [sample - np.median(sample) for sample in samples]
@@ -33,9 +36,9 @@ def modified_z_scores(groups: Sequence[Iterable[float]]) -> list[Sample]:
 
 @dataclass(frozen=True)
 class Trend:
-    """A common trend of several series: Kendall's S and p-value, and the median slope.
+    """A common trend of several series: Kendall's S, p-value and median slope.
 
-    `slope` is per unit of time, in the values' unit; None where no two times differ.
+    `slope` is per unit of time, in the values' unit. It is None where no two times differ.
     """
 
     s: int
@@ -44,12 +47,16 @@ class Trend:
 
 
 def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
-    """Whether series of (times, values) rise or fall together, each around a level of its own.
+    """Test whether series of (times, values) rise or fall together.
 
-    The seasonal Kendall test, whose seasons are the series, and its slope: Hirsch, Slack and Smith
-    (1982), "Techniques of trend analysis for monthly water quality data", Water Resources Research
-    18(1), 107-121. It assumes nothing of the values but their order. Raises ValueError for an empty
-    series or one of different lengths.
+    Each series has its own level. This is the seasonal Kendall test, with the series as seasons,
+    and its slope. The test uses only the order of the values.
+
+    Hirsch, Slack and Smith (1982), "Techniques of trend analysis for monthly water quality data",
+    Water Resources Research 18(1), 107-121.
+
+    Raises:
+        ValueError: A series is empty, or has different numbers of times and values.
     """
     total, variance = 0, 0.0
     slopes: list[Sample] = []
@@ -63,19 +70,19 @@ def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
         variance += _variance(t.size, _ties(x), _ties(t))
         slopes.append(rise[run != 0] / run[run != 0])
     joined = np.concatenate(slopes) if slopes else np.empty(0)
-    # Half a step of S is given away, because S is whole and the normal curve is not.
+    # Continuity correction: S changes in whole steps, but the normal distribution is continuous.
     z = max(0, abs(total) - 1) / np.sqrt(variance) if variance > 0 else 0.0
     slope = float(np.median(joined)) if joined.size else None
     return Trend(total, float(2 * special.ndtr(-z)), slope)
 
 
 def _ties(values: Sample) -> Sample:
-    """How often each value occurs."""
+    """Return the count of each distinct value."""
     return np.unique(values, return_counts=True)[1].astype(np.float64)
 
 
 def _variance(size: int, first: Sample, second: Sample) -> float:
-    """Variance of Kendall's S where neither goes with the other, for both sides' ties.
+    """Return the variance of Kendall's S for independent sides, with ties on both sides.
 
     Kendall (1970), "Rank Correlation Methods", 4th edition, 4.4.
     """
