@@ -1,15 +1,17 @@
-"""Queueing models: what a network of stations does under load, computed and simulated.
+"""Queueing models: the behaviour of a network of stations under load.
+
+Results are computed or simulated:
 
     model = load("model.yml")
     solution = solve(model.network)                       # means by chain, station and class
-    answer = find_answer(model.network, rng)              # of any network, if need be simulated
+    answer = find_answer(model.network, rng)              # of any network, simulated if necessary
     faster = apply(model.network, {"radius.speed": 10})   # what if
     capacity(model.network, parse_bound("p95 < 150 ms"), rng=rng).sentence()
     calibrated = calibrate(model.network, alone_s=0.0091, saturation_per_s=115)
-    assess(calibrated, measurements, rng=rng)             # predictions beside measurements
+    assess(calibrated, measurements, rng=rng)             # predictions with measurements
 
-A pure toolkit: of this project it imports the reader of YAML's numbers and nothing else.
-docs/queueing.md explains it.
+The package is a pure toolkit. From the rest of this project it imports only `topologies.numbers`
+and `topologies.wording`, for the YAML file of a model. docs/queueing.md explains the package.
 """
 
 from analysis.queueing.answers import NetworkAnswer, find_answer

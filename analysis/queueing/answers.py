@@ -1,7 +1,8 @@
-"""Means of any network: computed where they are known, simulated with intervals elsewhere.
+"""Means of any network, computed where known and simulated with intervals elsewhere.
 
-Where open chains bring more than a station can serve, there is no steady state for whoever visits
-it, nor for who shares a queue with them; the others' means are given all the same.
+If open chains bring more work than a station can serve, the station has no steady state. Chains
+that visit it, or share a queue with such a chain, have no means. The means of all other chains are
+still given.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from analysis.queueing.response import find_means, find_response
 from analysis.queueing.solve import Solution, choose_method, solve
 from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 
-#: What is said of where means come from.
+#: Names of the methods that give means.
 EXACT, APPROXIMATE = "exact", "approximate, by the Linearizer"
 POLLACZEK_KHINCHINE = "exact (Pollaczek-Khinchine)"
 SIMULATED = "simulated, with 95 % intervals"
@@ -27,7 +28,7 @@ SIMULATED = "simulated, with 95 % intervals"
 
 @dataclass(frozen=True)
 class ChainAnswer:
-    """A chain's cycles a second and seconds a cycle; None where there is no answer."""
+    """Means of a chain: cycles per second and seconds per cycle, None if unknown."""
 
     name: str
     throughput_per_s: Interval | None
@@ -36,7 +37,11 @@ class ChainAnswer:
 
 @dataclass(frozen=True)
 class StationAnswer:
-    """A station's work a cycle, and with waiting, over all chains, and its share of time in use."""
+    """Means of a station over all chains.
+
+    `demand_s` is the work per cycle, and `residence_s` includes waiting. `utilization` is the share
+    of time in use.
+    """
 
     name: str
     demand_s: float
@@ -46,7 +51,7 @@ class StationAnswer:
 
 @dataclass(frozen=True)
 class NetworkAnswer:
-    """Means of a network, the methods that found them, and why some are missing."""
+    """Means of a network, with the methods and the reasons for missing means."""
 
     methods: tuple[str, ...]
     chains: tuple[ChainAnswer, ...]
@@ -61,7 +66,11 @@ class NetworkAnswer:
 def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None, *,
                 visit_limit: int = VISIT_LIMIT,
                 progress: Progress | None = None) -> NetworkAnswer:
-    """Return the means of a network; raises QueueingError where it takes an `rng` and has none."""
+    """Return the means of a network.
+
+    Raises:
+        QueueingError: The network has to be simulated, and there is no `rng`.
+    """
     problems = demands_of(network).find_saturated()
     blocked = _blocked_chains(network, [row for row, _ in problems])
     stable = [chain for chain in network.chains if chain.name not in blocked]
@@ -80,7 +89,7 @@ def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None
 
 
 def _blocked_chains(network: QueueingNetwork, saturated: Sequence[int]) -> set[str]:
-    """Return the chains that visit a saturated station, or share a queue with one that does."""
+    """Return the chains that visit a saturated station, or share a queue with such a chain."""
     demands = demands_of(network)
     visits = (demands.demand_s > 0) & ~demands.delay[:, None]
     rows = set(saturated)
@@ -93,7 +102,7 @@ def _blocked_chains(network: QueueingNetwork, saturated: Sequence[int]) -> set[s
 
 
 def _blocked_answer(network: QueueingNetwork, chain: Chain) -> ChainAnswer:
-    """Return what an urgent chain takes that does not notice the others; else nothing."""
+    """Return the means of an urgent chain that others do not affect, or else no means."""
     found = find_response(network, chain) if chain.is_open else None
     if found is None:
         return ChainAnswer(chain.name, None, None)

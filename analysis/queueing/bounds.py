@@ -1,8 +1,8 @@
-"""Bounds on a closed or open chain's throughput and response time, from demands alone.
+"""Bounds on the throughput and response time of a single chain, from demands alone.
 
-Asymptotic bounds (Denning and Buzen 1978) and balanced job bounds (Zahorjan, Sevcik, Eager and
-Galler 1982), as in Lazowska et al. (1984), "Quantitative System Performance", tables 5.1 and 5.2.
-They hold for one chain alone in its network.
+These are asymptotic bounds (Denning and Buzen 1978) and balanced job bounds (Zahorjan, Sevcik,
+Eager and Galler 1982). They are as in tables 5.1 and 5.2 of Lazowska et al. (1984), "Quantitative
+System Performance". They hold for one chain alone in its network.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from analysis.queueing.network import QueueingNetwork
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which values a chain's throughput (cycles a second) and response time (s) lie.
+    """The bounds on a chain's throughput (cycles per second) and response time (s).
 
-    `saturation_per_s` is what the busiest station allows; `knee` the population at which the
-    asymptotes meet, above which customers must wait for each other (infinite without a queue).
+    `saturation_per_s` is the throughput that the busiest station allows. `knee` is the population
+    at which the asymptotes meet. Above it customers must wait for each other. It is infinite
+    without a queue.
     """
 
     throughput_low_per_s: float
@@ -35,7 +36,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Totals:
-    """One chain's demands: all queueing ones, the largest per server, pauses and delays, N."""
+    """Sums of one chain's demands.
+
+    `queueing_s` is the sum over queues, `largest_s` the largest demand per server, and `average_s`
+    the mean over visited queues. `pause_s` is the think time plus the delays, `inside_s` the delays
+    alone.
+    """
 
     queueing_s: float
     largest_s: float
@@ -46,7 +52,7 @@ class _Totals:
 
 
 def asymptotic(network: QueueingNetwork) -> Bounds:
-    """Asymptotic bounds of a network's only chain; any number of servers."""
+    """Return the asymptotic bounds of a network's only chain, with any number of servers."""
     totals = _totals(demands_of(network))
     if network.chains[0].is_open:
         return _open(totals, network.chains[0].rate_per_s or 0.0)
@@ -56,7 +62,11 @@ def asymptotic(network: QueueingNetwork) -> Bounds:
 
 
 def balanced(network: QueueingNetwork) -> Bounds:
-    """Balanced job bounds of a network's only closed chain; raises QueueingError for others."""
+    """Return the balanced job bounds of a network's only closed chain.
+
+    Raises:
+        QueueingError: The chain is open, or a station has several servers.
+    """
     demands = demands_of(network)
     totals = _totals(demands)
     if network.chains[0].is_open or (demands.servers[~demands.delay] > 1).any():
@@ -99,7 +109,10 @@ def _closed(totals: _Totals, low: float, high: float) -> Bounds:
 
 
 def _open(totals: _Totals, rate_per_s: float) -> Bounds:
-    """Table 5.1's open column: only the saturation rate and the least response time are bounded."""
+    """Return the bounds of an open chain (table 5.1).
+
+    Only the saturation rate and the smallest response time are bounded.
+    """
     saturation = _inverse(totals.largest_s)
     return Bounds(throughput_low_per_s=min(rate_per_s, saturation),
                   throughput_high_per_s=min(rate_per_s, saturation),

@@ -1,8 +1,8 @@
-"""Calibrates a network from two measurements: one customer alone, and saturation.
+"""Calibration of a network from two measurements: one customer alone, and saturation.
 
-As Harbitter and Menascé (2002, section 4.2) take service times from an unloaded testbed, with the
-bottleneck's demand from the utilization law at saturation, D = c / X (Lazowska et al. 1984, 3.3).
-Every other point is then a prediction.
+As in Harbitter and Menascé (2002, section 4.2), service times come from an unloaded testbed. The
+demand at the bottleneck follows from the utilization law at saturation, D = c / X (Lazowska et al.
+1984, 3.3). All other points are then predictions.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from analysis.queueing.network import CustomerClass, QueueingNetwork, QueueingSt
 from analysis.queueing.prediction import bottleneck
 from analysis.queueing.whatif import apply
 
-#: The station and class that take what no station accounts for.
+#: Name of the station and class for the time that no other station explains.
 REST = "rest"
 
 
 def calibrate(network: QueueingNetwork, *, alone_s: float, saturation_per_s: float,
               chain: str | None = None, station: str | None = None) -> QueueingNetwork:
-    """A network that answers as measured for one customer alone and at saturation.
+    """Return a network that matches the measurements of one customer and of saturation.
 
-    `alone_s` is the response time of a lone customer, `saturation_per_s` the highest throughput of
-    the chain (the only one by default). The speed of `station` (by default the bottleneck) is set
-    so that it saturates there. What is then missing of `alone_s` becomes a constant delay, the
-    station "rest". Raises QueueingError where the two contradict each other or the network.
+    The speed of `station` is changed so that it saturates at the measured throughput. The part of
+    `alone_s` that is then missing becomes a constant delay, the station "rest".
+
+    Args:
+        network: The network.
+        alone_s: Response time of a single customer, in seconds.
+        saturation_per_s: Highest throughput of the chain, in cycles per second.
+        chain: Name of the chain; None for the only chain.
+        station: Name of the station to change; None for the bottleneck.
+
+    Raises:
+        QueueingError: The two measurements contradict each other or the network.
     """
     for name, value in (("alone_s", alone_s), ("saturation_per_s", saturation_per_s)):
         if not value > 0:

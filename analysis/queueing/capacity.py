@@ -1,6 +1,7 @@
-"""How many customers, or how many a second, before a response time passes its bound.
+"""The largest load of a chain at which a response time stays within a bound.
 
-Computed where the response time's mean or distribution is known exactly, simulated elsewhere.
+Results are computed where the response time's mean or distribution is known exactly, and simulated
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,27 +24,31 @@ from analysis.queueing.whatif import with_load
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _BOUND = re.compile(r"\s*(mean|p(\d{1,2}(?:\.\d+)?))\s*<=?\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us)\s*")
-#: Beyond so many customers, means come from the Linearizer; so do those that only guide a search
-#: for a percentile with several chains, where exact ones would take long.
+#: Number of customers above which means come from the Linearizer. It also gives the means that
+#: guide a search for a percentile with several chains, where exact means would take long.
 _EXACT_CUSTOMERS = 20_000
-#: A pilot's visits, as a share of the limit; pilots, and long runs, at most.
+#: Visits of a pilot run as a share of the limit; largest numbers of pilot runs and of long runs.
 _PILOT, _PILOTS, _RUNS = 0.1, 6, 8
-#: Visits of all runs together at most, in limits of one.
+#: Largest number of visits of all runs together, as a multiple of the limit of one run.
 _TOTAL = 2.0
-#: How near, as a share, the loads of two pilots have to be; the long run corrects the rest.
+#: Relative difference of two pilots' loads at which pilots end; the long run corrects the rest.
 _NEAR = 0.03
-#: By how much, as a share, the room below saturation may be misjudged before the long run.
+#: Relative difference of the room below saturation up to which one run is valid for another load.
 _FAR = 0.3
-#: How narrow half of the answer's interval has to be, as a share of the load.
+#: Required half width of the result's interval, as a share of the load.
 _NARROW = 0.02
-#: How narrow all of it has to be between a load that surely keeps to the bound and saturation.
+#: Required distance from a load that certainly meets the bound to saturation, as a share of the
+#: latter.
 _NARROW_ENOUGH = 0.06
-#: Below saturation by this share at least; nearer, transforms lose their digits.
+#: Smallest distance to saturation, as a share; closer loads make transforms lose precision.
 _TOP = 1e-7
 
 @dataclass(frozen=True)
 class Bound:
-    """Response times that are asked for: the mean (`percent` None) or a percentile, in seconds."""
+    """An upper limit on response times in seconds: on the mean or on a percentile.
+
+    `percent` is None for the mean.
+    """
 
     percent: float | None
     limit_s: float
@@ -55,15 +60,17 @@ class Bound:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest load of a chain that keeps to a bound.
+    """The largest load of a chain that meets a bound.
 
-    `load` counts customers of a closed chain, or those arriving a second at an open one: value with
-    interval (equal ends where computed exactly); 0 if not even one customer keeps to the bound.
-    `response_s` is what the bound limits, at the load `checked_at`: `load` itself where computed,
-    the last one simulated otherwise (or the smallest, where none will do). `saturation_per_s` is
-    the throughput that no load exceeds, and `bottleneck` the station that sets it. `visited` counts
-    simulated visits, 0 where computed. Where the simulation was too short to tell (`is_known`
-    false), `load` spans what is possible.
+    `load` is the number of customers of a closed chain, or the arrivals per second of an open
+    chain. It has an interval, with equal ends if computed exactly. It is 0 if not even one customer
+    meets the bound. `response_s` is the bounded mean or percentile at the load `checked_at`. That
+    is `load` itself if computed, and otherwise the last simulated load (or the smallest load if
+    none meets the bound).
+
+    `saturation_per_s` is the throughput that no load exceeds, and `bottleneck` the station that
+    causes it. `visited` counts simulated visits, 0 if computed. If the simulation was too short for
+    a result (`is_known` false), `load` spans all possible values.
     """
 
     chain: str
@@ -79,7 +86,7 @@ class Capacity:
     is_approximate: bool = False
 
     def sentence(self) -> str:
-        """The answer for people."""
+        """Return the result as a sentence."""
         unit = "a second" if self.is_open else "customers"
         if not self.is_known:
             return self._doubt(unit)
@@ -102,7 +109,11 @@ class Capacity:
 
 
 def parse_bound(text: str) -> Bound:
-    """A bound such as `p95 < 150 ms` or `mean < 2 s`; raises QueueingError for anything else."""
+    """Return a bound from text such as `p95 < 150 ms` or `mean < 2 s`.
+
+    Raises:
+        QueueingError: The text is not a bound.
+    """
     match = _BOUND.fullmatch(text)
     if not match or float(match[3]) == 0 or (match[2] is not None and float(match[2]) == 0):
         raise QueueingError(f"bound {text!r}", "is not understood",
@@ -113,11 +124,21 @@ def parse_bound(text: str) -> Bound:
 def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None,
              rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
              progress: Progress | None = None) -> Capacity:
-    """The largest load of `chain` (the only one by default) that keeps to a bound.
+    """Return the largest load of a chain that meets a bound.
 
-    Other chains keep theirs. What is not known exactly is simulated, which takes an `rng`, up to
-    `visit_limit` visits a run. Raises QueueingError where no load reaches the bound, and where the
-    other chains alone are above capacity.
+    The loads of other chains do not change. Quantities without an exact solution are simulated.
+
+    Args:
+        network: The network.
+        bound: The bound on response times.
+        chain: Name of the chain; None for the only chain.
+        rng: The source of random numbers, needed for simulation.
+        visit_limit: Largest number of simulated visits per run.
+        progress: Receives the progress of the simulation.
+
+    Raises:
+        QueueingError: No station limits the load, other chains alone are above capacity, or a
+        simulation has no `rng`.
     """
     search = _Search(network, chain, bound)
     if search.is_computed:
@@ -130,11 +151,12 @@ def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None
 
 
 class _Simulated:
-    """The answer by simulation.
+    """Search for the largest load by simulation.
 
-    Pilots with the same random numbers lead to the load; a long run gives its interval. What
-    waiting adds to a percentile is nearly a fixed multiple of what it adds to the mean, which is
-    computed (with processor sharing, if need be); so each run tells where to look next.
+    Pilot runs with the same random numbers lead to the load, and a long run gives its interval. The
+    time that waiting adds to a percentile is nearly a fixed multiple of the time that it adds to
+    the mean. The mean is computed (for processor sharing if necessary), so each run shows where to
+    search next.
     """
 
     def __init__(self, search: _Search, seed: int, visit_limit: int,
@@ -143,7 +165,7 @@ class _Simulated:
         self.visited = 0
 
     def answer(self) -> Capacity:
-        """Return the largest load with its interval, or what is known of it."""
+        """Return the largest load with its interval, or the range that contains it."""
         search, limit_s = self.search, self.search.bound.limit_s
         lightest = self._simulate(search.smallest, self.seed, self.limit)
         base = search.estimate(lightest)
@@ -155,9 +177,9 @@ class _Simulated:
         return self._narrow_down(curve, self._pilot(curve))
 
     def _narrow_down(self, curve: _Curve, load: float) -> Capacity:
-        """Return the answer by long runs, each at the load that the one before proposes.
+        """Return the result from long runs, each at the load that the previous run proposes.
 
-        Where one cannot be long enough, the next is farther from saturation.
+        If a run cannot be long enough, the next run has a load farther from saturation.
         """
         search, limit_s, failed = self.search, self.search.bound.limit_s, math.inf
         simulated = {search.smallest}
@@ -174,7 +196,8 @@ class _Simulated:
             answer = curve.loads_for(load, response)
             simulated.add(load)
             is_near = search.is_near(load, answer.value)
-            # From a load whose interval does not hold the limit, a run there tells more.
+            # If the interval of this run does not contain the limit, run at the proposed load
+            # instead.
             if response.low <= limit_s <= response.high or answer.value in simulated or (
                     is_near and number == _RUNS):
                 return search.answer(answer, load, response, self.visited)
@@ -212,7 +235,7 @@ class _Simulated:
 
         def is_narrow(run: SteadySimulation) -> bool:
             if not run.is_narrow(self.search.chain.name, self.search.bound.percent):
-                # Enough to know that the load keeps to the bound, where that is an answer.
+                # Close to saturation it is sufficient to know that the load meets the bound.
                 return (self._is_narrow(load) and self.search.is_known(run)
                         and self.search.estimate(run).high <= self.search.bound.limit_s)
             if curve is None:
@@ -226,9 +249,9 @@ class _Simulated:
         return run
 
     def _between(self, kept: float, response: Interval, proposed: float) -> Capacity:
-        """Return the answer between a load that keeps to the bound and saturation.
+        """Return the result between a load that meets the bound and saturation.
 
-        It is an answer where these are near to each other, and a doubt elsewhere.
+        The result is marked as unknown if these are not close to each other.
         """
         highest = self.search.highest
         if not self._is_narrow(kept):
@@ -237,7 +260,7 @@ class _Simulated:
                                   self.visited)
 
     def _is_narrow(self, kept: float) -> bool:
-        """Return whether a load that keeps to the bound is near enough to saturation."""
+        """Return whether a load that meets the bound is close enough to saturation."""
         return self.search.highest - kept <= _NARROW_ENOUGH * self.search.highest
 
     def _doubt(self, load: float, response: Interval) -> Capacity:
@@ -248,7 +271,7 @@ class _Simulated:
 
 @dataclass
 class _Curve:
-    """A percentile by load, between loads known to be too low and too high."""
+    """A percentile as a function of load, with the range in which the load is searched."""
 
     search: _Search
     base_s: float
@@ -257,26 +280,29 @@ class _Curve:
     too_high: float = math.inf
 
     def multiple(self, load: float, percentile_s: float) -> float:
-        """By how much more waiting adds to the percentile than to the mean, at a load."""
+        """Return the time that waiting adds to the percentile divided by that added to the mean."""
         added = self.search.mean(load) - self.base_mean_s
         return ((percentile_s - self.base_s) / added if added > 0
                 else self.search.first_multiple)
 
     def load_for(self, multiple: float) -> float:
-        """The load whose percentile is at the limit, for a multiple."""
+        """Return the load at which the percentile equals the limit, for a given multiple."""
         room = self.search.bound.limit_s - self.base_s
-        # A multiple that noise made nearly nothing would leave the mean without any limit.
+        # Noise can make the multiple almost 0, which would leave the mean without any limit.
         mean_s = self.base_mean_s + max(room, 0.0) / max(multiple, 1e-3)
         return max(self.search.load_for(mean_s), self.search.smallest)
 
     def loads_for(self, load: float, response: Interval) -> Interval:
-        """The load at the limit, with its interval, by a response that was simulated at a load."""
+        """Return the load at the limit with its interval, from a simulated response."""
         value, low, high = (self.load_for(self.multiple(load, end)) for end in (
             response.value, response.high, response.low))
         return Interval(value, low, high)
 
     def next_load(self, load: float, percentile_s: float) -> float:
-        """Where to look after a pilot: as its multiple says, or half-way between the known ends."""
+        """Return the load for the next pilot run.
+
+        It follows from the multiple, or is the middle between the known ends.
+        """
         if percentile_s <= self.search.bound.limit_s:
             self.too_low = max(self.too_low, load)
         else:
@@ -291,12 +317,13 @@ class _Curve:
 
 
 class _Search:
-    """Loads of a chain, and the mean response time that each gives."""
+    """Loads of a chain, and the mean response time at each load."""
 
     def __init__(self, network: QueueingNetwork, chain: str | None, bound: Bound) -> None:
         self.chain, self.bound = network.chain(chain), bound
         self.network, self.method = network, "exact"
-        # Means of processor sharing show the way where first come first served has none exact.
+        # The means of processor sharing guide the search where first come first served has no exact
+        # means.
         self.guide = sharing(network)
         self.is_open = self.chain.is_open
         empty = demands_of(with_load(network, self.chain.name, 0))
@@ -316,29 +343,41 @@ class _Search:
 
     @property
     def first_multiple(self) -> float:
-        """How much waiting adds to an exponential percentile, over what it adds to the mean."""
+        """Return the ratio of percentile to mean of an exponential distribution.
+
+        It is at least 0.1, and 1 for a bound on the mean.
+        """
         percent = self.bound.percent
         return 1.0 if percent is None else max(0.1, -math.log(1 - percent / 100))
 
     def room(self, load: float) -> float:
-        """Return how much a load leaves below saturation; of closed chains, the load."""
+        """Return the distance of a load from saturation.
+
+        For closed chains it is the load itself.
+        """
         return self.saturation - load if self.is_open else load
 
     def is_near(self, load: float, other: float) -> bool:
-        """Return whether a run at one load tells of the other."""
+        """Return whether a run at one load is valid for the other load."""
         return abs(self.room(other) / self.room(load) - 1) <= _FAR
 
     def farther(self, load: float) -> float:
-        """Return a load with twice as much room; of closed chains, half of it."""
+        """Return a load twice as far from saturation.
+
+        For closed chains it is half the load.
+        """
         return load - self.room(load) if self.is_open else float(int(load / 2))
 
     def between(self, load: float, other: float) -> float:
-        """Return a load whose room is between those of two others."""
+        """Return a load whose distance from saturation is between those of two others."""
         room = math.sqrt(self.room(load) * self.room(other))
         return self.saturation - room if self.is_open else float(int(room))
 
     def estimate(self, run: SteadySimulation) -> Interval:
-        """Return what the bound limits, simulated; NaN to infinity where nothing is known."""
+        """Return the simulated mean or percentile that the bound limits.
+
+        Without a result, the value is NaN with an interval from 0 to infinity.
+        """
         try:
             return (run.mean(self.chain.name) if self.bound.percent is None
                     else run.percentile(self.chain.name, self.bound.percent))
@@ -346,11 +385,11 @@ class _Search:
             return Interval(math.nan, 0.0, math.inf)
 
     def is_known(self, run: SteadySimulation) -> bool:
-        """Return whether the run was long enough for what the bound limits."""
+        """Return whether the run was long enough for the bounded mean or percentile."""
         return run.is_known(self.chain.name, self.bound.percent)
 
     def _is_computable(self) -> bool:
-        """Return whether what the bound limits is known exactly, or nearly."""
+        """Return whether the bounded mean or percentile is known exactly or nearly."""
         if self._distribution(self.smallest) is not None:
             return True
         if self.bound.percent is not None:
@@ -361,12 +400,12 @@ class _Search:
         return self.method != "simulation"
 
     def response(self, load: float) -> float:
-        """Return the mean or percentile in seconds at a load, exactly."""
+        """Return the exact mean or percentile in seconds at a load."""
         if self.bound.percent is None and has_product_form(self.network):
             return self._mean(self.network, load, quick=False)
         found = self._distribution(load)
         if found is None:
-            return math.inf  # too near saturation for a shared station
+            return math.inf  # too close to saturation for a ps station
         return found.mean_s if self.bound.percent is None else found.percentile(self.bound.percent)
 
     def _distribution(self, load: float) -> ResponseTime | None:
@@ -374,7 +413,10 @@ class _Search:
         return find_response(network, network.chain(self.chain.name))
 
     def excess(self, load: float) -> float:
-        """Return by how much the bound is passed at a load: negative where it is kept."""
+        """Return the excess over the bound at a load, negative if the bound is met.
+
+        It is in seconds for a mean, and a probability for a percentile.
+        """
         if self.bound.percent is None:
             return self.response(load) - self.bound.limit_s
         found = self._distribution(load)
@@ -382,11 +424,11 @@ class _Search:
             found.tail(self.bound.limit_s) - (1.0 - self.bound.percent / 100))
 
     def largest_load(self) -> float:
-        """Return the largest load that keeps to the bound, computed; 0 if there is none."""
+        """Return the computed largest load that meets the bound, or 0 without one."""
         return self._largest(self.excess)
 
     def mean(self, load: float) -> float:
-        """The mean response time in seconds at a load, of processor sharing."""
+        """Return the mean response time in seconds at a load, with processor sharing."""
         return self._mean(self.guide, load, quick=len(self.network.chains) > 1)
 
     def _mean(self, network: QueueingNetwork, load: float, *, quick: bool) -> float:
@@ -396,11 +438,11 @@ class _Search:
         return means_of(loaded, method)[self.chain.name].response_s
 
     def load_for(self, response_s: float) -> float:
-        """The largest load whose mean with processor sharing keeps to a limit; 0 if none does."""
+        """Return the largest load whose mean with processor sharing meets a limit, or 0."""
         return self._largest(lambda load: self.mean(load) - response_s)
 
     def _largest(self, excess: Callable[[float], float]) -> float:
-        """Return the largest load whose excess is not above 0; 0 where there is none."""
+        """Return the largest load whose excess is not above 0, or 0 without one."""
         if excess(self.smallest) > 0:
             return 0.0
         if not self.is_open:
@@ -408,7 +450,7 @@ class _Search:
             while high < MAX_COUNT and excess(high) <= 0:
                 high = min(2 * high, MAX_COUNT)
             return float(_last_true(lambda load: excess(load) <= 0, high // 2, high))
-        from scipy import optimize  # large, and wanted here alone
+        from scipy import optimize  # slow to import, and only needed here
 
         if excess(self.highest) <= 0:
             return self.highest
@@ -417,12 +459,12 @@ class _Search:
 
     @property
     def highest(self) -> float:
-        """Nearly saturation, or the most customers that can be computed."""
+        """Return a load just below saturation, or the largest number of customers."""
         return self.saturation * (1 - _TOP) if self.is_open else float(MAX_COUNT)
 
     def answer(self, load: Interval, checked_at: float, response_s: Interval,
                visited: int = 0) -> Capacity:
-        """The answer, with what limits the chain."""
+        """Return the result with the saturation and the bottleneck of the chain."""
         return Capacity(chain=self.chain.name, is_open=self.is_open, bound=self.bound, load=load,
                         checked_at=checked_at, response_s=response_s,
                         saturation_per_s=self.saturation, visited=visited,
@@ -431,7 +473,10 @@ class _Search:
 
 
 def _last_true(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number for which it holds, given that it does for low and not for high."""
+    """Return the largest number for which a condition holds.
+
+    The condition must hold for `low` and not for `high`.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -1,4 +1,4 @@
-"""Class switching: visit ratios from a routing matrix, from classes to chains and back.
+"""Class switching: visit ratios from a routing matrix, and aggregation of classes to chains.
 
 Equations (B.6) to (B.10) of Harbitter and Menascé (2002), after Bruell and Balbo (1980). Arrays
 over classes have shape (M, R): M stations, R classes of one chain.
@@ -17,13 +17,20 @@ Array = NDArray[np.float64]
 
 
 def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
-    """Visit ratios (M, R) of one closed chain, one visit to `reference` being a cycle.
+    """Return the visit ratios (M, R) of one closed chain.
 
-    `routing` has shape (M, R, M, R): the probability that a customer who leaves station i as a
-    class r joins station j as a class s. `reference` is a (station, class) pair that every
-    customer returns to. Solves the traffic equations v = v P with v at the reference 1 (Lazowska
-    et al. 1984, 7.4; Bruell and Balbo 1980). Raises QueueingError for rows that are no
-    probabilities, and for a reference that customers do not return to.
+    The function solves the traffic equations v = v P with v = 1 at the reference (Lazowska et al.
+    1984, 7.4; Bruell and Balbo 1980).
+
+    Args:
+        routing: Shape (M, R, M, R): the probability that a customer who leaves station i as class r
+        joins station j as class s.
+        reference: A (station, class) pair that every customer returns to. One visit to it is a
+            cycle.
+
+    Raises:
+        QueueingError: A row is not a set of probabilities, or customers do not return to the
+        reference.
     """
     matrix = np.asarray(routing, dtype=np.float64)
     stations, classes = matrix.shape[:2]
@@ -40,7 +47,7 @@ def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
     if not all(_reachable(flat, int(start))[home] for start in np.flatnonzero(used)):
         raise QueueingError("routing", "customers do not return to the reference",
                             "name a (station, class) that every cycle passes")
-    # v = v P without the reference's column, where v is 1.
+    # Solve v = v P without the column of the reference, where v is 1.
     others = np.flatnonzero(used & (np.arange(size) != home))
     ratios = np.zeros(size)
     ratios[home] = 1.0
@@ -50,7 +57,7 @@ def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
 
 
 def _reachable(flat: Array, start: int) -> NDArray[np.bool_]:
-    """Which states can be reached from one, itself included."""
+    """Return which states are reachable from a state, including that state."""
     seen = np.zeros(flat.shape[0], dtype=np.bool_)
     seen[start] = True
     while True:
@@ -62,7 +69,10 @@ def _reachable(flat: Array, start: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class ChainParameters:
-    """A chain seen as a single class: what (B.1) to (B.5) take. Shapes (M,), alpha (M, R)."""
+    """A chain as a single class, as equations (B.1) to (B.5) need it.
+
+    Shapes are (M,), for alpha (M, R).
+    """
 
     visits: Array
     service_s: Array
@@ -71,12 +81,19 @@ class ChainParameters:
 
 def aggregate(visits: ArrayLike, service_s: ArrayLike, reference: int | None = None,
               ) -> ChainParameters:
-    """A chain's visit ratios and service times from its classes', both (M, R).
+    """Return a chain's visit ratios and service times from those of its classes.
 
-    With `reference` (a station's row) this is (B.6) as printed: v_iq = sum_r v_ir / sum_r v_0r,
-    and throughput counts visits to that station; without one, visits are per cycle already.
-    alpha_ir = v_ir / sum_s v_is is (B.7), and s_iq = sum_r alpha_ir s_ir. Raises QueueingError
-    for a reference that nobody visits.
+    With `reference` this is (B.6) as printed: v_iq = sum_r v_ir / sum_r v_0r. Throughput then
+    counts visits to that station. Without a reference, visits are per cycle already. (B.7) is
+    alpha_ir = v_ir / sum_s v_is, and the service time is s_iq = sum_r alpha_ir s_ir.
+
+    Args:
+        visits: Visit ratios of the classes, shape (M, R).
+        service_s: Mean service times of the classes in seconds, shape (M, R).
+        reference: The reference station's row.
+
+    Raises:
+        QueueingError: No class visits the reference.
     """
     by_class = np.asarray(visits, dtype=np.float64)
     total = by_class.sum(axis=1)

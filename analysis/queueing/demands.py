@@ -1,8 +1,8 @@
-"""What the solvers take of a network: demands by station and chain, as arrays.
+"""Demands of a network by station and chain, as arrays for the solvers.
 
-Throughout the solvers, M is the number of stations and Q that of chains; arrays over both have
-shape (M, Q). A demand is the service time of all visits of one cycle, D = v s, in seconds; a
-residence time R = v W likewise counts all visits of a cycle.
+In all solvers, M is the number of stations and Q the number of chains. Arrays over both have shape
+(M, Q). A demand is the service time of all visits in one cycle, D = v s, in seconds. A residence
+time R = v W also counts all visits of a cycle.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from analysis.queueing.errors import QueueingError
 from analysis.queueing.network import QueueingNetwork
 
 Array = NDArray[np.float64]
-#: Of 100 % busy, what rates and service times are rounded by.
+#: Rounding error of a utilization, as a share of 100 %.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Demands:
-    """Arrays of a network. Shapes: demand_s (M, Q); delay, servers (M,); the others (Q,).
+    """Arrays of a network for the solvers.
 
-    `population` is 0 for open chains, `rate_per_s` 0 for closed ones; `think_s` is Z.
+    `demand_s` has shape (M, Q), `delay` and `servers` have shape (M,), the other arrays shape (Q,).
+    `population` is 0 for open chains, `rate_per_s` is 0 for closed chains. `think_s` is Z.
     """
 
     demand_s: Array
@@ -38,17 +39,27 @@ class Demands:
 
     @property
     def offered(self) -> Array:
-        """Work that open chains bring to each station, in servers kept busy; shape (M,)."""
+        """Return the work that open chains bring to each station.
+
+        It is in busy servers and has shape (M,).
+        """
         return self.demand_s @ self.rate_per_s
 
     def check_stable(self) -> None:
-        """Raises QueueingError where open chains alone keep a station's servers busy."""
+        """Check that open chains alone do not saturate a station.
+
+        Raises:
+            QueueingError: A station is saturated.
+        """
         saturated = self.find_saturated()
         if saturated:
             raise saturated[0][1]
 
     def find_saturated(self) -> list[tuple[int, QueueingError]]:
-        """Return the rows of stations that open chains saturate, the worst first, and why."""
+        """Return the stations that open chains saturate, the most loaded first.
+
+        Each has its row and the error that explains it.
+        """
         busy = np.where(self.delay, 0.0, self.offered / self.servers)
         rows = [int(row) for row in np.argsort(-busy, kind="stable") if busy[row] >= 1 - _ROUNDING]
         return [(row, self._saturation(row, float(busy[row]))) for row in rows]
@@ -72,9 +83,10 @@ class Demands:
 
 @dataclass(frozen=True)
 class ChainSolution:
-    """A solver's answer. Shapes: throughput_per_s (Q,); residence_s and queue (M, Q).
+    """The result of a solver.
 
-    Throughput in cycles a second, residence in seconds a cycle, queue in customers present.
+    `throughput_per_s` is in cycles per second, shape (Q,). `residence_s` is in seconds per cycle,
+    shape (M, Q).
     """
 
     throughput_per_s: Array
@@ -82,12 +94,18 @@ class ChainSolution:
 
     @property
     def queue(self) -> Array:
-        """Mean customers present, by Little's law (B.4); shape (M, Q)."""
+        """Return the mean number of customers present, by Little's law.
+
+        This is (B.4). The shape is (M, Q).
+        """
         return self.residence_s * self.throughput_per_s
 
 
 def demands_of(network: QueueingNetwork) -> Demands:
-    """The arrays of a network, with its chains' classes added up: D_iq = sum_r v_ir s_ir."""
+    """Return the arrays of a network, with classes summed by chain.
+
+    The sum is D_iq = sum_r v_ir s_ir.
+    """
     rows = network.index
     demand = np.zeros((len(network.stations), len(network.chains)))
     for column, chain in enumerate(network.chains):
@@ -107,7 +125,7 @@ def demands_of(network: QueueingNetwork) -> Demands:
 
 
 def has_product_form(network: QueueingNetwork) -> bool:
-    """Return whether means of the network are known exactly, in principle."""
+    """Return whether exact means of the network can be computed in principle."""
     try:
         check_product_form(network)
     except QueueingError:
@@ -116,12 +134,15 @@ def has_product_form(network: QueueingNetwork) -> bool:
 
 
 def check_product_form(network: QueueingNetwork) -> None:
-    """Raises QueueingError for a station without product form (BCMP 1975).
+    """Check that every station has a product form (BCMP 1975).
 
-    That is FCFS of several kinds, priorities, and whoever finds nobody taking longer.
+    First come first served has a product form only with exponential service of one mean for all
+    customers. Processor sharing and delay have a product form with any service (Baskett, Chandy,
+    Muntz and Palacios 1975; 2002 paper, appendix B). Priorities and a longer first service have
+    none.
 
-    First come first served needs exponential service of one mean for everybody; processor sharing
-    and delay take any (Baskett, Chandy, Muntz and Palacios 1975; 2002 paper, appendix B).
+    Raises:
+        QueueingError: A station has no product form.
     """
     for station in network.stations:
         if station.is_cold:

@@ -1,7 +1,8 @@
-"""Reads a small YAML file strictly, and remembers on which line each value stands.
+"""Strict reader of a small YAML file that records the line of each value.
 
-No anchors, aliases, tags or second documents, no duplicate keys, no deep nesting, no number that
-YAML reads otherwise than it looks (`010`, `1:30`, `1e-3`); nothing is built before that is known.
+Before any value is built, the reader rejects anchors, aliases, tags, further documents, duplicate
+keys and deep nesting. It also rejects numbers that YAML reads differently from their appearance
+(`010`, `1:30`, `1e-3`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ KeyPath = tuple[str | int, ...]
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """The file's values, and the line of each by its path of keys; raises QueueingError."""
+    """Return the file's values, and the line of each by its path of keys.
+
+    Raises:
+        QueueingError: The file cannot be read, or is not a valid document.
+    """
     file = os.fspath(path)
     text = _text(file)
     try:
@@ -69,7 +74,7 @@ def _text(file: str) -> str:
 
 
 def _check(file: str, text: str) -> None:
-    """Refuses, event by event, what would be dangerous or misleading to build."""
+    """Reject dangerous or misleading YAML before it is built."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         where = f"{file}:{event.start_mark.line + 1 if event.start_mark else 1}"
@@ -89,7 +94,10 @@ def _check(file: str, text: str) -> None:
 
 
 def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> None:
-    """Notes each value's line; its depth is limited already."""
+    """Record the line of each value in `lines`.
+
+    The depth of the document is limited already.
+    """
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             line = key.start_mark.line + 1
@@ -115,7 +123,7 @@ def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> No
 
 
 def _explain_text(node: Any) -> tuple[str, str] | None:
-    """Return what is wrong with a number that YAML takes for text, and what to write."""
+    """Return the fault of a number that YAML takes for text, and the correct spelling."""
     text = node.value
     if node.style is not None or not node.tag.endswith(":str") or not _NUMBER.fullmatch(text):
         return None
@@ -127,7 +135,7 @@ def _explain_text(node: Any) -> tuple[str, str] | None:
 
 
 def _decimal(number: float) -> str:
-    """Return a number as YAML reads it."""
+    """Return a number in a form that YAML reads as a number."""
     if number == int(number) and abs(number) < 1e15:
         return str(int(number))
     if "e" not in repr(number):

@@ -1,4 +1,4 @@
-"""The one error of this package: one line that says what is wrong, where, and what to do."""
+"""The error of this package, whose single line says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterable
 
 
 class QueueingError(ValueError):
-    """A network, file or question that cannot be used: ``where: what; what to do``, one line."""
+    """A network, file or question that cannot be used.
+
+    The message is one line: ``where: what; what to do``.
+    """
 
     def __init__(self, where: str, what: str, advice: str) -> None:
-        # All arguments go to the base class, so that the error survives pickling.
+        # Pass all arguments to the base class, so that the error can be pickled.
         super().__init__(where, what, advice)
         self.where, self.what, self.advice = where, what, advice
 
@@ -20,7 +23,7 @@ class QueueingError(ValueError):
 
 
 def choose_from(word: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown word: the nearest known one, and all of them."""
+    """Return advice for an unknown word: the nearest known word and a list of all."""
     names = list(known)
     near = difflib.get_close_matches(word[:64], names, n=1)
     listed = ", ".join(names) or "none"

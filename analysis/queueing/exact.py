@@ -1,10 +1,13 @@
-"""Exact mean value analysis of closed chains: one or several, one or several servers.
+"""Exact mean value analysis (MVA) of closed chains.
 
-Arrival theorem, Little's law and forced flow, (B.1) to (B.5) of Harbitter and Menascé (2002),
-after Reiser and Lavenberg (1980), with a think time Z added to (B.2). Stations with several
-servers or with open traffic serve at a rate that depends on how many closed customers are present;
-their probability of being empty comes from the network without the station, as Reiser (1981)
-proposed, because one minus the sum of the others is numerically unstable.
+There can be several chains and several servers. The equations are the arrival theorem, Little's law
+and forced flow, (B.1) to (B.5) of Harbitter and Menascé (2002), after Reiser and Lavenberg (1980).
+A think time Z is added to (B.2).
+
+Stations with several servers or with open traffic serve at a rate that depends on the number of
+closed customers present. The probability that such a station is empty comes from the network
+without the station, as Reiser (1981) proposed. One minus the sum of the other probabilities is
+numerically unstable.
 """
 
 from __future__ import annotations
@@ -19,16 +22,18 @@ from numpy.typing import NDArray
 from analysis.queueing.demands import Array, ChainSolution, Demands
 from analysis.queueing.errors import QueueingError
 
-#: Numbers that a solution may keep: about 320 MB. Beyond, Linearizer answers within a percent.
+#: Largest number of values that a solution stores, about 320 MB. Beyond it, the Linearizer is
+#: within 1 % of the exact means.
 SIZE_LIMIT = 40_000_000
 
 
 @dataclass(frozen=True)
 class ClosedModel:
-    """Closed chains alone. Shapes: demand_s (M, Q), think_s and population (Q,), delay (M,).
+    """Closed chains without open ones.
 
-    `rates` maps the row of each station with a rate of its own to a(1), a(2), ...: how fast it
-    works, in demands a second, with that many customers present; the last one holds for more.
+    Shapes: `demand_s` (M, Q), `think_s` and `population` (Q,), `delay` (M,). `rates` maps the row
+    of each station with a variable rate to a(1), a(2), ... This is the rate in demands per second
+    with that many customers present. The last rate holds for larger numbers too.
     """
 
     demand_s: Array
@@ -40,9 +45,10 @@ class ClosedModel:
 
 @dataclass(frozen=True)
 class ClosedSolution:
-    """Throughput (Q,), residence times (M, Q), and what each station of `rates` holds.
+    """The solution of closed chains.
 
-    `marginals[i][j]` is the probability that j closed customers are at station i.
+    `throughput_per_s` has shape (Q,), `residence_s` has shape (M, Q). `marginals[i][j]` is the
+    probability that j closed customers are at station i, for the stations in `rates`.
     """
 
     throughput_per_s: Array
@@ -51,12 +57,12 @@ class ClosedSolution:
 
 
 def states(population: NDArray[np.int64]) -> int:
-    """How many population vectors exact MVA passes through."""
+    """Return the number of population vectors of exact MVA."""
     return math.prod([int(n) + 1 for n in population])
 
 
 def cost(model: ClosedModel) -> int:
-    """How many numbers a solution of the model keeps; compare with SIZE_LIMIT."""
+    """Return how many values a solution of the model stores, at most SIZE_LIMIT."""
     rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
     a_state = rows + len(model.population)
     size: int = states(model.population) * a_state << len(model.rates)
@@ -64,14 +70,18 @@ def cost(model: ClosedModel) -> int:
 
 
 def steps(model: ClosedModel) -> int:
-    """Return how many numbers the recursion of a single chain computes, and keeps none of."""
+    """Return how many values the recursion of a single chain computes without storing them."""
     rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
     size: int = int(model.population.sum()) * rows << len(model.rates)
     return size
 
 
 def solve_closed(model: ClosedModel) -> ClosedSolution:
-    """The exact solution; raises QueueingError where it would not fit in memory."""
+    """Return the exact solution.
+
+    Raises:
+        QueueingError: The solution does not fit in memory.
+    """
     if len(model.population) == 1:
         return _SingleChain(model).walk(frozenset())
     if cost(model) > SIZE_LIMIT:
@@ -81,7 +91,7 @@ def solve_closed(model: ClosedModel) -> ClosedSolution:
 
 
 class _SingleChain:
-    """MVA of one chain on plain floats, which are faster than short arrays."""
+    """MVA of one chain with Python floats, which are faster than short arrays."""
 
     def __init__(self, model: ClosedModel) -> None:
         self.model, self.demand = model, [float(d) for d in model.demand_s[:, 0]]
@@ -90,7 +100,10 @@ class _SingleChain:
         self.flows: dict[frozenset[int], list[float]] = {}
 
     def walk(self, removed: frozenset[int]) -> ClosedSolution:
-        """The solution without some stations; `flows` keeps its throughputs for 0, 1, ... N."""
+        """Return the solution without some stations, and store its throughputs in `flows`.
+
+        `flows` has the throughputs for 0, 1, ... N customers.
+        """
         special = [_Place(row, self.model.rates[row].tolist(), self.demand[row],
                               self._flow(removed | {row}))
                    for row in self.model.rates if row not in removed]
@@ -121,7 +134,10 @@ class _SingleChain:
 
 
 class _Place:
-    """As _Marginal below, for one chain and the population reached so far."""
+    """The distribution of customers at a station, for one chain and one population at a time.
+
+    `_Marginal` is the counterpart for several chains.
+    """
 
     def __init__(self, row: int, rates: list[float], demand: float, without: list[float]) -> None:
         self.row, self.rates, self.demand, self.without = row, rates, demand, without
@@ -130,13 +146,13 @@ class _Place:
         self.residence, self.length = demand, 0.0
 
     def arrive(self) -> float:
-        """The residence time of one customer more."""
+        """Return the residence time of one more customer."""
         queue = sum([p * e for p, e in zip(self.table, self.extra, strict=True)])
         self.residence = self.demand * ((1.0 + self.length) / self.rates[-1] + queue)
         return self.residence
 
     def advance(self, n: int, throughput: float) -> None:
-        """Takes in that n customers flow at this throughput."""
+        """Update the distribution to n customers with this throughput."""
         self.length = throughput * self.residence
         work = throughput * self.demand
         self.table = [self.table[0] * throughput / self.without[n],
@@ -159,11 +175,14 @@ class _Recursion:
         self.throughputs: dict[frozenset[int], Array] = {}
 
     def solution(self) -> ClosedSolution:
-        """The answer at the full population."""
+        """Return the solution for the full population."""
         return self._walk(frozenset())
 
     def _throughput(self, removed: frozenset[int]) -> Array:
-        """Throughputs at every population vector (P, Q) of the network without some stations."""
+        """Return the throughputs of the network without some stations.
+
+        There is a row for every population vector, shape (P, Q).
+        """
         if removed not in self.throughputs:
             self._walk(removed)
         return self.throughputs[removed]
@@ -186,10 +205,14 @@ class _Recursion:
 
     def _level(self, level: NDArray[np.int64], demand: Array, special: dict[int, _Marginal],
                lengths: Array, flow: Array) -> Array:
-        """Fills one level of `lengths` and `flow`; the last vector's residence times (M, Q)."""
+        """Fill one level of `lengths` and `flow`.
+
+        Returns:
+            The residence times of the last vector, shape (M, Q).
+        """
         present = self.vectors[level] > 0
         before = np.where(present, level[:, None] - self.steps, 0)
-        # (B.1): arrivals see the network with one customer of their own chain less.
+        # (B.1): an arriving customer sees the network with one customer of its chain less.
         waiting = np.where(self.model.delay[:, None], 0.0, lengths[before].transpose(0, 2, 1))
         residence = demand * (1.0 + waiting)
         for row, marginal in special.items():
@@ -197,7 +220,7 @@ class _Recursion:
         total = self.model.think_s + residence.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             flow[level] = np.where(present, self.vectors[level] / total, 0.0)
-        # A chain left without any station (its last one removed) would flow without bound.
+        # A chain whose last station was removed would have an infinite throughput.
         bounded = np.where(np.isfinite(flow[level]), flow[level], 0.0)
         lengths[level] = (residence * bounded[:, None, :]).sum(axis=2)
         for marginal in special.values():
@@ -206,28 +229,36 @@ class _Recursion:
 
 
 class _Marginal:
-    """How many customers are at a station whose rate depends on it, for every population vector."""
+    """The distribution of customers at a station for every population vector.
+
+    The rate of the station depends on the number of customers present.
+    """
 
     def __init__(self, rates: Array, demand: Array, size: int, without: Array) -> None:
         self.demand, self.rates, self.without = demand, rates, without
-        # table[n, j]: probability of j customers, for the j whose rate is not yet the last one.
+        # table[n, j]: probability of j customers, for each j below the last rate's number of
+        # customers.
         self.table = np.zeros((size, len(rates)))
         self.table[0, 0] = 1.0
         places = np.arange(1, len(rates) + 1)
         self.extra = places / rates - places / rates[-1]
 
     def residence(self, length: Array, before: NDArray[np.int64]) -> Array:
-        """D sum_j j / a(j) p(j - 1 | one less), for each vector and chain; shape of `before`."""
+        """Return the residence times at the station for each vector and chain.
+
+        They are D sum_j j / a(j) p(j - 1 | one less), in the shape of `before`.
+        """
         stretch: Array = (1.0 + length) / self.rates[-1] + self.table[before] @ self.extra
         return self.demand * stretch
 
     def advance(self, level: NDArray[np.int64], before: NDArray[np.int64],
                 present: NDArray[np.bool_], flow: Array) -> None:
-        """Fills one level of the table."""
+        """Fill one level of the table."""
         rows = np.arange(len(level))
         chain = np.argmax(present, axis=1)
         source = before[rows, chain]
-        # Empty: G without the station over G, by way of throughputs; any present chain tells it.
+        # Probability of an empty station: normalizing constant G without the station divided by G.
+        # It follows from throughputs, and any present chain gives the same result.
         self.table[level, 0] = (self.table[source, 0] * flow[level, chain]
                                 / self.without[level, chain])
         share = np.where(present, self.demand * flow[level], 0.0)
@@ -236,12 +267,16 @@ class _Marginal:
 
 
 def server_rates(servers: int, length: int) -> Array:
-    """a(j) = min(j, servers) for j = 1 to at most `length`, up to where it stays the same."""
+    """Return the rates of a station with several servers by the number of customers.
+
+    The rates are a(j) = min(j, servers) for j = 1, 2, ... up to where they stay constant. There are
+    at most `length` rates.
+    """
     return np.minimum(np.arange(1, max(1, min(servers, length)) + 1), servers).astype(np.float64)
 
 
 def plain_closed(demands: Demands) -> ClosedModel:
-    """The closed model of a network without open chains."""
+    """Return the closed model of a network without open chains."""
     total = int(demands.population.sum())
     rates = {row: server_rates(int(count), total) for row, count in enumerate(demands.servers)
              if count > 1 and not demands.delay[row]}
@@ -250,5 +285,5 @@ def plain_closed(demands: Demands) -> ClosedModel:
 
 
 def as_chain_solution(solution: ClosedSolution) -> ChainSolution:
-    """Throughput and residence times alone."""
+    """Return only throughput and residence times of a closed solution."""
     return ChainSolution(solution.throughput_per_s, solution.residence_s)

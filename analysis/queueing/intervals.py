@@ -1,8 +1,9 @@
-"""Intervals for what a simulation estimates, from batches of successive customers.
+"""Confidence intervals of simulated values, from batches of successive customers.
 
-Batch means (Law and Kelton 1991, 9.5.3): successive response times are correlated, those of long
-batches hardly. For a percentile, the share of customers above it has such an interval, and its ends
-are turned into response times. Near saturation batches have to be long: `steady` makes them so.
+The method is batch means (Law and Kelton 1991, 9.5.3). Successive response times are correlated,
+but the means of long batches hardly are. For a percentile, the share of customers above it has such
+an interval, whose ends are converted to response times. Near saturation batches must be long, which
+`steady` ensures.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from scipy import special
 from analysis.queueing.errors import QueueingError
 
 LEVEL = 0.95
-#: Few and long: more would be correlated near saturation.
+#: Number of batches: few and long, because short ones would be correlated near saturation.
 BATCHES = 10
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95 % interval; low and high equal the value where it is exact."""
+    """A value with its 95 % interval.
+
+    `low` and `high` equal the value where it is exact.
+    """
 
     value: float
     low: float
@@ -30,23 +34,32 @@ class Interval:
 
 
 def certain(value: float) -> Interval:
-    """A value that was computed, not simulated."""
+    """Return a computed value as an interval of width 0."""
     return Interval(value, value, value)
 
 
 def mean(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
-    """The mean of a stationary sequence; raises QueueingError if it is shorter than 2 a batch."""
+    """Return the mean of a stationary sequence with its interval.
+
+    Raises:
+        QueueingError: There are fewer than 2 values per batch.
+    """
     of_batches = [float(batch.mean()) for batch in _split(values, batches)]
     return around(float(values.mean()), of_batches)
 
 
 def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> Interval:
-    """The percentile of a stationary sequence; raises as `mean` does, and outside 0 to 100.
+    """Return the percentile of a stationary sequence with its interval.
 
-    The highest end is infinite where too few customers are above to know it.
+    The upper end is infinite if too few values are above it.
+
+    Raises:
+        QueueingError: There are fewer than 2 values per batch, or `percent` is not between 0 and
+            100.
     """
     value, width = _share_above(values, percent, batches)
-    # By its logarithm: shares of few customers vary more upwards than downwards.
+    # The interval is on a logarithmic scale: shares of few customers vary more upwards than
+    # downwards.
     rest = min(percent, 100 - percent) / 100
     more, less = rest * np.exp(width), rest * np.exp(-width)
     ends = (less, more) if percent < 50 else (1 - more, 1 - less)
@@ -55,7 +68,7 @@ def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCH
 
 
 def share_width(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> float:
-    """Return half the interval of the share above a percentile, as a logarithm."""
+    """Return half the width of the interval of the share above a percentile, as a logarithm."""
     return _share_above(values, percent, batches)[1]
 
 
@@ -78,7 +91,7 @@ def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64
 
 
 def around(value: float, of_batches: list[float]) -> Interval:
-    """Return a value with its interval by the values of batches."""
+    """Return a value with the interval that the means of batches give."""
     quantile = float(special.stdtrit(len(of_batches) - 1, 0.5 + LEVEL / 2))
     half = quantile * float(np.std(of_batches, ddof=1)) / len(of_batches) ** 0.5
     return Interval(value, value - half, value + half)

@@ -1,9 +1,11 @@
-"""The Linearizer: a fixed point that also estimates how queues change with one customer less.
+"""The Linearizer, an approximate solver for closed networks.
+
+This fixed point also estimates how queues change with one customer less. It makes two updates of
+these differences. It is used where exact MVA has too many population vectors. Several servers and
+open chains are treated as in `analysis.queueing.schweitzer`.
 
 Chandy and Neuse (1982), "Linearizer: a heuristic algorithm for queueing network models of computing
-systems", Communications of the ACM 25(2), 126-134, with their two updates of the differences. For
-where exact MVA has too many population vectors. Several servers and open chains are treated as in
-`analysis.queueing.schweitzer`.
+systems", Communications of the ACM 25(2), 126-134.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ UPDATES = 2
 
 
 def solve(demands: Demands, epsilon: float = schweitzer.EPSILON) -> ChainSolution:
-    """Approximate means; raises QueueingError for open traffic above capacity."""
+    """Return approximate means.
+
+    Raises:
+        QueueingError: Open traffic is above capacity, or no fixed point is found.
+    """
     reduced, fixed_s, slow = schweitzer.single_servers(demands)
     core = _Core(reduced, reduced.think_s + fixed_s.sum(axis=0), epsilon)
     population = reduced.population.astype(np.float64)
-    # change[i, q, k]: by how much chain q's fraction at station i grows when one of k leaves.
+    # change[i, q, k]: growth of chain q's fraction at station i when a customer of chain k leaves.
     change = np.zeros((*reduced.demand_s.shape, population.size))
     guess = schweitzer.spread(reduced.demand_s, population)
     for _ in range(UPDATES):
@@ -40,9 +46,12 @@ class _Core:
         self.pause, self.epsilon = pause, epsilon
 
     def solve(self, population: Array, guess: Array, change: Array) -> ChainSolution:
-        """Means at a population vector (Q,), from a guess of the queue lengths (M, Q)."""
+        """Return the means at a population vector.
+
+        `population` has shape (Q,). `guess` has the first queue lengths, shape (M, Q).
+        """
         length = guess
-        # less[q, k]: customers of chain q that an arriving one of chain k may find.
+        # less[q, k]: customers of chain q that an arriving customer of chain k may find.
         less = np.maximum(population[:, None] - np.eye(population.size), 0.0)
         for _ in range(schweitzer.ITERATIONS):
             fraction = _fractions(length, population)
@@ -58,20 +67,20 @@ class _Core:
                             "epsilon")
 
     def changes(self, population: Array, length: Array, change: Array) -> Array:
-        """The differences of fractions, from the networks with one customer less."""
+        """Return the differences of fractions, from the networks with one customer less."""
         fraction = _fractions(length, population)
         updated = np.zeros_like(change)
         for k in np.flatnonzero(population > 0):
             fewer = population.copy()
             fewer[k] -= 1
             guess = fraction * fewer
-            # Where a chain's last customer left it has no fraction, and does not change.
+            # A chain whose last customer left has no fraction, so its difference is 0.
             smaller = _fractions(self.solve(fewer, guess, change).queue, fewer)
             updated[:, :, k] = np.where(fewer > 0, smaller - fraction, 0.0)
         return updated
 
 
 def _fractions(length: Array, population: Array) -> Array:
-    """Each chain's customers by station, as parts of one; 0 for a chain without customers."""
+    """Return the fraction of each chain's customers by station, 0 for an empty chain."""
     return np.divide(length, population, out=np.zeros_like(length),
                      where=np.broadcast_to(population > 0, length.shape))

@@ -1,9 +1,11 @@
 """Exact solution of open, closed and mixed networks.
 
-Open chains take their share of each station first; closed customers then see a slower station, and
-open ones see the closed customers present (Reiser and Kobayashi 1975; Lazowska et al. 1984, 7.4;
-with several servers Bruell, Balbo and Afshari 1984). Without closed chains a station is an M/M/1,
-M/M/c (Erlang C) or M/G/infinity.
+Open chains take their share of each station first. Closed customers then see a slower station, and
+open customers see the closed customers present. Without closed chains a station is an M/M/1, M/M/c
+(Erlang C) or M/G/infinity queue.
+
+Reiser and Kobayashi (1975); Lazowska et al. (1984), 7.4; for several servers Bruell, Balbo and
+Afshari (1984).
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from analysis.queueing.demands import Array, ChainSolution, Demands
 
 
 def solve(demands: Demands) -> ChainSolution:
-    """The exact means; raises QueueingError for open traffic above capacity, or too many states."""
+    """Return the exact means.
+
+    Raises:
+        QueueingError: Open traffic is above capacity, or there are too many states.
+    """
     demands.check_stable()
     if not demands.rate_per_s.any():
         return exact.as_chain_solution(exact.solve_closed(exact.plain_closed(demands)))
@@ -33,7 +39,7 @@ def solve(demands: Demands) -> ChainSolution:
 
 
 def closed_model(demands: Demands) -> exact.ClosedModel:
-    """What the closed chains see: each station at the rate that the open ones leave it."""
+    """Return the model of the closed chains, with stations slowed down by open traffic."""
     total = int(demands.population.sum())
     offered = demands.offered
     is_open = demands.population == 0
@@ -52,7 +58,7 @@ def closed_model(demands: Demands) -> exact.ClosedModel:
 
 
 def _open_stretch(demands: Demands, closed: exact.ClosedSolution) -> Array:
-    """By how much open customers' demands are stretched by waiting, for each station; (M,)."""
+    """Return the ratio of residence time to demand of open customers by station."""
     offered = demands.offered
     lengths = (closed.residence_s * closed.throughput_per_s).sum(axis=1)
     stretch = np.ones(len(offered))
@@ -61,7 +67,7 @@ def _open_stretch(demands: Demands, closed: exact.ClosedSolution) -> Array:
         if count == 1:
             stretch[row] = (1.0 + lengths[row]) / (1.0 - offered[row])
         elif offered[row] > 0:
-            # Every count of closed customers up to the population has its place in the table.
+            # The table has an entry for every number of closed customers up to the population.
             marginal = closed.marginals[int(row)]
             present = OpenTraffic(count, float(offered[row])).mean_present(len(marginal) - 1)
             stretch[row] = float(marginal @ present) / offered[row]
@@ -70,35 +76,42 @@ def _open_stretch(demands: Demands, closed: exact.ClosedSolution) -> Array:
 
 @dataclass(frozen=True)
 class OpenTraffic:
-    """Open customers at a station of c servers, given how many closed ones are with them.
+    """Open customers at a station of c servers, given the number of closed customers there.
 
-    With n closed and m open customers present, the station's weight is the number of orders
-    C(n + m, m) times offered^m over the product of the rates min(k, c), k = 1 to n + m. All sums
-    over m are of positive terms: those below c servers one by one, the tail as an incomplete beta
-    function. `offered` is in servers kept busy, below `servers`.
+    Let n closed and m open customers be present. The station's weight is C(n + m, m) offered^m
+    divided by the product of the rates min(k, c), k = 1 to n + m. C(n + m, m) is the number of
+    orders of the customers. All sums over m have positive terms. Those below c servers are added
+    one by one, and the tail is an incomplete beta function. `offered` is in busy servers, below
+    `servers`.
     """
 
     servers: int
     offered: float
 
     def rates(self, closed: int) -> Array:
-        """a(j), j = 1 to closed + 1: what closed customers see, w(j - 1) / w(j)."""
+        """Return the rates a(j) that closed customers see, for j = 1 to closed + 1.
+
+        The rate is a(j) = w(j - 1) / w(j).
+        """
         weights = self._log_sums(closed + 1, moment=0)
         return np.exp(weights[:-1] - weights[1:])
 
     def mean_present(self, closed: int) -> Array:
-        """Mean number of open customers with 0 to `closed` closed ones present."""
+        """Return the mean number of open customers for 0 to `closed` closed customers present."""
         weights, firsts = (self._log_sums(closed, moment=moment) for moment in (0, 1))
         return np.exp(firsts - weights)
 
     def _log_sums(self, closed: int, moment: int) -> Array:
-        """Logarithms of sum_m m^moment weight(n, m), for n = 0 to `closed`."""
+        """Return the logarithms of the moments' sums for n = 0 to `closed`.
+
+        The sums are sum_m m^moment weight(n, m).
+        """
         counts = np.arange(closed + 1)
         return np.array([special.logsumexp([self._log_head(int(n), moment),
                                             self._log_tail(int(n), moment)]) for n in counts])
 
     def _log_head(self, n: int, moment: int) -> float:
-        """The terms with fewer than c customers, where each has a server."""
+        """Return the logarithm of the terms with fewer than c customers, each with a server."""
         m = np.arange(moment, self.servers - n, dtype=np.int64)
         if not m.size:
             return -np.inf
@@ -107,7 +120,10 @@ class OpenTraffic:
         return float(special.logsumexp(terms))
 
     def _log_tail(self, n: int, moment: int) -> float:
-        """The other terms: a negative binomial's tail, moved by one for the first moment."""
+        """Return the logarithm of the other terms, the tail of a negative binomial.
+
+        For the first moment, the tail is shifted by one.
+        """
         x = self.offered / self.servers
         start, shape = max(self.servers - n, moment) - moment, n + 1 + moment
         tail = special.betainc(start, shape, x) if start else 1.0
@@ -118,6 +134,6 @@ class OpenTraffic:
 
 
 def _log_orders(n: int, m: NDArray[np.int64]) -> Array:
-    """log C(n + m, m)."""
+    """Return log C(n + m, m)."""
     return np.asarray(special.gammaln(n + m + 1) - special.gammaln(n + 1)
                       - special.gammaln(m + 1), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Loads a model.yml: stations, chains with their demands, and measurements if there are any."""
+"""Reader of model.yml, which has stations, chains and optional measurements."""
 
 from __future__ import annotations
 
@@ -79,20 +79,24 @@ class _File(_Strict):
 
 @dataclass(frozen=True)
 class Model:
-    """A network, and what was measured of each of its chains."""
+    """A network with the measurements of each of its chains."""
 
     network: QueueingNetwork
     measured: dict[str, tuple[Measurement, ...]]
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """The model in a file; raises QueueingError, one line `FILE:LINE: what; what to do`."""
+    """Return the model in a file.
+
+    Raises:
+        QueueingError: The file is not a valid model; one line `FILE:LINE: what; what to do`.
+    """
     file = os.fspath(path)
     values, lines = document.read(file)
     try:
         parsed = _File.model_validate(values)
     except ValidationError as error:
-        # A misspelt key explains the one that is then missing.
+        # Report unknown keys first: a misspelt key explains a missing one.
         details = sorted(error.errors(include_url=False),
                          key=lambda detail: detail["type"] != "extra_forbidden")
         raise _explain(file, lines, details[0], len(details) - 1) from None
@@ -125,10 +129,10 @@ def _chain(name: str, entry: _ChainEntry) -> Chain:
     return Chain(name, classes, entry.population, entry.rate_per_s, entry.think_s, entry.shares)
 
 
-#: What pydantic calls a number out of range: how that is said, and where the edge stands.
+#: Words for numbers out of range by pydantic's type of error, with the context key of the limit.
 _EDGES = {"greater_than": ("more than", "gt"), "greater_than_equal": ("at least", "ge"),
           "less_than_equal": ("at most", "le")}
-#: What pydantic says by the kind of error: our words, and the advice.
+#: Words and advice by pydantic's type of error.
 _WORDS = {
     "missing": ("is missing", "add it"),
     "dict_type": ("is not a block of keys", "see docs/queueing.md"),
@@ -176,7 +180,7 @@ def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
 
 
 def _keys_beside(path: KeyPath) -> tuple[str, ...]:
-    """The keys that may stand where one at `path` does."""
+    """Return the valid keys at the level of `path`."""
     models: dict[int, Any] = {1: _File, 3: _StationEntry if path[0] == "stations" else _ChainEntry,
                               4: _PointEntry, 5: _ClassEntry, 7: _VisitEntry}
     entry = models.get(len(path))

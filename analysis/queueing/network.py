@@ -1,10 +1,10 @@
 """A queueing network as data: stations, and chains of classes that visit them.
 
-Vocabulary of Harbitter and Menascé (2002, section 4 and appendix B) and of Lazowska et al. (1984):
-a *customer* (an authentication) belongs to a *chain* (their "equivalence class") and switches
-from *class* to class (the protocol's steps) within it. A class makes *visits* to *stations*; each
-visit asks for a mean service time. Visit ratios count visits per cycle of the chain, that is per
-complete transaction, which is what a chain's throughput counts.
+The terms are those of Harbitter and Menascé (2002, section 4 and appendix B) and of Lazowska et al.
+(1984). A *customer* (an authentication) belongs to a *chain* (their "equivalence class"). Within
+the chain it switches from *class* to class (the steps of the protocol). A class makes *visits* to
+*stations*, and each visit needs a mean service time. Visit ratios count visits per cycle of the
+chain, that is, per complete transaction. A chain's throughput counts cycles.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ from typing import Literal, get_args
 from analysis.queueing.errors import QueueingError, choose_from
 
 Discipline = Literal["ps", "fcfs", "priority", "delay"]
-#: What one visit to a network's delay station stands for.
+#: Meaning of one visit to a delay station of a communication network.
 Direction = Literal["round_trip", "one_way"]
-#: More customers or servers than that take solvers minutes, and say nothing new.
+#: Largest number of customers or servers; with more, solvers take minutes without new results.
 MAX_COUNT = 1_000_000
 
 
 @dataclass(frozen=True)
 class QueueingStation:
-    """Where customers are served: by sharing, first come first served, by priority, or pure delay.
+    """A station that serves customers.
 
+    The discipline is processor sharing, first come first served, preemptive priority or pure delay.
     `servers` counts equal processors (ignored for delay). `scv` is the squared coefficient of
-    variation of service times, which only simulation and the check for a product form use: None
-    means 1 (exponential), and 0 (constant) for delay. `direction` says what a visit of a network
-    stands for, so that a round-trip time can be asked for. `warm_up_s` seconds of work more has who
-    finds nobody there, as where caches are cold by then: exceptional first service (Welch 1964),
-    which only simulation knows; `cooling` has it by how long nobody was there, as pairs of seconds
-    between which it is interpolated, instead. With `priority`, urgent visits interrupt the others,
-    which go on where they were; either kind is served in order of arrival.
+    variation of service times, which only simulation and the check for a product form use. None
+    means 1 (exponential), and 0 (constant) for delay. `direction` is the meaning of a visit to a
+    communication network, which a round-trip time needs.
+
+    `warm_up_s` is additional work in seconds for a customer that finds the station empty, for
+    example because caches are cold. This exceptional first service (Welch 1964) works only in
+    simulation. Instead, `cooling` can give the additional work by the length of the empty period.
+    It has pairs of seconds, with interpolation between them. With `priority`, urgent visits
+    interrupt other visits, which resume later. Visits of the same kind are served in order of
+    arrival.
     """
 
     name: str
@@ -80,11 +84,14 @@ class QueueingStation:
 
     @property
     def is_cold(self) -> bool:
-        """Whether who finds nobody takes longer."""
+        """Return whether a customer that finds the station empty takes longer."""
         return bool(self.warm_up_s or self.cooling)
 
     def warm_up_after_s(self, pause_s: float) -> float:
-        """Seconds more that one takes who finds nobody, and nobody was there for so long."""
+        """Return the additional work in seconds for a customer after an empty period.
+
+        `pause_s` is the length of that period in seconds.
+        """
         before_s, before_more_s = 0.0, 0.0
         for after_s, more_s in self.cooling:
             if pause_s < after_s:
@@ -95,15 +102,15 @@ class QueueingStation:
 
     @property
     def variation(self) -> float:
-        """Squared coefficient of variation of service times."""
+        """Return the squared coefficient of variation of service times."""
         return self.scv if self.scv is not None else 0.0 if self.discipline == "delay" else 1.0
 
 
 @dataclass(frozen=True)
 class Visit:
-    """What a class asks of a station: `visits` a cycle, each of `service_s` seconds on average.
+    """The demand of a class at a station: `visits` per cycle, each with mean `service_s`.
 
-    An urgent one goes first at a station of discipline `priority`.
+    At a station with discipline `priority`, an urgent visit is served first.
     """
 
     station: str
@@ -120,7 +127,10 @@ class Visit:
 
 @dataclass(frozen=True)
 class CustomerClass:
-    """A step of a protocol: its visits, in order. A step of one variant only names the variant."""
+    """A step of a protocol with its visits in order.
+
+    A step that belongs to only one variant names that variant.
+    """
 
     name: str
     visits: tuple[Visit, ...]
@@ -129,11 +139,12 @@ class CustomerClass:
 
 @dataclass(frozen=True)
 class Chain:
-    """Customers that switch among `classes`, in order: closed with a population, open with a rate.
+    """Customers that switch among `classes` in order.
 
-    `think_s` is a closed customer's mean pause between cycles, which no response time contains.
-    `shares` gives the share of cycles that follow each variant (they add up to 1); a class of a
-    variant is visited in that share of the cycles, a class of no variant in all.
+    A closed chain has a population, an open chain has an arrival rate. `think_s` is a closed
+    customer's mean pause between cycles, which is not part of any response time. `shares` is the
+    share of cycles that follow each variant; the shares add up to 1. A class of a variant is
+    visited in that share of the cycles, and a class without a variant in all cycles.
     """
 
     name: str
@@ -164,17 +175,21 @@ class Chain:
 
     @property
     def is_open(self) -> bool:
-        """Whether customers come from outside and leave."""
+        """Return whether customers arrive from outside and leave."""
         return self.population is None
 
     def share(self, member: CustomerClass) -> float:
-        """The share of cycles that pass through a class."""
+        """Return the share of cycles that pass through a class."""
         return 1.0 if member.variant is None else self.shares[member.variant]
 
 
 @dataclass(frozen=True)
 class QueueingNetwork:
-    """Stations and the chains that visit them; raises QueueingError where they do not fit."""
+    """Stations and the chains that visit them.
+
+    Raises:
+        QueueingError: The stations and chains do not fit together.
+    """
 
     stations: tuple[QueueingStation, ...]
     chains: tuple[Chain, ...]
@@ -200,18 +215,26 @@ class QueueingNetwork:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Each station's row in the arrays of the solvers."""
+        """Return each station's row in the arrays of the solvers."""
         return {station.name: row for row, station in enumerate(self.stations)}
 
     def station(self, name: str) -> QueueingStation:
-        """The station of that name; raises QueueingError where there is none."""
+        """Return the station of that name.
+
+        Raises:
+            QueueingError: There is no such station.
+        """
         if name not in self.index:
             raise QueueingError(f"station {name!r}", "is not in this network",
                                 choose_from(name, self.index))
         return self.stations[self.index[name]]
 
     def chain(self, name: str | None = None) -> Chain:
-        """The chain of that name, or the only one; raises QueueingError where there is none."""
+        """Return the chain of that name, or the only chain.
+
+        Raises:
+            QueueingError: There is no such chain, or there are several and `name` is None.
+        """
         if name is None:
             if len(self.chains) > 1:
                 raise QueueingError("network", "has several chains",

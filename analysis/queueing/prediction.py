@@ -1,4 +1,4 @@
-"""Predictions beside measurements, and the bottleneck, as plain data for whoever prints them."""
+"""Predictions, measurements and the bottleneck as data for tables."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from analysis.queueing.solve import sharing, solve
 from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 from analysis.queueing.whatif import with_load
 
-#: Used to calibrate; within the loads that were measured; beyond them; beyond what can be served.
+#: Kind of a predicted load. `calibrated`: used for calibration. `modelled`: within the measured
+#: loads. `extrapolated`: outside of them. `saturated`: above capacity.
 Mark = Literal["calibrated", "modelled", "extrapolated", "saturated"]
 P95 = 95.0
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured load: customers of a closed chain, or those arriving a second at an open one.
+    """The measurement of one load.
 
-    `arrivals_s`, the instants in seconds at which an open chain's customers came, lets the model
-    be compared on the same arrivals. `calibration` marks points that the model was made from.
+    `load` is the number of customers of a closed chain, or the arrivals per second of an open
+    chain. `arrivals_s` are the arrival times of an open chain's customers in seconds. They let the
+    model use the same arrivals. `calibration` marks points from which the model was made.
     """
 
     load: float
@@ -44,9 +46,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class ComparedValue:
-    """A modelled value (with an interval if simulated) beside the measured one, if there is one.
+    """A modelled value with the measured value, if there is one.
 
-    Beyond saturation nothing is modelled (None).
+    A simulated value has an interval. Above saturation there is no modelled value (None).
     """
 
     modelled: Interval | None
@@ -54,7 +56,7 @@ class ComparedValue:
 
     @property
     def error(self) -> float | None:
-        """Modelled over measured, less one."""
+        """Return the relative error of the model: modelled / measured - 1."""
         if self.measured is None or self.modelled is None:
             return None
         return self.modelled.value / self.measured - 1
@@ -62,7 +64,10 @@ class ComparedValue:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of one load: response times in seconds, throughput in cycles a second."""
+    """The model's values for one load.
+
+    Response times are in seconds, throughput in cycles per second.
+    """
 
     load: float
     mark: Mark
@@ -73,12 +78,12 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The station that saturates first, and where.
+    """The station that saturates first, and the load at which it does.
 
-    `saturation_per_s` is what the other open chains leave of it at their loads. `utilization` is at
-    the network's own load, as if stations shared their processors; above 1 where open chains bring
-    more than can be served. `knee` is the population from which customers must wait for each other
-    (asymptotic bounds; infinite for an open chain).
+    `saturation_per_s` is the throughput that the other open chains leave at their loads.
+    `utilization` is that of the network's own load, computed for processor sharing. It is above 1
+    if open chains exceed the capacity. `knee` is the population above which customers must wait for
+    each other (asymptotic bounds; infinite for an open chain).
     """
 
     station: str
@@ -90,9 +95,10 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Assessment:
-    """A model against measurements: `worst_error` is the largest of what was not calibrated.
+    """A model compared with measurements.
 
-    `problems` say why values are missing.
+    `worst_error` is the largest error of points that were not used for calibration. `problems`
+    explain missing values.
     """
 
     chain: str
@@ -104,7 +110,11 @@ class Assessment:
 
 
 def bottleneck(network: QueueingNetwork, chain: str | None = None) -> Bottleneck:
-    """The station that limits a chain's throughput; raises QueueingError if it has no queue."""
+    """Return the station that limits a chain's throughput.
+
+    Raises:
+        QueueingError: The chain visits no queue.
+    """
     target = network.chain(chain)
     demands = demands_of(network)
     column = demands.demand_s[:, network.chains.index(target)]
@@ -133,11 +143,22 @@ def assess(network: QueueingNetwork, measurements: Sequence[Measurement], *,
            chain: str | None = None, loads: Iterable[float] = (),
            rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
            progress: Progress | None = None) -> Assessment:
-    """Predictions for every measured load, and for further `loads`, in the order given.
+    """Return predictions for every measured load and for further loads.
 
-    What is not known exactly is simulated, with up to `visit_limit` visits, and so are measurements
-    with `arrivals_s`, on those arrivals; both take an `rng`. A load beyond saturation has no
-    prediction. Raises QueueingError where there is none.
+    Quantities without an exact solution are simulated. Measurements with `arrivals_s` are simulated
+    with those arrivals. Loads above saturation have no prediction.
+
+    Args:
+        network: The network.
+        measurements: The measured loads.
+        chain: Name of the chain; None for the only chain.
+        loads: Further loads, which follow the measured ones.
+        rng: The source of random numbers, needed for simulation.
+        visit_limit: Largest number of simulated visits per load.
+        progress: Receives the progress of the simulation.
+
+    Raises:
+        QueueingError: A simulation has no `rng`, or the chain visits no queue.
     """
     target = network.chain(chain).name
     modelling = _Modelling(network, target, rng, visit_limit, progress)
@@ -159,7 +180,7 @@ def assess(network: QueueingNetwork, measurements: Sequence[Measurement], *,
 
 
 class _Modelling:
-    """What the model says of a chain at one load after the other."""
+    """The model's values for a chain at given loads."""
 
     def __init__(self, network: QueueingNetwork, chain: str, rng: np.random.Generator | None,
                  visit_limit: int, progress: Progress | None) -> None:
@@ -168,7 +189,7 @@ class _Modelling:
         self.problems: list[QueueingError] = []
 
     def means(self, load: float) -> tuple[Interval | None, Interval | None]:
-        """Return response time and throughput; None where there is no steady state."""
+        """Return response time and throughput, None where there is no steady state."""
         answer = find_answer(with_load(self.network, self.chain, load), self.rng,
                              visit_limit=self.visit_limit, progress=self.progress)
         found = answer.chain(self.chain)

@@ -1,9 +1,12 @@
-"""Response times of a chain whose distribution is known exactly.
+"""Response time distributions of chains for which they are known exactly.
 
-A cycle that visits one queue, and delays: its times are independent (Poisson arrivals stay Poisson
-behind a delay, and behind stations with a product form; Burke 1956). One that visits several: where
-each serves in order of arrival with exponential service, and nobody can overtake on the way
-(Walrand and Varaiya 1980; several servers at the first and the last of them only).
+There are two cases:
+
+- A cycle visits one queue, and delays. Its times are independent, because Poisson arrivals stay
+Poisson after a delay and after stations with a product form (Burke 1956).
+- A cycle visits several queues. Each serves in order of arrival with exponential service, and no
+customer can overtake another on the way (Walrand and Varaiya 1980). Only the first and the last
+queue may have several servers.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from analysis.queueing.transforms import tail_of
 
 @dataclass(frozen=True)
 class _CycleTime:
-    """A cycle's response time: independent sojourn times, one after the other."""
+    """The response time of a cycle: a sum of independent sojourn times."""
 
     probability: float
     sojourns: tuple[SojournTime, ...]
@@ -62,7 +65,7 @@ class ResponseTime:
 
     @property
     def mean_s(self) -> float:
-        """Mean response time in seconds."""
+        """Return the mean response time in seconds."""
         return sum(cycle.probability * sojourn.mean_s
                    for cycle in self.cycles for sojourn in cycle.sojourns)
 
@@ -87,7 +90,7 @@ class ResponseTime:
 
 
 def find_response(network: QueueingNetwork, chain: Chain) -> ResponseTime | None:
-    """Return the distribution of a chain's response times; None where it is not known exactly."""
+    """Return the distribution of a chain's response times, or None if not known exactly."""
     cycles = list_cycles(chain, network)
     if cycles is None:
         return None
@@ -100,9 +103,10 @@ def find_response(network: QueueingNetwork, chain: Chain) -> ResponseTime | None
 
 
 def find_means(network: QueueingNetwork) -> dict[tuple[int, str], float] | None:
-    """Return mean residence times a cycle by station's row and chain; None where not all are known.
+    """Return mean residence times per cycle in seconds, by station's row and chain.
 
-    Unlike distributions they are known wherever each station has Poisson arrivals.
+    The result is None where not all are known. Means are known wherever each station has Poisson
+    arrivals, unlike distributions.
     """
     traffic = _Traffic(network)
     means: dict[tuple[int, str], float] = {}
@@ -121,15 +125,15 @@ def find_means(network: QueueingNetwork) -> dict[tuple[int, str], float] | None:
 
 
 class _Traffic:
-    """Open chains' visits to each station, and which stations they reach from which."""
+    """The visits of open chains to each station, and the routes between stations."""
 
     def __init__(self, network: QueueingNetwork) -> None:
         self.stations = network.stations
         self.cycles: dict[str, list[PossibleCycle]] = {}
         self.arrivals: dict[int, list[PoissonVisits]] = {}
-        #: Stations of closed chains and of cycles that were not told apart.
+        #: Stations of closed chains, and of chains with too many cycles.
         self.unknown: set[int] = set()
-        #: Queues visited one after the other, and the delays between: None for a random one.
+        #: Delays between two successive queues, by their rows; None for a random delay.
         self.delays: dict[tuple[int, int], set[float | None]] = {}
         for chain in network.chains:
             cycles = list_cycles(chain, network) if chain.is_open else None
@@ -157,7 +161,7 @@ class _Traffic:
         return self.stations[visit.station].discipline != "delay"
 
     def _before(self, row: int) -> set[int]:
-        """Return all stations whose customers reach a station."""
+        """Return all stations from which customers reach a station."""
         reached: set[int] = set()
         while True:
             further = {first for first, second in self.delays
@@ -180,13 +184,13 @@ class _Traffic:
         return is_markovian(self.stations[row], [each.visit for each in self.arrivals[row]])
 
     def sojourn(self, visit: PlannedVisit) -> SojournTime | None:
-        """Return the sojourn time of a visit; None where it is not known."""
+        """Return the sojourn time of a visit, or None if not known."""
         if self._queues(visit) and not self._has_poisson_arrivals(visit.station):
             return None
         return find_sojourn(self.stations[visit.station], self.arrivals[visit.station], visit)
 
     def cycle_time(self, cycle: PossibleCycle) -> _CycleTime | None:
-        """Return the response time of a cycle; None where it is not known."""
+        """Return the response time of a cycle, or None if not known."""
         queues = [visit.station for visit in cycle.visits if self._queues(visit)]
         if len(queues) > 1 and not self._are_independent(queues):
             return None
@@ -195,7 +199,10 @@ class _Traffic:
         return _CycleTime(cycle.probability, found) if len(found) == len(sojourns) else None
 
     def _are_independent(self, queues: Sequence[int]) -> bool:
-        """Return whether the sojourn times on the way are: nobody overtakes, in no queue."""
+        """Return whether the sojourn times of a cycle's queues are independent.
+
+        They are if no customer overtakes another, on the way or in a queue.
+        """
         if any(self.stations[row].discipline != "fcfs" or not self._is_markovian(row)
                for row in queues) or any(self.stations[row].servers > 1 for row in queues[1:-1]):
             return False
@@ -206,7 +213,7 @@ class _Traffic:
         return sum(1 for _ in self._ways(queues[0], queues[-1])) == 1
 
     def _ways(self, first: int, last: int) -> Iterator[None]:
-        """Yield once for each way from a station to another."""
+        """Yield once for each route from a station to another."""
         if first == last:
             yield None
             return
@@ -220,7 +227,10 @@ class _Traffic:
 
 def _closed_response(network: QueueingNetwork, chain: Chain,
                      cycles: Sequence[PossibleCycle]) -> ResponseTime | None:
-    """Return the response time of a closed chain with one queue, which it has for itself."""
+    """Return the response time of a closed chain with one queue that no other chain visits.
+
+    The result is None where it is not known exactly.
+    """
     visits = [(cycle.probability, visit) for cycle in cycles for visit in cycle.visits]
     queues = {visit.station for _, visit in visits
               if network.stations[visit.station].discipline != "delay"}

@@ -1,4 +1,4 @@
-"""The cycles that a chain can make, each with its probability and its visits in order."""
+"""The possible cycles of a chain, each with its probability and its visits in order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork
 
-#: Cycles of one chain that are told apart at most.
+#: Largest number of distinct cycles of one chain.
 CYCLE_LIMIT = 64
 
 
 class PlannedVisit(NamedTuple):
-    """A visit to come: the station's row, mean and variation of its service, and its priority."""
+    """A future visit: the station's row, its service time and its priority.
+
+    `mean_s` and `variation` are the mean and the squared coefficient of variation of the service
+    time.
+    """
 
     station: int
     mean_s: float
@@ -29,7 +33,10 @@ class PossibleCycle(NamedTuple):
 
 
 class PossibleVisit(NamedTuple):
-    """A visit that cycles of a variant (None: of any) make with this chance."""
+    """A visit that cycles of a variant make with this probability.
+
+    If the variant is None, the visit belongs to cycles of all variants.
+    """
 
     variant: str | None
     chance: float
@@ -37,14 +44,17 @@ class PossibleVisit(NamedTuple):
 
 
 def shares_of(chain: Chain) -> list[tuple[str | None, float]]:
-    """Return the variants that a chain's cycles follow with their shares; None without any."""
+    """Return the variants of a chain's cycles with their shares.
+
+    A chain without variants gives one variant None with the share 1.
+    """
     return [(name, share) for name, share in chain.shares.items() if share] or [(None, 1.0)]
 
 
 def list_visits(chain: Chain, network: QueueingNetwork) -> list[PossibleVisit]:
     """Return the visits of a chain in order.
 
-    Within a class they are repeated until each has been made as often as it says.
+    Within a class, its visits are repeated until each has its number of visits.
     """
     return [PossibleVisit(member.variant, chance, PlannedVisit(
         network.index[visit.station], visit.service_s,
@@ -58,7 +68,7 @@ def _turns(member: CustomerClass) -> int:
 
 
 def list_cycles(chain: Chain, network: QueueingNetwork) -> list[PossibleCycle] | None:
-    """Return every cycle of a chain; None where there are more than CYCLE_LIMIT."""
+    """Return every cycle of a chain, or None if there are more than CYCLE_LIMIT."""
     if sum(_turns(member) for member in chain.classes) > CYCLE_LIMIT:
         return None
     cycles = list(_cycles(chain, list_visits(chain, network)))

@@ -1,10 +1,12 @@
-"""Bard and Schweitzer's fixed point, as the 2002 paper prints it.
+"""Bard and Schweitzer's approximate solver, as the 2002 paper prints it.
 
-Equation (B.11) of Harbitter and Menascé (2002) in the place of (B.1), and (B.2) to (B.5) iterated
-until no queue length L_iq changes by more than epsilon. Our additions: a think time in (B.2);
-Seidmann's approximation for several servers (a server c times as fast and a delay of (c - 1) / c
-of the demand; Seidmann, Schweitzer and Shalev-Oren 1987); open chains as in `analysis.queueing.
-mixed`.
+Equation (B.11) of Harbitter and Menascé (2002) replaces (B.1). Equations (B.2) to (B.5) are
+iterated until no queue length L_iq changes by more than epsilon. Our additions are:
+
+- a think time in (B.2)
+- Seidmann's approximation for several servers: a server c times as fast, and a delay of (c - 1) / c
+of the demand (Seidmann, Schweitzer and Shalev-Oren 1987)
+- open chains as in `analysis.queueing.mixed`
 """
 
 from __future__ import annotations
@@ -19,19 +21,27 @@ ITERATIONS = 100_000
 
 
 def solve(demands: Demands, epsilon: float = EPSILON) -> ChainSolution:
-    """Approximate means; raises QueueingError for open traffic above capacity."""
+    """Return approximate means.
+
+    Raises:
+        QueueingError: Open traffic is above capacity, or no fixed point is found.
+    """
     reduced, fixed_s, slow = single_servers(demands)
     closed = _fixed_point(reduced, fixed_s, epsilon)
     return with_open(demands, closed, fixed_s, slow)
 
 
 def _fixed_point(reduced: Demands, fixed_s: Array, epsilon: float) -> ChainSolution:
-    """Residence times R = v W of queueing and delay, without `fixed_s`; all shapes (M, Q)."""
+    """Return throughput and residence times R = v W, without the fixed delays `fixed_s`.
+
+    Residence times have shape (M, Q).
+    """
     demand, population = reduced.demand_s, reduced.population.astype(np.float64)
     queueing = ~reduced.delay[:, None]
     pause = reduced.think_s + fixed_s.sum(axis=0)
     length = spread(demand, population)
-    # (n_q - 1) / n_q L_iq + sum of the other chains' L_is: all, less one own customer's part.
+    # (n_q - 1) / n_q L_iq + sum of the other chains' L_is: all customers, less the share of one
+    # customer of chain q.
     part = np.divide(1.0, population, out=np.zeros_like(population), where=population > 0)
     for _ in range(ITERATIONS):
         waiting = length.sum(axis=1, keepdims=True) - part * length
@@ -46,13 +56,21 @@ def _fixed_point(reduced: Demands, fixed_s: Array, epsilon: float) -> ChainSolut
 
 
 def spread(demand: Array, population: Array) -> Array:
-    """A first guess: each chain's customers in equal parts at the stations they visit; (M, Q)."""
+    """Return each chain's customers evenly spread over its stations, shape (M, Q).
+
+    This is the first guess of the queue lengths.
+    """
     visited = demand > 0
     return np.where(visited, population / np.maximum(visited.sum(axis=0), 1), 0.0)
 
 
 def single_servers(demands: Demands) -> tuple[Demands, Array, Array]:
-    """Closed chains at single servers; fixed delays (M, Q); what the open chains leave (M,)."""
+    """Return the closed chains at single servers, by Seidmann's approximation.
+
+    Returns:
+        The demands of the closed chains; fixed delays in seconds (M, Q); the share of each station
+        that open chains leave (M,).
+    """
     demands.check_stable()
     is_open = demands.population == 0
     servers = np.where(demands.delay, 1, demands.servers).astype(np.float64)[:, None]
@@ -67,7 +85,7 @@ def single_servers(demands: Demands) -> tuple[Demands, Array, Array]:
 
 def with_open(demands: Demands, closed: ChainSolution, fixed_s: Array,
               slow: Array) -> ChainSolution:
-    """The whole network's answer from that for its closed chains."""
+    """Return the result for the whole network from the result for its closed chains."""
     is_open = demands.population == 0
     servers = np.where(demands.delay, 1, demands.servers).astype(np.float64)
     present = np.where(demands.delay, 0.0, closed.queue.sum(axis=1))

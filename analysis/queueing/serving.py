@@ -1,8 +1,8 @@
-"""Stations of the event simulation: processor sharing, first come first served, priority, delay.
+"""Stations of the event simulation, by queueing discipline.
 
-Each tells the calendar when its next customer leaves. Sharing is kept in attained service: every
-customer present gains as much, so only the one with the smallest finish matters (Kleinrock 1976,
-4.4), and an event costs O(log n).
+Each station schedules the time at which its next customer leaves. Processor sharing uses attained
+service: every present customer gains the same amount, so only the smallest finish matters
+(Kleinrock 1976, 4.4). An event then costs O(log n).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from analysis.queueing.network import QueueingStation
 
 
 class DrawnVisit(NamedTuple):
-    """A visit to come: the station's number, seconds of one server, and whether it goes first."""
+    """A future visit of a customer in the simulation.
+
+    `station` is the station's row, and `work_s` the seconds of service by one server.
+    """
 
     station: int
     work_s: float
@@ -26,9 +29,10 @@ class DrawnVisit(NamedTuple):
 
 @dataclass(slots=True)
 class Customer:
-    """Someone in the network: which chain, since when, what is still to be visited (reversed).
+    """A customer in the network.
 
-    `station` and `came` say where the customer is, and since when.
+    `since` is the time of its arrival in the network. `left` has its future visits in reverse
+    order. `station` is where the customer is, and `came` is the time of its arrival there.
     """
 
     chain: int
@@ -39,7 +43,7 @@ class Customer:
 
 
 class Calendar:
-    """Events to come, the earliest first; of equal times the one entered first."""
+    """Future events in order of time, and for equal times in order of entry."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, StationServer | None, int, Customer]] = []
@@ -47,29 +51,32 @@ class Calendar:
 
     def enter(self, time: float, server: StationServer | None, token: int,
               customer: Customer) -> None:
-        """Adds an event; `server` None stands for an arrival from outside or from a pause."""
+        """Add an event.
+
+        `server` is None for an arrival from outside or after a pause.
+        """
         self.entered += 1
         heapq.heappush(self.heap, (time, self.entered, server, token, customer))
 
 
 class StationServer(Protocol):
-    """A station in service."""
+    """A station that serves customers."""
 
     busy_s: float
     present_s: float
 
     def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
-        """Takes a customer in, who wants so many seconds of one server."""
+        """Accept a customer whose visit needs `work_s` seconds of one server."""
 
     def leave(self, now: float, token: int, customer: Customer) -> Customer | None:
-        """Who leaves now; None if the event no longer holds."""
+        """Return the customer who leaves now, or None if the event is no longer valid."""
 
     def account(self, now: float) -> None:
-        """Counts servers' and customers' time up to now."""
+        """Add the time since the last call to the busy and present times."""
 
 
 class Delay:
-    """Serves everybody at once."""
+    """A station that serves all customers at once."""
 
     def __init__(self, calendar: Calendar) -> None:
         self.calendar = calendar
@@ -77,26 +84,29 @@ class Delay:
         self.busy_s = self.present_s = 0.0
 
     def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
-        """Takes a customer in."""
+        """Accept a customer."""
         self.account(now)
         self.present += 1
         self.calendar.enter(now + visit.work_s, self, 0, customer)
 
     def leave(self, now: float, _token: int, customer: Customer) -> Customer | None:
-        """The event's own customer."""
+        """Return the customer of the event."""
         self.account(now)
         self.present -= 1
         return customer
 
     def account(self, now: float) -> None:
-        """Counts time; a delay is as busy as it has customers."""
+        """Add the time since the last call.
+
+        Each customer present counts as busy.
+        """
         self.present_s += self.present * (now - self.last)
         self.busy_s = self.present_s
         self.last = now
 
 
 class Queue:
-    """Serves in order of arrival, each of its servers one customer at a time."""
+    """A station that serves customers in order of arrival, one per server."""
 
     def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
         self.calendar, self.station, self.servers = calendar, station, station.servers
@@ -106,7 +116,7 @@ class Queue:
         self.busy_s = self.present_s = 0.0
 
     def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
-        """Serves at once if a server is free."""
+        """Accept a customer, and start the service if a server is free."""
         self.account(now)
         work_s = visit.work_s
         if not self.serving:
@@ -118,7 +128,7 @@ class Queue:
             self.waiting.append((customer, work_s))
 
     def leave(self, now: float, _token: int, customer: Customer) -> Customer | None:
-        """The event's own customer; the next one's service begins."""
+        """Return the customer of the event, and start the service of the next customer."""
         self.account(now)
         if self.waiting:
             following, work_s = self.waiting.popleft()
@@ -129,7 +139,7 @@ class Queue:
         return customer
 
     def account(self, now: float) -> None:
-        """Counts time."""
+        """Add the time since the last call to the busy and present times."""
         passed = now - self.last
         self.busy_s += self.serving * passed
         self.present_s += (self.serving + len(self.waiting)) * passed
@@ -137,7 +147,10 @@ class Queue:
 
 
 class Sharing:
-    """Serves all at once, at the same rate: n customers share c servers, each at most one."""
+    """A station that serves all customers at once, at the same rate.
+
+    n customers share c servers, and each customer uses at most one server.
+    """
 
     def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
         self.calendar, self.station, self.servers = calendar, station, station.servers
@@ -148,7 +161,7 @@ class Sharing:
         self.busy_s = self.present_s = 0.0
 
     def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
-        """Takes a customer in; everybody else slows down."""
+        """Accept a customer, which slows down all other customers."""
         self.account(now)
         work_s = visit.work_s
         if not self.present:
@@ -158,11 +171,15 @@ class Sharing:
         self._announce(now)
 
     def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
-        """The customer with the least left, if nobody has come or gone since the announcement."""
+        """Return the customer with the least remaining service.
+
+        The result is None if a customer came or left since the event was scheduled.
+        """
         if token != self.token:
             return None
         self.account(now)
-        # Set rather than summed up, so that rounding does not keep anybody.
+        # Set this value instead of adding to it, so that rounding errors do not delay other
+        # customers.
         self.attained, _, customer = heapq.heappop(self.present)
         self.token += 1
         self.left_s = now
@@ -180,7 +197,7 @@ class Sharing:
                             customer)
 
     def account(self, now: float) -> None:
-        """Counts time, and what everybody has attained in it."""
+        """Add the time since the last call, and the service that each customer attained."""
         n, passed = len(self.present), now - self.last
         if n:
             working = min(n, self.servers)
@@ -197,7 +214,10 @@ class _Served:
 
 
 class Preemptive:
-    """One server, which whoever is urgent takes at once from whoever is not; else in order."""
+    """A station with one server that an urgent customer takes from another customer.
+
+    Customers of the same kind are served in order of arrival.
+    """
 
     def __init__(self, calendar: Calendar, station: QueueingStation) -> None:
         self.calendar, self.station = calendar, station
@@ -208,7 +228,10 @@ class Preemptive:
         self.busy_s = self.present_s = 0.0
 
     def arrive(self, now: float, customer: Customer, visit: DrawnVisit) -> None:
-        """Takes a customer in; one who is interrupted goes on later where it was."""
+        """Accept a customer.
+
+        A customer whose service is interrupted resumes later.
+        """
         self.account(now)
         before, work_s = self._first(), visit.work_s
         if before is None:
@@ -218,7 +241,7 @@ class Preemptive:
             self._announce(now)
 
     def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
-        """Who is first, if nobody has taken the server since the announcement."""
+        """Return the customer in service, or None if the server was taken since the event."""
         if token != self.token:
             return None
         self.account(now)
@@ -228,7 +251,7 @@ class Preemptive:
         return served.customer
 
     def account(self, now: float) -> None:
-        """Counts time, and what the first one has had of it."""
+        """Add the time since the last call, and the service of the first customer."""
         passed, first = now - self.last, self._first()
         if first is not None:
             first.left_s -= passed

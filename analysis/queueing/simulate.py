@@ -1,11 +1,13 @@
-"""Simulates a network event by event: response times customer by customer, for percentiles.
+"""Event simulation of a network, with the response time of every customer.
 
-Mean value analysis gives means only, and none for first come first served with unequal service.
-A customer passes its chain's classes in order; within a class, the visits in order, again and again
-until each has been made as often as it says (a broken number of visits: one more in that share of
-the cycles). Service times are gamma with the station's squared coefficient of variation. Closed
-networks with constant service everywhere lock into step and are no longer what mean value analysis
-describes.
+Mean value analysis gives only means, and none for first come first served with unequal service. The
+response times of the simulation also give percentiles.
+
+A customer passes its chain's classes in order. Within a class, the visits are repeated in order
+until each has its number of visits. A fractional number means one more visit in that share of the
+cycles. Service times are gamma distributed with the station's squared coefficient of variation. In
+closed networks with constant service everywhere, customers synchronize. Mean value analysis does
+not describe such networks.
 """
 
 from __future__ import annotations
@@ -46,17 +48,17 @@ class SimulatedChain:
     throughput_per_s: float
 
     def mean(self) -> Interval:
-        """Mean response time in seconds."""
+        """Return the mean response time in seconds."""
         return intervals.mean(self.responses_s)
 
     def percentile(self, percent: float) -> Interval:
-        """A percentile of the response time in seconds."""
+        """Return a percentile of the response time in seconds."""
         return intervals.percentile(self.responses_s, percent)
 
 
 @dataclass(frozen=True)
 class SimulatedStation:
-    """A station over the measured time: share of servers in use, mean customers present."""
+    """Means of a station over the measured time: share of busy servers, customers present."""
 
     name: str
     utilization: float
@@ -65,13 +67,17 @@ class SimulatedStation:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation saw after its warm-up."""
+    """The results of a simulation after its warm-up."""
 
     chains: tuple[SimulatedChain, ...]
     stations: tuple[SimulatedStation, ...]
 
     def chain(self, name: str | None = None) -> SimulatedChain:
-        """A chain by its name; the first one without. Raises QueueingError if absent."""
+        """Return a chain by its name, or the first chain.
+
+        Raises:
+            QueueingError: There is no such chain.
+        """
         for chain in self.chains:
             if name is None or chain.name == name:
                 return chain
@@ -82,14 +88,23 @@ class Simulation:
 def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions: int = 20_000,
              warmup: float = 0.1,
              arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
-    """Simulates until `completions` cycles of all chains together are done after the warm-up.
+    """Simulate `completions` cycles of all chains together after a warm-up.
 
-    The warm-up is a share of `completions` more, and at least two cycles of every closed customer,
-    for all of them begin at once. `arrivals_s` replaces the Poisson
-    arrivals of open chains by given instants in seconds (ascending); then all of those customers
-    are simulated, `completions` is ignored, and nothing is discarded. The same generator state
-    gives the same results. Raises QueueingError for open traffic above capacity unless its
-    arrivals are given.
+    The same state of the generator gives the same results.
+
+    Args:
+        network: The network.
+        rng: The source of random numbers.
+        completions: Number of cycles after the warm-up.
+        warmup: Additional cycles of the warm-up, as a share of `completions`. The warm-up has at
+            least
+        two cycles of every closed customer, because all of them begin at the same time.
+        arrivals_s: Arrival times in seconds (ascending) by the name of an open chain, instead of
+        Poisson arrivals. Then all of these customers are simulated, `completions` is ignored, and
+        there is no warm-up.
+
+    Raises:
+        QueueingError: Open traffic is above capacity and its arrivals are not given.
     """
     if arrivals_s:
         _check_arrivals(network, arrivals_s)
@@ -118,10 +133,10 @@ def _check_arrivals(network: QueueingNetwork,
 
 
 class SimulationRun:
-    """One simulation under way.
+    """A simulation in progress.
 
-    `residence_s` adds up the seconds that each chain's customers spent at each station, by row and
-    chain, `visited` counts their visits.
+    `residence_s` is the total time in seconds that each chain's customers spent at each station, by
+    row and chain. `visited` counts their visits.
     """
 
     def __init__(self, network: QueueingNetwork, rng: np.random.Generator,
@@ -157,7 +172,7 @@ class SimulationRun:
         self.calendar.enter(time, None, 0, Customer(q, time))
 
     def until(self, finished: Callable[[], bool]) -> None:
-        """Handles events until `finished`."""
+        """Process events until `finished` returns true."""
         heap = self.calendar.heap
         while not finished():
             self.now, _, server, token, customer = heapq.heappop(heap)
@@ -197,7 +212,7 @@ class SimulationRun:
             self._next_arrival(customer.chain)
 
     def begin(self) -> None:
-        """Ends the warm-up: what was seen so far no longer counts."""
+        """End the warm-up and discard its statistics."""
         self.done, self.start = 0, self.now
         self.responses = [[] for _ in self.responses]
         self.residence_s = [[0.0] * len(row) for row in self.residence_s]
@@ -206,7 +221,7 @@ class SimulationRun:
             server.busy_s = server.present_s = 0.0
 
     def result(self) -> Simulation:
-        """What was seen since the warm-up."""
+        """Return the results since the warm-up."""
         passed = self.now - self.start
         for server in self.servers:
             server.account(self.now)
@@ -231,14 +246,17 @@ def _server(station: QueueingStation, calendar: Calendar) -> StationServer:
 
 
 class _Numbers:
-    """Random numbers, drawn in blocks, because single ones cost a microsecond each."""
+    """Random numbers, drawn in blocks.
+
+    Single numbers cost a microsecond each.
+    """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.blocks: dict[float, list[float]] = {-1.0: []}
 
     def work(self, mean: float, variation: float) -> float:
-        """A service time of a mean and squared coefficient of variation."""
+        """Return a service time with this mean and squared coefficient of variation."""
         if variation == 0:
             return mean
         block = self.blocks.setdefault(variation, [])
@@ -249,7 +267,7 @@ class _Numbers:
         return mean * block.pop()
 
     def uniform(self) -> float:
-        """A number from 0 to 1."""
+        """Return a random number from 0 to 1."""
         block = self.blocks[-1.0]
         if not block:
             block.extend(self.rng.random(_BLOCK).tolist())
@@ -257,19 +275,19 @@ class _Numbers:
 
 
 class _Route:
-    """The visits of a chain's cycles, drawn anew for each cycle."""
+    """The visits of a chain's cycles, drawn for each cycle."""
 
     def __init__(self, chain: Chain, network: QueueingNetwork, draw: _Numbers) -> None:
         self.draw = draw
         self.shares = list(chain.shares.items())
-        #: Variant, chance that the visit is made, station, mean, squared coefficient of variation,
-        #: and whether it is urgent.
+        #: Variant, probability of the visit, station, mean, squared coefficient of variation and
+        #: urgency.
         self.steps = [(of_variant, chance, *visit)
                       for of_variant, chance, visit in list_visits(chain, network)]
         self.steps.reverse()
 
     def cycle(self) -> list[DrawnVisit]:
-        """The visits of one cycle, the last first."""
+        """Return the visits of one cycle in reverse order."""
         variant = self._variant()
         draw = self.draw
         return [DrawnVisit(station, draw.work(mean, variation), is_urgent)

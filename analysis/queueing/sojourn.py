@@ -1,9 +1,14 @@
-"""Sojourn times at one station, as far as they are known exactly: transform and mean.
+"""Sojourn times at one station, where known exactly: transform and mean.
 
-Poisson arrivals: M/M/c and M/G/1 in order of arrival (Pollaczek and Khinchine), M/G/1 with
-preemptive priority (Kleinrock 1976, 3.3; Takacs 1964), M/M/c with processor sharing (a birth and
-death process seen by one customer; Coffman, Muntz and Trotter 1970). A closed chain at its only
-queue: the same, with as many others as the arrival theorem says.
+With Poisson arrivals these are:
+
+- M/M/c and M/G/1 in order of arrival (Pollaczek and Khinchine)
+- M/G/1 with preemptive priority (Kleinrock 1976, 3.3; Takacs 1964)
+- M/M/c with processor sharing, a birth and death process seen by one customer (Coffman, Muntz and
+Trotter 1970)
+
+A closed chain at its only queue is treated in the same way. The number of other customers then
+follows from the arrival theorem.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ from analysis.queueing.network import QueueingStation
 from analysis.queueing.routes import PlannedVisit
 from analysis.queueing.transforms import Transform, gamma_complement, gamma_transform
 
-#: Customers at a shared station that are told apart at most; more are there near saturation.
+#: Largest number of customers in the states of a processor-sharing station; near saturation there
+#: are more.
 STATE_LIMIT = 60_000
-#: The tail of a distribution of customers that is cut off.
+#: Probability of the tail that is cut off from a distribution of customers.
 _CUT = 1e-13
 _BUSY_PERIOD_STEPS = 200_000
 _ONE_MEAN = 1e-9
@@ -38,9 +44,9 @@ class PoissonVisits(NamedTuple):
 
 @dataclass(frozen=True)
 class SojournTime:
-    """The time that a visit takes at a station: a constant and an independent rest.
+    """The time of a visit at a station: a constant plus an independent random part.
 
-    `transform` is the Laplace transform of the rest; None where there is none.
+    `transform` is the Laplace transform of the random part, None without one.
     """
 
     mean_s: float
@@ -56,15 +62,15 @@ def is_markovian(station: QueueingStation, visits: Sequence[PlannedVisit]) -> bo
 
 
 def offered_load(arrivals: Sequence[PoissonVisits]) -> float:
-    """Return how many servers the arrivals keep busy."""
+    """Return the mean number of servers that the arrivals keep busy."""
     return sum(each.rate_per_s * each.visit.mean_s for each in arrivals)
 
 
 def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
                  visit: PlannedVisit) -> SojournTime | None:
-    """Return the sojourn time of a visit among Poisson arrivals; None where it is not known.
+    """Return the sojourn time of a visit among Poisson arrivals, or None if not known.
 
-    It is not known beyond saturation either.
+    Above saturation it is not known either.
     """
     if station.discipline == "delay":
         return delay(visit)
@@ -74,7 +80,7 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
         return None
     if station.discipline == "priority" or (
             station.discipline == "fcfs" and station.servers == 1):
-        # Without urgent visits among the others, both are in order of arrival.
+        # Without urgent visits among the arrivals, both kinds are served in order of arrival.
         is_behind = station.discipline == "priority" and not visit.is_urgent
         return (_behind_urgent if is_behind else _in_order)(arrivals, visit)
     return _markovian(station, arrivals, visit)
@@ -82,7 +88,7 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
 
 def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
                visit: PlannedVisit) -> SojournTime | None:
-    """Return the time of M/M/c, in order of arrival or shared; None for other service."""
+    """Return the time of M/M/c in order of arrival or shared, or None for other service."""
     if not is_markovian(station, [each.visit for each in arrivals]):
         return None
     offered = offered_load(arrivals)
@@ -97,21 +103,24 @@ def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
 
 
 def delay(visit: PlannedVisit) -> SojournTime:
-    """Return the time that a delay takes."""
+    """Return the sojourn time at a delay station."""
     if visit.variation == 0:
         return SojournTime(visit.mean_s, visit.mean_s)
     return SojournTime(visit.mean_s, 0.0, gamma_transform(visit.mean_s, visit.variation))
 
 
 def _service(visit: PlannedVisit) -> tuple[float, Transform]:
-    """Return the constant part of a service time, and the transform of the rest."""
+    """Return the constant part of a service time, and the transform of the random part."""
     if visit.variation == 0:
         return visit.mean_s, np.ones_like
     return 0.0, gamma_transform(visit.mean_s, visit.variation)
 
 
 def _mixture(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float]:
-    """Return rate, 1 less the transform, and second moment of what arrives."""
+    """Return the parameters of the service times of all arrivals together.
+
+    These are the total rate, 1 minus the transform, and the second moment.
+    """
     rate = math.fsum(each.rate_per_s for each in arrivals)
     parts = [(each.rate_per_s / rate, gamma_complement(each.visit.mean_s, each.visit.variation))
              for each in arrivals if each.rate_per_s]
@@ -121,7 +130,10 @@ def _mixture(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float
 
 
 def _workload(arrivals: Sequence[PoissonVisits]) -> tuple[Transform, float]:
-    """Return the work that an arrival finds at a single server (Pollaczek and Khinchine)."""
+    """Return the work that an arrival finds at a single server, as transform and mean.
+
+    The formula is that of Pollaczek and Khinchine.
+    """
     rate, complement, second = _mixture(arrivals)
     idle = 1.0 - offered_load(arrivals)
     return lambda s: idle / (1.0 - rate * complement(s) / s), rate * second / 2 / idle
@@ -136,7 +148,10 @@ def _in_order(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> Sojourn
 
 
 def _behind_urgent(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
-    """Return the time of who is interrupted: work found and own, lengthened by busy periods."""
+    """Return the time of a visit that urgent visits interrupt.
+
+    The work found and the visit's own work are lengthened by busy periods of urgent visits.
+    """
     urgent = [each for each in arrivals if each.visit.is_urgent and each.rate_per_s]
     if not urgent:
         return _in_order(arrivals, visit)
@@ -154,7 +169,10 @@ def _behind_urgent(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> So
 
 def _busy_complement(s: NDArray[np.complex128], rate: float, complement: Transform,
                      ) -> NDArray[np.complex128]:
-    """Return 1 less the transform of a busy period, the root of c = 1 - B(s + rate c)."""
+    """Return 1 minus the transform of a busy period.
+
+    It is the root of c = 1 - B(s + rate c).
+    """
     found = np.ones_like(s)
     for _ in range(_BUSY_PERIOD_STEPS):
         previous, found = found, complement(s + rate * found)
@@ -164,7 +182,10 @@ def _busy_complement(s: NDArray[np.complex128], rate: float, complement: Transfo
 
 
 def _in_order_of_many(servers: int, offered: float, visit: PlannedVisit) -> SojournTime:
-    """Return the time of M/M/c: service, and with Erlang's probability C an exponential wait."""
+    """Return the time of M/M/c: service, plus an exponential wait.
+
+    The probability of the wait is Erlang's C.
+    """
     waits = 1.0 / (1.0 + (1.0 - offered / servers) * _erlang_sum(servers, offered))
     spare = (servers - offered) / visit.mean_s
     return SojournTime(visit.mean_s + waits / spare, 0.0, lambda s: (
@@ -172,7 +193,7 @@ def _in_order_of_many(servers: int, offered: float, visit: PlannedVisit) -> Sojo
 
 
 def _erlang_sum(servers: int, offered: float) -> float:
-    """Return sum over k < c of c! / k! offered^(k - c)."""
+    """Return the sum over k < c of c! / k! offered^(k - c)."""
     if offered == 0:
         return np.inf
     k = np.arange(servers)
@@ -181,7 +202,7 @@ def _erlang_sum(servers: int, offered: float) -> float:
 
 
 def _before_arrival(servers: int, offered: float) -> NDArray[np.float64] | None:
-    """Return the distribution of customers that an arrival finds; None where it is too long."""
+    """Return the distribution of customers that an arrival finds, or None if too long."""
     if offered == 0:
         return np.ones(1)
     size = servers + 2 + int(np.log(_CUT) / np.log(offered / servers))
@@ -191,7 +212,7 @@ def _before_arrival(servers: int, offered: float) -> NDArray[np.float64] | None:
 
 
 def _weighted(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
-    """Return the distribution with these weights over the products of min(k, servers)."""
+    """Return the distribution with these weights divided by the products of min(k, servers)."""
     rates = np.minimum(np.arange(1, len(logs)), servers)
     weights = logs - np.concatenate([[0.0], np.cumsum(np.log(rates))])
     weights = np.exp(weights - weights.max())
@@ -200,7 +221,10 @@ def _weighted(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
 
 def _sharing(servers: int, found: NDArray[np.float64], births: NDArray[np.float64],
              visit: PlannedVisit) -> SojournTime:
-    """Return the time of one customer among others who come (births) and leave as it does."""
+    """Return the time of a customer that shares the servers with others.
+
+    Other customers come at the rates `births` and leave at the rate of the customer.
+    """
     others = np.arange(len(found))
     rate = np.minimum(others + 1, servers) / visit.mean_s
     own, deaths = rate / (others + 1), rate * others / (others + 1)
@@ -219,10 +243,17 @@ def _sharing(servers: int, found: NDArray[np.float64], births: NDArray[np.float6
 
 def closed_sojourn(station: QueueingStation, population: int, demand_s: float, pause_s: float,
                    ) -> Callable[[PlannedVisit], SojournTime] | None:
-    """Return the time of a visit to the only queue of a closed chain, which spends a pause else.
+    """Return the function for a visit's time at the only queue of a closed chain.
 
-    `demand_s` is a cycle's work there, `pause_s` the mean of all else. First come first served
-    only needs means of the rest (Reiser and Lavenberg 1980); sharing takes an exponential pause.
+    First come first served needs only means of the rest of the cycle (Reiser and Lavenberg 1980).
+    Processor sharing takes the pause as exponential. The result is None for processor sharing with
+    too many customers.
+
+    Args:
+        station: The queue.
+        population: Number of customers of the chain.
+        demand_s: Work of a cycle at the queue, in seconds.
+        pause_s: Mean time of a cycle outside of the queue, in seconds.
     """
     if population > STATE_LIMIT and station.discipline == "ps":
         return None
@@ -244,7 +275,10 @@ def closed_sojourn(station: QueueingStation, population: int, demand_s: float, p
 
 def _in_order_of_found(servers: int, found: NDArray[np.float64],
                        visit: PlannedVisit) -> SojournTime:
-    """Return the time behind a number of others: each that has no server by itself adds a wait."""
+    """Return the time of a visit that finds some number of other customers.
+
+    Each customer ahead that has no free server adds one wait.
+    """
     ahead = np.maximum(np.arange(len(found)) - servers + 1, 0)
     weights = np.bincount(ahead, weights=found)
     likely = np.flatnonzero(weights > _CUT * weights.max())

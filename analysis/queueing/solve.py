@@ -1,6 +1,6 @@
-"""Solves a network for its means, by chain, station and class.
+"""Solution of a network: means by chain, station and class.
 
-Equations (B.7) to (B.10) of Harbitter and Menascé (2002) lead from chains back to classes.
+Equations (B.7) to (B.10) of Harbitter and Menascé (2002) convert results for chains to classes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.network import QueueingNetwork
 
 Method = Literal["auto", "exact", "schweitzer", "linearizer"]
-#: Up to how many kept numbers `auto` is exact: a second or so.
+#: Largest number of computed values for an exact solution by `auto`; it takes about a second.
 EXACT_LIMIT = 4_000_000
 
 
 @dataclass(frozen=True)
 class ChainMeans:
-    """A chain: cycles a second, and seconds a cycle without the think time."""
+    """Means of a chain: cycles per second, and seconds per cycle without the think time."""
 
     name: str
     throughput_per_s: float
@@ -38,9 +38,10 @@ class ChainMeans:
 
 @dataclass(frozen=True)
 class StationMeans:
-    """A station: the share of its servers' time in use (customers present, for delay), its queue.
+    """Means of a station: utilization, and number of customers present.
 
-    `demand_s` and `residence_s` give each chain's seconds a cycle, in the network's order.
+    For delay, the utilization is the number of customers present. `demand_s` and `residence_s` have
+    each chain's seconds per cycle, in the network's order.
     """
 
     name: str
@@ -52,7 +53,11 @@ class StationMeans:
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """A class at a station: visits a second, seconds a visit (waiting included), its customers."""
+    """Means of a class at a station.
+
+    Throughput is in visits per second, residence in seconds per visit including waiting. `queue` is
+    the number of customers of the class at the station.
+    """
 
     chain: str
     name: str
@@ -64,7 +69,7 @@ class ClassMeans:
 
 @dataclass(frozen=True)
 class Solution:
-    """Means of a network, and the method that found them ("exact" or an approximation)."""
+    """Means of a network, with the method: "exact" or the name of an approximation."""
 
     method: str
     chains: tuple[ChainMeans, ...]
@@ -72,7 +77,11 @@ class Solution:
     classes: tuple[ClassMeans, ...]
 
     def chain(self, name: str | None = None) -> ChainMeans:
-        """A chain's means by its name; the first one's without. Raises QueueingError if absent."""
+        """Return a chain's means by its name, or those of the first chain.
+
+        Raises:
+            QueueingError: There is no such chain.
+        """
         for means in self.chains:
             if name is None or means.name == name:
                 return means
@@ -80,7 +89,11 @@ class Solution:
                             choose_from(str(name), (means.name for means in self.chains)))
 
     def station(self, name: str) -> StationMeans:
-        """A station's means by its name; raises QueueingError if absent."""
+        """Return a station's means by its name.
+
+        Raises:
+            QueueingError: There is no such station.
+        """
         for means in self.stations:
             if means.name == name:
                 return means
@@ -89,11 +102,13 @@ class Solution:
 
 
 def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
-    """The means of a network.
+    """Return the means of a network.
 
-    `auto` is exact while that takes about a second, and the Linearizer beyond. Raises
-    QueueingError for open traffic above capacity, stations without product form, and an exact
-    solution that would not fit in memory.
+    The method `auto` is exact while that takes about a second, and the Linearizer beyond.
+
+    Raises:
+        QueueingError: Open traffic is above capacity, a station has no product form, or an exact
+        solution does not fit in memory.
     """
     check_product_form(network)
     demands = demands_of(network)
@@ -105,7 +120,11 @@ def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
 
 
 def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, ChainMeans]:
-    """Each chain's means alone: what a thousand what-ifs need. Raises as `solve` does."""
+    """Return only the means of each chain, which is faster than `solve` for many what-ifs.
+
+    Raises:
+        QueueingError: In the same cases as `solve`.
+    """
     check_product_form(network)
     demands = demands_of(network)
     solution = _METHODS[_choose(demands, method)](demands)
@@ -113,10 +132,10 @@ def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, Cha
 
 
 def choose_method(network: QueueingNetwork) -> str:
-    """Return what answers for a network's means: exact, linearizer or simulation.
+    """Return the method for a network's means: exact, linearizer or simulation.
 
-    The Linearizer stays within about 2 % for single servers. With several servers it was up to
-    16 % off, so that what is too large for an exact answer is simulated there.
+    The Linearizer stays within about 2 % for single servers. With several servers its error was up
+    to 16 %, so large networks with several servers are simulated.
     """
     if not has_product_form(network):
         return "simulation"
@@ -128,9 +147,9 @@ def choose_method(network: QueueingNetwork) -> str:
 
 
 def sharing(network: QueueingNetwork) -> QueueingNetwork:
-    """The network with processor sharing in place of first come first served and of priorities.
+    """Return the network with processor sharing instead of FCFS and priorities.
 
-    It saturates at the same loads, and has a product form whatever the service times.
+    The new network saturates at the same loads, and has a product form with any service times.
     """
     return replace(network, stations=tuple(
         replace(station, discipline="ps") if station.discipline in ("fcfs", "priority") else station
@@ -182,7 +201,7 @@ def _classes(network: QueueingNetwork, demands: Demands,
             for visit in member.visits:
                 row = network.index[visit.station]
                 demand = float(demands.demand_s[row, q])
-                # (B.8): service times of all classes are stretched alike, 1 + L_i(n - 1_q).
+                # (B.8): the service times of all classes are multiplied by 1 + L_i(n - 1_q).
                 stretch = float(solution.residence_s[row, q]) / demand if demand else 1.0
                 rate = flow * chain.share(member) * visit.visits                     # (B.9)
                 residence = visit.service_s * stretch

@@ -1,9 +1,10 @@
-"""Simulates until a network is settled and what is asked of it is known narrowly.
+"""Simulation until a network is in steady state and its results have narrow intervals.
 
-What is seen before the network is settled is discarded. A run then lasts many times as long as a
-station needs to forget how busy it was, about 1 / (1 - utilization)^2 (Whitt 1989, "Planning
-queueing simulations", Management Science 35(11), 1341-1366), and is doubled until the intervals of
-its batches are narrow.
+Events before the steady state are discarded. A run then lasts many times as long as a station's
+relaxation time, which is about 1 / (1 - utilization)^2. It is lengthened until the intervals of its
+batches are narrow.
+
+Whitt (1989), "Planning queueing simulations", Management Science 35(11), 1341-1366.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from analysis.queueing.network import Chain, QueueingNetwork
 from analysis.queueing.routes import list_visits, shares_of
 from analysis.queueing.simulate import SimulationRun
 
-#: Visits that are simulated at most: a quarter of a minute or so.
+#: Largest number of simulated visits, about 15 seconds.
 VISIT_LIMIT = 5_000_000
-#: Few and long batches, and more of them: the wider interval counts, since either may be too
-#: narrow where a run ends as soon as its intervals are narrow.
+#: Two numbers of batches: few long ones, and more. The wider interval is used, because each may be
+#: too narrow when a run ends as soon as its intervals are narrow.
 FEW_BATCHES, BATCHES = 10, 20
-#: Times that a network needs to forget: simulated before anything counts, and at least after.
+#: Multiples of the relaxation time: simulated before the statistics begin, and at least after.
 _WARM_UP, _SPAN = 10.0, 100.0
-#: Cycles at least, and cycles of each closed customer before and after.
+#: Smallest number of cycles, and cycles of each closed customer before and after the warm-up.
 _FEWEST, _PASSES_BEFORE, _PASSES = 10_000, 4, 40
-#: Simulated at once, between two looks at the limit.
+#: Cycles that are simulated between two checks of the limit.
 _STEP = 20_000
 
-#: Whom a long simulation tells how many visits it has made, and how many it may make.
+#: Function that receives the number of simulated visits and the largest number.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How narrow an interval has to be: half of it, as a share of the value.
+    """The required precision of an interval: half of its width, as a share of the value.
 
-    `share` is that of the customers above a percentile; where a run reaches its limit, twice as
-    much will do.
+    `share` is the precision of the share of customers above a percentile. If a run reaches its
+    limit, twice these widths are acceptable.
     """
 
     mean: float = 0.05
@@ -52,7 +53,10 @@ class Precision:
 
 
 def forgetting_time_s(network: QueueingNetwork) -> float:
-    """Return how long the busiest station needs to forget, by its open chains; 0 without any."""
+    """Return the longest relaxation time of a station in seconds, for its open chains.
+
+    It is 0 without any open chain.
+    """
     longest = 0.0
     moments = {chain.name: _work_moments(chain, network) for chain in network.chains}
     for row, station in enumerate(network.stations):
@@ -68,7 +72,7 @@ def forgetting_time_s(network: QueueingNetwork) -> float:
 
 
 def _work_moments(chain: Chain, network: QueueingNetwork) -> list[tuple[float, float]]:
-    """Return mean and mean square of a cycle's work, by station."""
+    """Return the mean and the mean square of a cycle's work, by station."""
     total = np.zeros((len(network.stations), 2))
     for variant, share in shares_of(chain):
         mean = np.zeros(len(network.stations))
@@ -83,10 +87,12 @@ def _work_moments(chain: Chain, network: QueueingNetwork) -> list[tuple[float, f
 
 
 class SteadySimulation:
-    """A simulation that goes on until what is asked of it is known.
+    """A simulation that continues until its results are precise.
 
-    `is_settled` says whether it was long enough for its intervals to be trusted. It raises
-    QueueingError for open traffic above capacity.
+    `is_settled` is true once the run was long enough for reliable intervals.
+
+    Raises:
+        QueueingError: Open traffic is above capacity.
     """
 
     def __init__(self, network: QueueingNetwork, rng: np.random.Generator, *,
@@ -103,12 +109,12 @@ class SteadySimulation:
 
     @property
     def visited(self) -> int:
-        """Visits that were simulated so far."""
+        """Return the number of visits simulated so far."""
         return self.run.visited
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the limit is reached, or cannot but be passed before anything is known."""
+        """Return whether the limit is reached, or would be before there is any result."""
         return self.visited >= self.limit
 
     def _warm_up(self) -> None:
@@ -118,7 +124,7 @@ class SteadySimulation:
             done += self._step(min(_STEP, fewest))
             needed = self.visited * self._needed_s(warm_up=True) / max(self.run.now, 1e-300)
             if self.is_exhausted or needed > self.limit:
-                self.limit = 0  # It would not be settled: nothing more is worth its time.
+                self.limit = 0  # cannot reach a steady state
                 return
         self.run.begin()
         for part in self.parts:
@@ -130,7 +136,7 @@ class SteadySimulation:
         return self.forgetting_s * (_SPAN + _WARM_UP if warm_up else _SPAN)
 
     def _step(self, cycles: int) -> int:
-        """Simulate some cycles more."""
+        """Simulate some more cycles."""
         self.run.done = 0
         self.run.until(lambda: self.run.done >= cycles)
         for part, responses in zip(self.parts, self.run.responses, strict=True):
@@ -178,7 +184,7 @@ class SteadySimulation:
 
     def is_narrow(self, chain: str, percent: float | None = None, factor: float = 1.0,
                   precision: Precision = Precision()) -> bool:
-        """Return whether the mean of a chain, or a percentile, is known narrowly."""
+        """Return whether the mean or a percentile of a chain has a narrow interval."""
         values = self.responses_s(chain)
         if percent is None:
             if values.size < 2 * BATCHES:
@@ -192,20 +198,20 @@ class SteadySimulation:
         return width <= factor * precision.share
 
     def is_known(self, chain: str, percent: float | None = None) -> bool:
-        """Return whether an interval can be given: settled, and not far from narrow."""
+        """Return whether the run is settled and its interval is acceptably narrow."""
         return self.is_settled and self.is_narrow(
             chain, percent, 2.0, Precision(mean=0.1))
 
     def throughput_per_s(self, chain: int) -> Interval:
-        """Return cycles a second of a chain, by its column."""
+        """Return the cycles per second of a chain, by its column."""
         return self._rate(lambda before, after: after[2][chain] - before[2][chain])
 
     def busy_servers(self, row: int) -> Interval:
-        """Return how many servers of a station are busy."""
+        """Return the mean number of busy servers of a station."""
         return self._rate(lambda before, after: float(after[1][row, -1] - before[1][row, -1]))
 
     def residence_s(self, row: int) -> Interval:
-        """Return the seconds a cycle at a station, added up over chains."""
+        """Return the seconds per cycle at a station, summed over chains."""
         means = [float(sum((after[1][row, chain] - before[1][row, chain])
                            / max(after[2][chain] - before[2][chain], 1)
                            for chain in range(len(self.network.chains))))
@@ -224,7 +230,7 @@ class SteadySimulation:
 
 
 def _wider(estimate: Callable[[int], Interval]) -> Interval:
-    """Return the wider interval of those by few and by more batches."""
+    """Return the wider interval of those from few and from more batches."""
     return max((estimate(batches) for batches in (FEW_BATCHES, BATCHES)),
                key=lambda interval: interval.high - interval.low)
 

@@ -1,4 +1,7 @@
-"""Changes a network: a station's speed or servers, a delay, a variant's share, a chain's load."""
+"""What-if changes of a network, such as a station's speed or a chain's load.
+
+Further changes are a station's servers, a delay and a variant's share.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,17 @@ from dataclasses import replace
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, Visit
 
-#: What can be asked of a station, and of a chain.
+#: Settings of a station and of a chain.
 OF_STATION = ("speed", "servers", "delay_ms", "rtt_ms")
 OF_CHAIN = ("population", "rate_per_s", "think_s")
 
 
 def parse_setting(text: str) -> tuple[str, float]:
-    """The setting and the value of `radius.speed=10`; raises QueueingError for anything else."""
+    """Return the setting and the value of text such as `radius.speed=10`.
+
+    Raises:
+        QueueingError: The text is not a setting.
+    """
     name, equals, value = (part.strip() for part in text.partition("="))
     try:
         number = float(value)
@@ -28,13 +35,22 @@ def parse_setting(text: str) -> tuple[str, float]:
 
 
 def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNetwork:
-    """A network with settings changed; raises QueueingError for what is not there or no value.
+    """Return a network with changed settings.
 
-    STATION.speed divides its service times, STATION.servers counts them; STATION.delay_ms sets a
-    delay station's time a visit, STATION.rtt_ms that of a network by its round trip (its station's
-    `direction` says whether a visit is one). CHAIN.population, CHAIN.rate_per_s and CHAIN.think_s
-    set a load. VARIANT sets its share of the cycles in every chain that has it; the other variants
-    keep their proportions. For example {"radius.speed": 10, "wan.rtt_ms": 120, "resumed": 0.9}.
+    - STATION.speed divides the station's service times, STATION.servers sets the number of servers.
+    - STATION.delay_ms sets a delay station's time per visit.
+    - STATION.rtt_ms sets the round-trip time of a communication network. The station's `direction`
+      says
+    whether a visit is a round trip or one way.
+    - CHAIN.population, CHAIN.rate_per_s and CHAIN.think_s set a load.
+    - VARIANT sets the variant's share of the cycles in every chain that has it. The other variants
+      keep
+    their proportions.
+
+    For example {"radius.speed": 10, "wan.rtt_ms": 120, "resumed": 0.9}.
+
+    Raises:
+        QueueingError: A station, chain, variant or setting does not exist, or a value is not valid.
     """
     for name, value in settings.items():
         network = _set(network, name, value)
@@ -42,7 +58,7 @@ def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNe
 
 
 def with_load(network: QueueingNetwork, chain: str, load: float) -> QueueingNetwork:
-    """A network with a chain's population or rate (customers a second) set."""
+    """Return a network with a chain's population or rate (customers per second) set."""
     setting = "rate_per_s" if network.chain(chain).is_open else "population"
     return _of_chain(network, network.chain(chain), setting, load)
 
@@ -90,7 +106,7 @@ def _of_station(network: QueueingNetwork, name: str, what: str, value: float) ->
 
 def _map_visits(network: QueueingNetwork, station: str,
                 service_s: Callable[[Visit], float]) -> QueueingNetwork:
-    """A network with the service time of every visit to a station changed."""
+    """Return a network with the service time of every visit to a station changed."""
     def changed(member: CustomerClass) -> CustomerClass:
         return replace(member, visits=tuple(
             replace(visit, service_s=service_s(visit)) if visit.station == station else visit
@@ -132,7 +148,7 @@ def _rescaled(where: str, shares: Mapping[str, float], variant: str,
     if not others and value != 1:
         raise QueueingError(where, "is the chain's only variant", "its share stays 1")
     total = sum(others.values())
-    # Variants that nobody followed so far follow in equal parts.
+    # If the other variants had no share so far, they get equal shares.
     rest = {name: (share / total if total else 1 / len(others)) * (1 - value)
             for name, share in others.items()}
     return {name: value if name == variant else rest[name] for name in shares}
