@@ -33,7 +33,7 @@ class Baseline:
 
         Returns:
             The ids of the baseline's cell. None for a cell of the baseline itself, and without a
-                baseline.
+            baseline.
         """
         if not self.levels:
             return None
@@ -99,7 +99,7 @@ def _pairs(results: Results, asked: str) -> dict[str, str]:
 
 
 def _stand_in(results: Results, factor: str, asked: str) -> tuple[str | None, str]:
-    """Return the level to compare with, or None, and a note on an unusual choice."""
+    """Return the level to compare with (or None) and a note on it."""
     frame = results.frame
     digests: dict[str, str] = {}
     for name, digest in zip(frame[factor].tolist(), frame[f"{factor}_sha256"].tolist(),

@@ -1,4 +1,4 @@
-"""Validation of the `measured` part of records, and the values that the study takes from it.
+"""Validation of the `measured` part of records, and access to its values.
 
 Each exception in the study's code is reported as an error of the record.
 """
@@ -112,7 +112,10 @@ class Body(Protocol):
 
 @dataclass(frozen=True)
 class Usable:
-    """The parts of a record that tables use: body, row of values, and lists by name."""
+    """The parts of a record that tables use.
+
+    These are the body, the row of values, and the lists by name.
+    """
 
     body: Any = None
     row: Mapping[str, Any] = field(default_factory=dict)

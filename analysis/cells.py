@@ -28,9 +28,10 @@ Origin = Literal["measured", "published", "modelled"]
 
 @dataclass(frozen=True)
 class Observation:
-    """A value of a cell: its estimate, values by block, and the records behind it.
+    """A value of a cell with its source.
 
-    Published and modelled values have neither blocks nor records.
+    It has an estimate, the values by block, and the names of the records. Published and modelled
+    values have neither blocks nor records.
     """
 
     estimate: Estimate
@@ -49,7 +50,11 @@ def stated(value: float, origin: Origin) -> Observation:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Row numbers of a cell in the frame: all rows, and the good ones with their blocks."""
+    """Row numbers of a cell in the frame.
+
+    `all` are the rows of all repetitions, `good` those of the good ones with their blocks and
+    records.
+    """
 
     all: np.ndarray[tuple[int], np.dtype[np.intp]]
     good: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -99,13 +104,11 @@ class Cells:
             name: Name of the column.
             ids: Ids of the cell's levels.
             filled: Count 0 for a good repetition that lacks the value. This suits parts of a sum,
-                because
-            a part that one repetition lacks took no time in it.
+                because a part that one repetition lacks took no time in it.
 
         Returns:
             The observation, or the reason why there is none. A value that no repetition has is
-                absent
-            also if `filled`.
+            absent also if `filled`.
         """
         key = ((name, *ids), filled)
         if key not in self._values:

@@ -45,7 +45,7 @@ def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str
         planned: The plan's clock, or its value of `column`.
         naming: Returns the names of the records of some rows.
         column: The column that separates the records. In other columns than `clock`, an empty value
-        fits every choice.
+            fits every choice.
 
     Returns:
         The chosen rows, and the line; "" where no record is left out.

@@ -38,10 +38,10 @@ BOTH = f"{REAL}, {VIRTUAL}"
 
 @dataclass(frozen=True)
 class MetricPart:
-    """A part of a metric that is compared too: a column of the frame, and its title.
+    """A part of a metric that is compared too.
 
-    A repetition without this column spent no time on the part. `counted` are the cells whose metric
-    includes the part.
+    `column` is its column in the frame. A repetition without this column spent no time on the part.
+    `counted` are the cells whose metric includes the part.
     """
 
     of: Metric
@@ -84,7 +84,7 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
     Args:
         a: Results of one clock.
         b: Results of the other clock. One run must be of the real clock, the other of the virtual
-        one, in any order.
+            one, in any order.
         names: Names of the runs `a` and `b` in tables and messages.
         correction: Method of correction, a key of analysis.comparison.CORRECTIONS.
         parts: Parts of metrics to compare as well.
@@ -115,7 +115,7 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
 
 
 def _cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator[_Case]:
-    """Yield all cases that both runs have, in the order of the tables and their rows."""
+    """Yield all cases that both runs have, in the order of the tables' rows."""
     common = in_order(real.results, {ids for ids in real.results.cells
                                      if real.records(ids) and virtual.records(ids)})
     for ids in common:

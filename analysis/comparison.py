@@ -60,7 +60,7 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
 
     Raises:
         NothingToReport: The runs have no cell in common, or differ in study, air or clock (for two
-        clocks see analysis.clock_comparison).
+            clocks see analysis.clock_comparison).
     """
     same_study(a, b, names)
     if a.clock != b.clock:

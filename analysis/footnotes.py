@@ -1,4 +1,4 @@
-"""Footnotes of a run's table: intervals, circumstances, and mixed records."""
+"""Footnotes of a run's table on intervals, circumstances and mixed records."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def about_baseline(cells: Cells) -> Iterator[str]:
 
 
 def about_data(cells: Cells) -> Iterator[str]:
-    """Yield warnings on left-out, flagged or mixed records, which belong before the table."""
+    """Yield warnings on left-out, flagged or mixed records.
+
+    They belong before the table.
+    """
     results = cells.results
     yield from results.notices
     if results.left_out:
@@ -89,7 +92,7 @@ def complaints(cells: Cells) -> Iterator[str]:
 
 
 def complaints_of(results: Results) -> Iterator[str]:
-    """Yield a line for each unusable file, five at most, and the number of others."""
+    """Yield a line for each of five unusable files, and the number of others."""
     lines = results.complaints
     if lines:
         yield (f"{counted(len(lines), 'file is', 'files are')} no usable record and left out:")

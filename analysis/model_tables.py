@@ -1,4 +1,4 @@
-"""Tables of a queueing model: stations, chains, and predictions with measured values.
+"""Tables of the stations and chains of a queueing model, and of predictions.
 
 With a second network, which has the what-if changes, the tables show both networks.
 """
@@ -67,7 +67,7 @@ def _prediction(entry: Prediction) -> Sequence[Entry]:
 
 
 def _compared(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
-    """Return the entries of a modelled value, the measured value, and the model's error."""
+    """Return the entries of modelled value, measured value and error."""
     if value is None:
         return _absent(), _absent(), _absent()
     return (_entry(value.modelled),

@@ -30,7 +30,10 @@ def entry(value: Estimate, marks: Iterable[str] = (), records: tuple[str, ...] =
 
 
 def of_value(value: Value, *, is_difference: bool = False) -> Entry:
-    """Return a cell's value as a table entry, or the word that says why it is missing."""
+    """Return a cell's value as a table entry.
+
+    A missing value becomes the word that says why it is missing.
+    """
     if isinstance(value, Missing):
         return Entry(value.value, marks=frozenset({"missing"} if value in _LACKING else ()))
     estimate = value.estimate
@@ -43,7 +46,10 @@ def of_value(value: Value, *, is_difference: bool = False) -> Entry:
 
 def observed(observation: Observation | None, published: float | None = None,
              marks: Iterable[str] = (), note: str = "", modelled: float | None = None) -> Entry:
-    """Return an observation, or a dash, as an entry with its published and modelled values."""
+    """Return an observation as an entry with its published and modelled values.
+
+    Without an observation, the entry is a dash.
+    """
     if observation is None:
         return Entry("-", None, published, frozenset({"missing"}), (), note, modelled)
     return Entry("", quantity(observation.estimate), published, frozenset(marks),
@@ -63,7 +69,10 @@ def column(metric: Metric, ending: str = "", title: str = "", group: str = "") -
 
 
 def probability(p_value: float | None, otherwise: str) -> Entry:
-    """Return a p-value as an entry, or a dash with the reason why there is none."""
+    """Return a p-value as an entry.
+
+    Without a p-value, the entry is a dash with the reason.
+    """
     if p_value is None:
         return Entry("-", note=otherwise)
     return Entry("<0.001" if p_value < 0.0005 else "", number=Quantity(p_value))

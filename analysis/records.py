@@ -13,7 +13,7 @@ Large numbers of files are read by one process per processor. The columns are:
 - `alone`: measured while nothing else was measured
 - `elapsed_s`, `started_s` (wall clock)
 - `processor_busy_s`, `processor_idle_s`: processor time of the machine while the repetition ran;
-only where the machine's clock is the wall clock
+  only where the machine's clock is the wall clock
 - every value that the study takes from a record
 
 A value that was not measured is NaN.
@@ -78,8 +78,7 @@ def read(paths: Sequence[Path], study: Body, reader: Reader,
         study: The study of the records.
         reader: Reads one file.
         processes: Number of processes. By default one per processor, if there are at least 2000
-            files
-        for each.
+            files for each.
     """
     count = min(processes or len(os.sched_getaffinity(0)), -(-len(paths) // _CHUNK))
     if count < 2:

@@ -82,7 +82,7 @@ class Results:
 
     @cached_property
     def air(self) -> str:
-        """Return the air of the repetitions: dcf, queue, or "" without a medium."""
+        """Return the air of the repetitions: "dcf" or "queue", or "" without a medium."""
         return str(max(self.frame["air"]))
 
     @cached_property
@@ -177,7 +177,7 @@ class Results:
                          for factor, name in zip(factors, ids, strict=True))
 
     def number(self, factor: str, name: str) -> float | None:
-        """Return the value of a numeric factor's level, or None if it is not a number."""
+        """Return the value of a numeric factor's level, or None for other levels."""
         level = self.level(factor, name)
         if level is not None and level.number is not None:
             return level.number

@@ -1,4 +1,4 @@
-"""The run's table with a row per cell and a column per metric, for any study."""
+"""The run's table of any study, with a row per cell and a column per metric."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ PARTLY = "partly"
 
 @dataclass(frozen=True)
 class Further:
-    """A study's own column: its display, its entries, and the metric that it follows.
+    """A study's own column with its entries.
 
-    Without `behind`, the column follows all metrics and their differences.
+    It follows the columns of the metric `behind`. Without `behind`, it follows all metrics and
+    their differences.
     """
 
     column: Column

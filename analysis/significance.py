@@ -60,10 +60,11 @@ class _Case:
 
 
 def decisions(cells: Cells) -> list[SignificanceDecision]:
-    """Return every comparison with the baseline, by metric, surroundings and cell.
+    """Return every comparison with the baseline.
 
-    Comparisons of one metric in the same surroundings are read together, so they are corrected
-    together by Holm's method. The list is empty without a baseline.
+    The order is by metric, surroundings and cell. Comparisons of one metric in the same
+    surroundings are read together, so they are corrected together by Holm's method. The list is
+    empty without a baseline.
     """
     if not cells.baseline.levels:
         return []

@@ -46,7 +46,10 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Drift:
-    """A drift of a metric in some surroundings, as a share of its mean over the run."""
+    """A drift of a metric in some surroundings.
+
+    `share` is the change over the run as a share of the metric's mean.
+    """
 
     section: Ids
     metric: Metric

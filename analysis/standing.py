@@ -1,4 +1,4 @@
-"""State of a cell: number of good repetitions, verification, and reasons of failure."""
+"""State of a cell: its good repetitions, and reasons why others failed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Missing(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """State of a cell: good repetitions, verification, and reasons why others do not count.
+    """State of a cell, with reasons why repetitions do not count.
 
     `missing` is the reason why the cell has no numbers, None if it has numbers. A mean needs
     `enough` good values: two, or one if only one repetition was planned and measured.

@@ -42,7 +42,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Entry:
-    """A number or a word of a table, with additional values, marks and records.
+    """A number or a word of a table with additional values.
 
     `published` and `modelled` have the unit of `number`. `detail` is shown in brackets after the
     number. `marks` are words that presenters know how to show: `recommended`, `best`, `spans-zero`,
@@ -65,13 +65,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its key (with the SI unit, as in CSV), its title and display.
+    """A column with its title and display.
 
-    Shown is number x `scale` in `unit`, with `digits` after the point (None: by the interval).
-    Neighbouring columns of the same `group` share a heading above their titles. On a terminal,
-    `heading` has the lines of a narrower title, and `part` names the columns that stay together
-    where a table is split. An `optional` column is left out first. `only` limits a column to one
-    medium: to `screen` (and paper), or to `file`s for programs.
+    `key` has the SI unit, as in CSV. Shown is number x `scale` in `unit`, with `digits` after the
+    point (None: by the interval). Neighbouring columns of the same `group` share a heading above
+    their titles. On a terminal, `heading` has the lines of a narrower title, and `part` names the
+    columns that stay together where a table is split. An `optional` column is left out first.
+    `only` limits a column to one medium: to `screen` (and paper), or to `file`s for programs.
     """
 
     key: str

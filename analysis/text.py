@@ -1,4 +1,4 @@
-"""Text functions for tables and notes: order of names, safe text, counts and sizes."""
+"""Text functions for tables and notes, such as safe text and sort keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes as text with a decimal unit (kB, MB, GB)."""
+    """Return a number of bytes as text with a decimal unit.
+
+    The units are B, kB, MB and GB.
+    """
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= 0.9995 * factor:  # three digits would show this as 1 of the unit
             return f"{count / factor:.3g} {unit}"

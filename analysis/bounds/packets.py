@@ -50,7 +50,7 @@ class Esp:
 
     @property
     def _kept_bytes(self) -> int:
-        """Return the length of the packet's own IP header in front of ESP in transport mode.
+        """Return the length of the original IP header before ESP in transport mode.
 
         It is 0 in tunnel mode.
         """

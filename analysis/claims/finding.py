@@ -41,11 +41,11 @@ def unit_of(metric: Metric) -> Unit:
 
 @dataclass(frozen=True)
 class Band:
-    """The range in which a claim puts a number, with infinite ends where it is open.
+    """The range in which a claim puts a number.
 
-    A difference that does not matter does not meet a claim of a difference. This applies if the
-    whole interval is within plus or minus `negligible`, in the number's SI unit (see
-    `analysis.metrics`).
+    An open end is infinite. A difference that does not matter does not meet a claim of a
+    difference. This applies if the whole interval is within plus or minus `negligible`, in the
+    number's SI unit (see `analysis.metrics`).
     """
 
     low: float = -math.inf
@@ -185,7 +185,10 @@ class Finding:
 
     @property
     def distance(self) -> float:
-        """Return the distance from the value to the nearest edge in half widths of the interval."""
+        """Return the distance from the value to the nearest edge.
+
+        The unit is the half width of the interval.
+        """
         edges = [abs(self.estimate.mean - edge) for edge in (self.band.low, self.band.high)
                  if math.isfinite(edge)]
         half = self.estimate.half_width

@@ -54,7 +54,10 @@ class Sheet:
         return [*(column.heading or (column.title,)), *([column.unit] if column.unit else [])]
 
     def cell(self, row: int, index: int, *, stacked: bool) -> list[str]:
-        """Return the lines of an entry, with the uncertainty on the value's line or below it."""
+        """Return the lines of an entry.
+
+        The uncertainty is on the value's line, or below it if `stacked` is set.
+        """
         shown = self._shown[row][index]
         if stacked and shown.spread:
             spread = shown.spread.replace(" ", "") if self.table.apart else shown.spread
@@ -193,5 +196,8 @@ def _signs(shown: Shown) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Return the parts of a text between which a line may break: words, split at hyphens."""
+    """Return the words of a text, split after hyphens.
+
+    A line may break after each of these parts.
+    """
     return text.replace("-", "- ").split()

@@ -107,7 +107,7 @@ def is_numeric(table: Table, index: int) -> bool:
 
 
 def marks_of(table: Table) -> list[str]:
-    """Return the marks with a sign that occur in a table, in the order of MARKS."""
+    """Return the marks with a sign that a table uses, in the order of MARKS."""
     there = {mark for row in table.rows for entry, column in zip(row, table.columns, strict=True)
              for mark in show(entry, column).signs}
     return [mark for mark in MARKS if mark in there]

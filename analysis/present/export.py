@@ -111,9 +111,9 @@ def _section(table: Table, row: int) -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Return a value with an apostrophe before text that a spreadsheet would take for a formula.
+    """Return a value with an apostrophe before text that looks like a formula.
 
-    Blanks before the formula are ignored.
+    A spreadsheet would compute such a formula. Blanks before the formula are ignored.
     """
     if isinstance(value, str) and len(value) > 1 and value.lstrip()[:1] in _FORMULAS:
         return f"'{value}"

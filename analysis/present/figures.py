@@ -68,7 +68,7 @@ def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
 
 
 def marked(panel: Panel, at: float, text: str) -> Panel:
-    """Return a panel with a labelled vertical dotted line at a value of the x axis."""
+    """Return a panel with a labelled vertical dotted line at an x value."""
     line_there = {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
                   "line": {"color": "@ink", "dash": "dot", "width": 1}}
     said = {"x": at, "y": 1, "yref": "paper", "text": text, "showarrow": False,
@@ -155,7 +155,10 @@ def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y
 
 
 def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
-    """Return a panel of a route through stations, with a column and a label per stop."""
+    """Return a panel of a route through stations, with a column per stop.
+
+    Each stop has a label.
+    """
     stations = list(dict.fromkeys(station for station, _ in stops))
     return Panel(title, [{
         "type": "scatter", "mode": "lines+markers+text", "showlegend": False,
@@ -184,9 +187,9 @@ class Bars:
 
 def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
                  totals: Mapping[str, Quantity], x: Axis) -> Panel:
-    """Return a panel with a stacked bar per row, and the measured total with its interval.
+    """Return a panel with a stacked bar per row.
 
-    The first row is on top.
+    The measured total has its interval. The first row is on top.
     """
     drawn = list(rows)[::-1]
     data: list[dict[str, Any]] = [{

@@ -95,7 +95,7 @@ def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[l
 
 def _fit(natural: Sequence[float], least: Mapping[int, float],
          room: float) -> tuple[float, ...] | None:
-    """Return the widths with which all columns fit into the room, or None if they cannot.
+    """Return the widths with which all columns fit into the room, or None.
 
     `least` has the smallest widths of columns of words. Numeric and narrow columns keep their
     widths. The wide ones share the rest in proportion to the width that they need.
@@ -122,7 +122,10 @@ def _is_readable(widths: Sequence[float], natural: Sequence[float]) -> bool:
 
 
 def _least(table: Table, index: int) -> float:
-    """Return the width in ems of a column's longest word, which is broken only at hyphens."""
+    """Return the width in ems of a column's longest word.
+
+    Words are broken only at hyphens.
+    """
     texts = (table.columns[index].title, *(row[index].text for row in table.rows))
     words = (word for text in texts for word in text.replace("-", "- ").split())
     return max(_WORDS_AT_LEAST, _BOLD * max(map(_ems, words), default=0.0) + 0.3)

@@ -56,7 +56,7 @@ def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
         policy: The policy.
         weights: The weights of features and implementations.
         among: The compared policies. The strongest of them has 100 percent, unless the weights take
-        the attainable sum as 100 percent.
+            the attainable sum as 100 percent.
     """
     parts, strongest = _parts(policy, weights), _strongest(policy, weights)
     sigma = sum(parts.values(), 0.0)

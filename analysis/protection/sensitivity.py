@@ -21,7 +21,7 @@ _Draws = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RankInterval:
-    """The rank of a policy by sigma, with the weights as given and with perturbed weights.
+    """The rank of a policy by sigma with its interval under perturbed weights.
 
     Rank 1 is the strongest. `low` and `high` enclose 95 % of the draws. Equal sigmas share the mean
     of their ranks.
@@ -62,10 +62,10 @@ def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.rand
         draws: Number of perturbed sets of weights.
         spread: Share by which every weight varies, between 0 and 1.
         scheme: `uniform` varies each weight independently and evenly from 1 - spread to 1 + spread.
-        `dirichlet` varies them together and keeps their sum, so that one weight gains what others
-        lose. An average weight then has `spread` as its coefficient of variation.
+            `dirichlet` varies them together and keeps their sum, so that one weight gains what
+            others lose. An average weight then has `spread` as its coefficient of variation.
         in_order: Keep the order of the weights of a feature. Only this order is meaningful (Agarwal
-        and Wang 2007, section 3.2).
+            and Wang 2007, section 3.2).
 
     Raises:
         ValueError: The spread is not between 0 and 1.

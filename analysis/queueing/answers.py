@@ -89,7 +89,10 @@ def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None
 
 
 def _blocked_chains(network: QueueingNetwork, saturated: Sequence[int]) -> set[str]:
-    """Return the chains that visit a saturated station, or share a queue with such a chain."""
+    """Return the chains that a saturated station blocks.
+
+    They visit such a station, or share a queue with a chain that does.
+    """
     demands = demands_of(network)
     visits = (demands.demand_s > 0) & ~demands.delay[:, None]
     rows = set(saturated)
@@ -102,7 +105,10 @@ def _blocked_chains(network: QueueingNetwork, saturated: Sequence[int]) -> set[s
 
 
 def _blocked_answer(network: QueueingNetwork, chain: Chain) -> ChainAnswer:
-    """Return the means of an urgent chain that others do not affect, or else no means."""
+    """Return the means of an urgent chain that other chains do not affect.
+
+    Other chains have no means.
+    """
     found = find_response(network, chain) if chain.is_open else None
     if found is None:
         return ChainAnswer(chain.name, None, None)

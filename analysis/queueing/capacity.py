@@ -109,7 +109,9 @@ class Capacity:
 
 
 def parse_bound(text: str) -> Bound:
-    """Return a bound from text such as `p95 < 150 ms` or `mean < 2 s`.
+    """Return a bound from its text.
+
+    Examples are `p95 < 150 ms` and `mean < 2 s`.
 
     Raises:
         QueueingError: The text is not a bound.
@@ -138,7 +140,7 @@ def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None
 
     Raises:
         QueueingError: No station limits the load, other chains alone are above capacity, or a
-        simulation has no `rng`.
+            simulation has no `rng`.
     """
     search = _Search(network, chain, bound)
     if search.is_computed:
@@ -271,7 +273,7 @@ class _Simulated:
 
 @dataclass
 class _Curve:
-    """A percentile as a function of load, with the range in which the load is searched."""
+    """A percentile as a function of load, with the range of the search."""
 
     search: _Search
     base_s: float
@@ -280,7 +282,10 @@ class _Curve:
     too_high: float = math.inf
 
     def multiple(self, load: float, percentile_s: float) -> float:
-        """Return the time that waiting adds to the percentile divided by that added to the mean."""
+        """Return the ratio of waiting in the percentile to waiting in the mean.
+
+        Each is the additional time in comparison with the smallest load.
+        """
         added = self.search.mean(load) - self.base_mean_s
         return ((percentile_s - self.base_s) / added if added > 0
                 else self.search.first_multiple)

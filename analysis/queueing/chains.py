@@ -19,18 +19,18 @@ Array = NDArray[np.float64]
 def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
     """Return the visit ratios (M, R) of one closed chain.
 
-    The function solves the traffic equations v = v P with v = 1 at the reference (Lazowska et al.
-    1984, 7.4; Bruell and Balbo 1980).
+    The function solves the traffic equations v = v P with v = 1 at the reference. See Lazowska et
+    al. (1984), 7.4; Bruell and Balbo (1980).
 
     Args:
         routing: Shape (M, R, M, R): the probability that a customer who leaves station i as class r
-        joins station j as class s.
+            joins station j as class s.
         reference: A (station, class) pair that every customer returns to. One visit to it is a
             cycle.
 
     Raises:
         QueueingError: A row is not a set of probabilities, or customers do not return to the
-        reference.
+            reference.
     """
     matrix = np.asarray(routing, dtype=np.float64)
     stations, classes = matrix.shape[:2]
@@ -84,8 +84,8 @@ def aggregate(visits: ArrayLike, service_s: ArrayLike, reference: int | None = N
     """Return a chain's visit ratios and service times from those of its classes.
 
     With `reference` this is (B.6) as printed: v_iq = sum_r v_ir / sum_r v_0r. Throughput then
-    counts visits to that station. Without a reference, visits are per cycle already. (B.7) is
-    alpha_ir = v_ir / sum_s v_is, and the service time is s_iq = sum_r alpha_ir s_ir.
+    counts visits to that station. Without a reference, visits are per cycle already. The shares
+    alpha_ir = v_ir / sum_s v_is are (B.7). The service time is s_iq = sum_r alpha_ir s_ir.
 
     Args:
         visits: Visit ratios of the classes, shape (M, R).

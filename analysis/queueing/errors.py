@@ -1,4 +1,7 @@
-"""The error of this package, whose single line says what is wrong and what to do."""
+"""The error of this package.
+
+Its single line says what is wrong, where, and what to do.
+"""
 
 from __future__ import annotations
 

@@ -134,9 +134,9 @@ class _SingleChain:
 
 
 class _Place:
-    """The distribution of customers at a station, for one chain and one population at a time.
+    """The distribution of customers at a station for one chain.
 
-    `_Marginal` is the counterpart for several chains.
+    It is that of one population at a time. `_Marginal` is the counterpart for several chains.
     """
 
     def __init__(self, row: int, rates: list[float], demand: float, without: list[float]) -> None:

@@ -68,7 +68,7 @@ def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCH
 
 
 def share_width(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> float:
-    """Return half the width of the interval of the share above a percentile, as a logarithm."""
+    """Return half the interval of the share above a percentile, as a logarithm."""
     return _share_above(values, percent, batches)[1]
 
 

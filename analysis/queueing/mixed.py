@@ -89,9 +89,9 @@ class OpenTraffic:
     offered: float
 
     def rates(self, closed: int) -> Array:
-        """Return the rates a(j) that closed customers see, for j = 1 to closed + 1.
+        """Return the rates a(j) that closed customers see.
 
-        The rate is a(j) = w(j - 1) / w(j).
+        The rate is a(j) = w(j - 1) / w(j), for j = 1 to closed + 1.
         """
         weights = self._log_sums(closed + 1, moment=0)
         return np.exp(weights[:-1] - weights[1:])

@@ -3,10 +3,10 @@
 There are two cases:
 
 - A cycle visits one queue, and delays. Its times are independent, because Poisson arrivals stay
-Poisson after a delay and after stations with a product form (Burke 1956).
+  Poisson after a delay and after stations with a product form (Burke 1956).
 - A cycle visits several queues. Each serves in order of arrival with exponential service, and no
-customer can overtake another on the way (Walrand and Varaiya 1980). Only the first and the last
-queue may have several servers.
+  customer can overtake another on the way (Walrand and Varaiya 1980). Only the first and the last
+  queue may have several servers.
 """
 
 from __future__ import annotations
@@ -227,9 +227,9 @@ class _Traffic:
 
 def _closed_response(network: QueueingNetwork, chain: Chain,
                      cycles: Sequence[PossibleCycle]) -> ResponseTime | None:
-    """Return the response time of a closed chain with one queue that no other chain visits.
+    """Return the response time of a closed chain with one queue.
 
-    The result is None where it is not known exactly.
+    The result is None where it is not known exactly, or another chain visits the queue.
     """
     visits = [(cycle.probability, visit) for cycle in cycles for visit in cycle.visits]
     queues = {visit.station for _, visit in visits

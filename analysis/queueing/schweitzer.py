@@ -4,8 +4,8 @@ Equation (B.11) of Harbitter and Menascé (2002) replaces (B.1). Equations (B.2)
 iterated until no queue length L_iq changes by more than epsilon. Our additions are:
 
 - a think time in (B.2)
-- Seidmann's approximation for several servers: a server c times as fast, and a delay of (c - 1) / c
-of the demand (Seidmann, Schweitzer and Shalev-Oren 1987)
+- Seidmann's approximation for several servers (Seidmann, Schweitzer and Shalev-Oren 1987): a server
+  c times as fast, and a delay of (c - 1) / c of the demand
 - open chains as in `analysis.queueing.mixed`
 """
 

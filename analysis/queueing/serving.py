@@ -178,8 +178,7 @@ class Sharing:
         if token != self.token:
             return None
         self.account(now)
-        # Set this value instead of adding to it, so that rounding errors do not delay other
-        # customers.
+        # Set this value instead of adding to it, so that rounding errors do not delay a customer.
         self.attained, _, customer = heapq.heappop(self.present)
         self.token += 1
         self.left_s = now

@@ -97,11 +97,10 @@ def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions:
         rng: The source of random numbers.
         completions: Number of cycles after the warm-up.
         warmup: Additional cycles of the warm-up, as a share of `completions`. The warm-up has at
-            least
-        two cycles of every closed customer, because all of them begin at the same time.
+            least two cycles of every closed customer, because all of them begin at the same time.
         arrivals_s: Arrival times in seconds (ascending) by the name of an open chain, instead of
-        Poisson arrivals. Then all of these customers are simulated, `completions` is ignored, and
-        there is no warm-up.
+            Poisson arrivals. Then all of these customers are simulated, `completions` is ignored,
+            and there is no warm-up.
 
     Raises:
         QueueingError: Open traffic is above capacity and its arrivals are not given.

@@ -5,7 +5,7 @@ With Poisson arrivals these are:
 - M/M/c and M/G/1 in order of arrival (Pollaczek and Khinchine)
 - M/G/1 with preemptive priority (Kleinrock 1976, 3.3; Takacs 1964)
 - M/M/c with processor sharing, a birth and death process seen by one customer (Coffman, Muntz and
-Trotter 1970)
+  Trotter 1970)
 
 A closed chain at its only queue is treated in the same way. The number of other customers then
 follows from the arrival theorem.
@@ -88,7 +88,10 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
 
 def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
                visit: PlannedVisit) -> SojournTime | None:
-    """Return the time of M/M/c in order of arrival or shared, or None for other service."""
+    """Return the sojourn time of M/M/c, or None for other service.
+
+    The discipline is FCFS or processor sharing.
+    """
     if not is_markovian(station, [each.visit for each in arrivals]):
         return None
     offered = offered_load(arrivals)

@@ -108,7 +108,7 @@ def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
 
     Raises:
         QueueingError: Open traffic is above capacity, a station has no product form, or an exact
-        solution does not fit in memory.
+            solution does not fit in memory.
     """
     check_product_form(network)
     demands = demands_of(network)

@@ -42,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Precision:
-    """The required precision of an interval: half of its width, as a share of the value.
+    """The required precision of an interval: half width by value.
 
     `share` is the precision of the share of customers above a percentile. If a run reaches its
     limit, twice these widths are acceptable.

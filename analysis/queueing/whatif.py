@@ -40,12 +40,10 @@ def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNe
     - STATION.speed divides the station's service times, STATION.servers sets the number of servers.
     - STATION.delay_ms sets a delay station's time per visit.
     - STATION.rtt_ms sets the round-trip time of a communication network. The station's `direction`
-      says
-    whether a visit is a round trip or one way.
+      says whether a visit is a round trip or one way.
     - CHAIN.population, CHAIN.rate_per_s and CHAIN.think_s set a load.
     - VARIANT sets the variant's share of the cycles in every chain that has it. The other variants
-      keep
-    their proportions.
+      keep their proportions.
 
     For example {"radius.speed": 10, "wan.rtt_ms": 120, "resumed": 0.9}.
 

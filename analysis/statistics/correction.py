@@ -12,9 +12,9 @@ from analysis.statistics.estimates import Sample
 def holm(p_values: Iterable[float]) -> Sample:
     """Return adjusted p-values in the given order, by Holm's method.
 
-    If those below 0.05 are called significant, at most 5 % of all families of tests have any error,
-    however the tests depend on each other. Holm (1979), "A simple sequentially rejective multiple
-    test procedure", Scandinavian J. of Statistics 6(2), 65-70.
+    Let those below 0.05 be called significant. Then at most 5 % of all families of tests have any
+    error, however the tests depend on each other. Holm (1979), "A simple sequentially rejective
+    multiple test procedure", Scandinavian J. of Statistics 6(2), 65-70.
 
     Raises:
         ValueError: A value is not a probability.

@@ -20,11 +20,11 @@ _NODES, _REACH = 160, 9.0
 
 
 def spread(blocks: Sample, level: float = LEVEL) -> Estimate:
-    """Return the share by which the largest mean exceeds the smallest: largest / smallest - 1.
+    """Return the relative excess of the largest mean: largest / smallest - 1.
 
     `blocks` has a row per block and a column per cell. It needs at least two rows and two columns,
     and all values above 0. The method is Tukey's intervals of the logarithms within blocks, for
-    cells with equal variance: Hochberg and Tamhane (1987), "Multiple Comparison Procedures",
+    cells with equal variance. Hochberg and Tamhane (1987), "Multiple Comparison Procedures",
     chapters 3 and 8. In simulations, twelve equal cells reach their nominal level. If one cell
     varies three or four times as much as the others, 95 % intervals hold in 85 % of cases.
     """
