@@ -68,8 +68,8 @@ def outliers(cells: Cells) -> list[Outlier]:
 
     Deviations are relative to the cell's median. All cells of the same surroundings share one
     scale, because a few repetitions do not suffice for their own scale. A cell with five or more
-    values that varies more than the others uses its own scale. Cells with fewer than three values
-    are left out.
+    values that varies more than the others uses its own scale. Cells with fewer than three values,
+    or with a median that is not above 0, are left out.
     """
     outstanding: list[Outlier] = []
     for metric in cells.results.study.metrics:
