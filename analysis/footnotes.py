@@ -92,7 +92,7 @@ def complaints(cells: Cells) -> Iterator[str]:
 
 
 def complaints_of(results: Results) -> Iterator[str]:
-    """Yield a line for each of five unusable files, and the number of others."""
+    """Yield lines for at most five unusable files, and the number of others."""
     lines = results.complaints
     if lines:
         yield (f"{counted(len(lines), 'file is', 'files are')} no usable record and left out:")

@@ -77,8 +77,8 @@ def read(paths: Sequence[Path], study: Body, reader: Reader,
         paths: The files; rows have the same order.
         study: The study of the records.
         reader: Reads one file.
-        processes: Number of processes. By default one per processor, if there are at least 2000
-            files for each.
+        processes: Largest number of processes, by default one per processor. There are never more
+            than the number of files divided by 2000, rounded up.
     """
     count = min(processes or len(os.sched_getaffinity(0)), -(-len(paths) // _CHUNK))
     if count < 2:

@@ -240,7 +240,10 @@ class Preemptive:
             self._announce(now)
 
     def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
-        """Return the customer in service, or None if the server was taken since the event."""
+        """Return the customer in service, or None if the event is no longer valid.
+
+        An event is no longer valid if the server was taken since it was scheduled.
+        """
         if token != self.token:
             return None
         self.account(now)
