@@ -134,7 +134,7 @@ def _margin(metric: Metric, base: Mapping[int, float]) -> float:
     """Return the difference that does not matter, in the metric's SI unit."""
     if not metric.is_relative:
         return metric.negligible
-    return metric.negligible * float(np.mean(list(base.values())))
+    return metric.negligible * abs(float(np.mean(list(base.values()))))
 
 
 def _row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
