@@ -1,1 +1,1 @@
-"""Authenticast's study: how much authentication a stream's receiver can afford, adapted live."""
+"""Study of Authenticast (1998): how much authentication a stream's receiver can afford."""

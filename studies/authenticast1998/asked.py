@@ -1,4 +1,4 @@
-"""What a repetition is asked for; what the paper does not give is a named assumption."""
+"""Settings of a repetition. Each value that the paper does not give is a named assumption."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from studies.authenticast1998 import video
 from studies.study import Asked as AnyAsked
 from topologies.loader import load_device, medium_names
 
-#: Settings that name a device, or the file of one.
+#: Settings that name a device or a device file.
 DEVICES = ("server_device", "client_device")
 
 
@@ -59,7 +59,11 @@ class Asked(AnyAsked):
         return to_s
 
     def kept(self) -> dict[str, Any]:
-        """What is the user's by its own name: the path of its file is of this machine only."""
+        """Return the settings as a results folder keeps them.
+
+        Local file paths are replaced by the name of the medium, of each device and of the
+        video.
+        """
         return {**super().kept(), "medium": mobile.air_name(self.medium), **{
             setting: load_device(getattr(self, setting)).name for setting in DEVICES},
                 "video": video.name(self.video) if self.video else ""}

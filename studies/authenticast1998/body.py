@@ -1,4 +1,4 @@
-"""The body of this study's records: what became of every client's packets, and when."""
+"""Body of this study's records: what happened to each client's packets, and when."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from pydantic import ConfigDict, Field
 from measure.record import RecordPart
 
 SCHEMA = 1
-#: Causes of losses that are told apart: on the way, by the handoff, for want of room, because
-#: verification failed (alone, with a bundle, or because a bundle was not whole), shed, too late.
+#: Causes of lost packets: on the way, during the handoff, no room in the buffer, failed
+#: verification, shed, too late.
+#: Verification fails for a packet alone, for a packet with its bundle, or because a bundle is
+#: incomplete.
 LOST = ("air", "handoff", "buffer", "failed", "bundle_failed", "bundle_incomplete", "shed", "late")
 
 
 class ClientRecord(RecordPart):
-    """One client's packets. All counts are of packets, `lost` by cause; they add up to `sent`.
+    """Packet counts and times of one client.
 
-    `sent`, `arrived` and `altered` are from captures, `processed` from what the application got,
-    the rest from the receiver's account; `contended_pps` is the rate while all clients' streams
-    lasted. Of those altered on the wire, some got as far as a
-    verdict, and of these some were processed as they came. Times are seconds.
+    All counts are of packets. `lost` is by cause. The losses, the processed and the waiting packets
+    add up to `sent`.
+
+    `sent`, `arrived` and `altered` come from captures, `processed` from the application's log, and
+    the rest from the receiver's account. `contended_pps` is the rate (packets/s) while the streams
+    of all clients lasted. `altered_settled` counts the packets altered on the wire that reached a
+    verdict, and `altered_processed` those of them that were processed as altered. Times are in
+    seconds.
     """
 
     name: str
@@ -43,7 +49,7 @@ class ClientRecord(RecordPart):
 
 
 class ChangeRecord(RecordPart):
-    """The server has changed the first client's setting."""
+    """A change of the first client's setting by the server."""
 
     at_s: float
     sequence: int
@@ -54,11 +60,12 @@ class ChangeRecord(RecordPart):
 
 
 class Measured(RecordPart):
-    """Means over the clients, every client, and the first client's stream over time.
+    """Means over the clients, counts of each client, and the first client's timelines.
 
-    `handoff_s` is the time from leaving home to the first answered packet in the visited network.
-    `lost_runs` are first and last sequence numbers of what the first client did not process.
-    Timelines are pairs of seconds since the first packet, and value.
+    `handoff_s` is the time (s) from leaving the home network to the first answered packet in the
+    visited network. `lost_runs` holds the first and last sequence number of each run of packets
+    that the first client did not process. Timelines are pairs of seconds since the first packet,
+    and value.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")

@@ -1,6 +1,6 @@
-"""Datagrams of the protocol are read from captures here, by the formats of docs/authenticast.md.
+"""Parser for the datagrams of the protocol in captures, by the formats of docs/authenticast.md.
 
-Nothing here is shared with the protocol's own programs: they are what is judged.
+This module shares no code with the protocol's programs, because it is used to judge them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ _HEADER = struct.Struct("!BBBBIQQIIHHH")
 DATA, BUNDLE, REPORT, CONTROL, CHANGE, ACK, HELLO, HELLO_ACK, BYE, DISCLOSE = range(0x11, 0x1B)
 PERCENTAGE, DELAYED, SECRET_KEY, TREE, TESLA = range(1, 6)
 _FAR_AHEAD = 2 ** 40
-#: So much of each datagram both captures have: what tells an altered one from what was sent.
+#: Length (bytes) of each datagram's head that both captures keep. Comparing the heads tells an
+#: altered datagram from the sent one.
 COMMON_BYTES = 120
 
 
 @dataclass(frozen=True)
 class WireDatagram:
-    """One UDP datagram on its way; cut short where the capture keeps heads."""
+    """A UDP datagram in a capture. The payload is cut short where the capture keeps heads only."""
 
     source: str
     target: str
@@ -32,18 +33,18 @@ class WireDatagram:
 
     @property
     def kind(self) -> int:
-        """Version and type."""
+        """Return the first byte: version and message type."""
         return self.payload[0] if self.payload else 0
 
     @property
     def is_far_ahead(self) -> bool:
-        """Whether it is a data packet of a number that no stream of ours reaches: made up."""
+        """Return whether this is a forged data packet: its number is beyond every stream's."""
         return self.kind == DATA and int.from_bytes(self.payload[8:16], "big") >= _FAR_AHEAD
 
 
 @dataclass(frozen=True)
 class DataPacket:
-    """A packet of the stream; `said` is all that is authenticated."""
+    """A data packet of the stream. `said` is the authenticated part."""
 
     scheme: int
     algorithm: int
@@ -59,27 +60,29 @@ class DataPacket:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Stream and sequence number."""
+        """Return stream and sequence number."""
         return self.stream, self.sequence
 
 
 def read(file: Path, keys: Sequence[Mapping[str, str]] = ()) -> Iterator[WireDatagram]:
-    """All UDP datagrams of a capture on Ethernet. Raises MeasureError.
+    """Yield all UDP datagrams of an Ethernet capture.
 
-    With the `keys` of IPsec SAs, also what left in a tunnel.
+    With `keys` of IPsec SAs, the packets inside ESP tunnels are decrypted and included.
+
+    Raises MeasureError.
     """
     for frame in esp.opened(pcap.frames(file), keys):
         ip = frame.payload
         if len(ip) < _IP_BYTES + _UDP_BYTES or ip[9] != 17:
             continue
         start = (ip[0] & 15) * 4 + _UDP_BYTES
-        # A cipher's last block may hold more than the packet; a capture may hold less.
+        # The last block of a cipher may hold more than the packet. A capture may hold less of it.
         end = int.from_bytes(ip[2:4], "big")
         yield WireDatagram(_address(ip[12:16]), _address(ip[16:20]), ip[start:end], frame.at_s)
 
 
 def parse(payload: bytes) -> DataPacket | None:
-    """A whole packet of the stream; None for what is none."""
+    """Parse a whole data packet. Return None for any other payload."""
     if len(payload) < _HEADER.size or payload[0] != DATA:
         return None
     _, scheme, algorithm, _, stream, sequence, sent_ns, _, epoch, position, size, length = \

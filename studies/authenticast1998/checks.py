@@ -1,4 +1,4 @@
-"""What is proven of a repetition, from packets: signatures, order, level, and the account."""
+"""Checks of a repetition from packets: signatures, order, level and account."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from studies.authenticast1998.factors import Disturbance, Heuristic
 if TYPE_CHECKING:
     from studies.authenticast1998.judge import Seen
 
-#: The interval of the binomial distribution that a share has to lie in. Of a thousand repetitions
-#: that are as they should be, one may fail.
+#: Confidence of the exact binomial interval that a share has to lie in. One correct repetition in a
+#: thousand may fail.
 CONFIDENCE = 0.999
 _MESSAGES = {captures.REPORT, captures.CONTROL, captures.ACK, captures.HELLO, captures.BYE}
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a cell asks for.
+    """Requirements of a cell that the checks compare with.
 
-    `level` is the share that is verified, None where a controller decides it; packets may be
-    altered on purpose, and bear signatures in the end, or tags.
+    `level` is the share of packets that is verified, or None where a controller decides.
+    `is_tampered`: packets are altered on purpose. `is_signed`: packets bear signatures until the
+    end and are not replaced by message tags. `is_flooded`: forged packets are added.
     """
 
     level: float | None
@@ -38,7 +39,7 @@ class Expectation:
 
     @classmethod
     def of(cls, heuristic: Heuristic, load: Disturbance) -> Expectation:
-        """Of a cell's levels."""
+        """Return the expectation for the cell's heuristic and load."""
         wish = heuristic.wish
         level = None if wish.get("automatic") else \
             wish["level"] / 100 if wish["scheme"] == "percentage" else 1.0
@@ -48,10 +49,10 @@ class Expectation:
 
 def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Mapping[str, str],
              expected: Expectation) -> list[CheckRecord]:
-    """All checks of a repetition."""
+    """Return all checks of a repetition."""
     made = [_handshake(seen), _signed(seen, expected), _as_announced(seen), _once(seen),
             _messages(seen, heads, addresses), _in_range(seen), _accounted(seen)]
-    # Where somebody has turned a dial, nothing is as the cell has it all the time.
+    # A user who turned a dial changed the cell's setting, so its level no longer holds.
     is_as_asked = _turns(seen) == 0
     if not expected.is_signed and is_as_asked:
         made.append(_switched(seen))
@@ -76,7 +77,7 @@ def _signed(seen: Sequence[Seen], expected: Expectation) -> CheckRecord:
     for one in seen:
         on_purpose = one.altered if expected.is_tampered else set()
         right += len((one.verified.right | one.verified.tagged) - on_purpose)
-        # A tag cannot be verified without its key; an altered packet must never seem right.
+        # A tag cannot be verified without its key. An altered packet must never verify.
         wrong += len(one.verified.wrong - on_purpose) + len(one.verified.right & on_purpose)
         altered += len(on_purpose)
         wrong += one.verified.bundles_wrong if not on_purpose else 0
@@ -104,7 +105,7 @@ def _once(seen: Sequence[Seen]) -> CheckRecord:
 
 def _messages(seen: Sequence[Seen], heads: Sequence[WireDatagram],
               addresses: Mapping[str, str]) -> CheckRecord:
-    """What reached the server against what its clients have sent, datagram by datagram."""
+    """Check that each message that reached the server was sent by a client."""
     at_server = Counter((datagram.source, datagram.payload[:captures.COMMON_BYTES])
                         for datagram in heads if datagram.kind in _MESSAGES
                         and datagram.target == addresses["server"])
@@ -130,12 +131,12 @@ def _in_range(seen: Sequence[Seen]) -> CheckRecord:
 
 
 def _is_within(level: float, permitted: tuple[float, float] | None) -> bool:
-    """Whether a level is in the range that the client had signed last."""
+    """Return whether a level is in the range that the client signed last."""
     return permitted is not None and permitted[0] <= level <= permitted[1]
 
 
 def _turns(seen: Sequence[Seen]) -> int:
-    """How often dials were turned, by signed messages."""
+    """Count the signed changes of the range (turns of the dial)."""
     return sum(len(session.ranges) - 1 for one in seen
                for session in one.verified.sessions.values())
 
@@ -150,7 +151,7 @@ def _accounted(seen: Sequence[Seen]) -> CheckRecord:
 
 
 def _accounts(one: Seen) -> list[str]:
-    """What of a client's account captures, application and kernel contradict."""
+    """List contradictions between a client's account and captures, application and kernel."""
     if one.account is None:
         return [f"{one.name} has no account"]
     lost = one.lost
@@ -161,7 +162,7 @@ def _accounts(one: Seen) -> list[str]:
         "processed, by the application": (processed, one.account["processed"])}
     wrong = [f"{one.name}: {what} is {here}, the account says {there}"
              for what, (here, there) in sides.items() if here != there]
-    # The kernel counts bundles' signatures, too; no packet is lost there without being counted.
+    # The kernel counts dropped bundle signatures, too, so its count may only be higher.
     if not 0 <= lost["buffer"] <= one.kernel_drops:
         wrong.append(f"{one.name}: {lost['buffer']} lost at the buffer, the kernel counts "
                      f"{one.kernel_drops}")
@@ -169,7 +170,7 @@ def _accounts(one: Seen) -> list[str]:
 
 
 def _switched(seen: Sequence[Seen]) -> CheckRecord:
-    """After the change to a secret key: tags, and no signatures."""
+    """Check that after the change to a secret key packets have tags and no signatures."""
     tagged = sum(len(one.verified.tagged) for one in seen)
     mixed = sum(1 for one in seen for place in one.verified.right
                 if any(place < other for other in one.verified.tagged
@@ -179,7 +180,7 @@ def _switched(seen: Sequence[Seen]) -> CheckRecord:
 
 
 def _not_flooded(seen: Sequence[Seen]) -> CheckRecord:
-    """What somebody made up arrived, and nothing of it was processed."""
+    """Check that forged packets arrived and that none of them was processed."""
     made_up = sum(one.made_up for one in seen)
     processed = sum(row.place not in one.sent for one in seen for row in one.processed)
     return CheckRecord(check="nothing made up is processed", ok=made_up > 0 and processed == 0,
@@ -187,7 +188,10 @@ def _not_flooded(seen: Sequence[Seen]) -> CheckRecord:
 
 
 def _level(seen: Sequence[Seen], level: float) -> CheckRecord:
-    """Altered packets pass as often as the level lets them: the receiver's word is not asked."""
+    """Check that altered packets pass as often as the level allows.
+
+    The receiver's own statement is not used.
+    """
     passed, settled = map(sum, zip(*(one.altered_and_settled() for one in seen), strict=True))
     if settled == 0:
         return CheckRecord(check="level in force", ok=False, detail="no altered packet arrived")

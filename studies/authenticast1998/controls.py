@@ -1,6 +1,7 @@
-"""Negative controls: somebody amid the wire, a stranger, or a layer less below a stream.
+"""Negative controls: an attacker on the wire, a stranger or a missing lower layer.
 
-Each fails its own checks; all others hold, and streams flow but for the stranger's.
+Each control fails its own checks only. Streams flow in all controls except the one with a stranger
+as server.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ def _on(policy: str, scenario: str = "N2", heuristic: str = "tree-16") -> dict[s
             "scenario": scenario}
 
 
-#: Over wires; each packet has a signature of its own, and half of them are verified on arrival.
+#: Cells over wires where each packet has its own signature and half are verified on arrival.
 _SIGNED = _on(mobile.NO_POLICY, WIRES, "p50")
 ON_WIRES: Mapping[str, Fault] = {
     "tampered-packet": Fault("packets are altered on the wire", on=_SIGNED,
                              fails=["every packet is authentic"]),
     "replayed-packet": Fault("packets are sent twice on the wire", on=_SIGNED,
                              fails=["every packet once"]),
-    # No stream begins with a stranger: what there is to check of one is missing, too.
+    # No stream begins with a stranger as server, so the checks that need a stream fail, too.
     "wrong-server-key": Fault(
         "the server has another key than clients know", on=_SIGNED,
         fails=["messages are signed", "every packet is authentic", "algorithm as announced",

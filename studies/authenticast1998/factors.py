@@ -1,7 +1,7 @@
-"""What the study varies: how packets are authenticated, how many listen, what disturbs them, where.
+"""Factors of the study: packet authentication and load, policy and scenario.
 
-Streams go over wires, or over the air beside the layers of a policy, which may say how packets are
-authenticated, too.
+Streams go over wires, or over the air on top of the layers of a policy. A policy's stream layer may
+also say how packets are authenticated.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from studies import mobile
 from studies.mobile import NO_POLICY, OF_POLICY, is_on_air
 from studies.study import Cell, Factor, Level, StudyError, fixed
 
-#: The level of `scenario` of streams over wires.
+#: Level of `scenario` for streams over wires.
 WIRES = "star-155"
-#: The levels that stand behind heuristic, clients and load in every cell over wires.
+#: Levels of policy and scenario in each cell over wires. They follow heuristic, clients and load.
 WIRED = (NO_POLICY, WIRES)
-#: By percentage: eleven levels, and further ones where the figure bends.
+#: Percentages of packets verified: eleven levels, and more where the curve of Fig. 4 bends.
 PERCENTAGES = (0, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
 MAX_CLIENTS = 7
-#: The clients of Fig. 4, and those of Figs. 5 and 6.
+#: Numbers of clients in Fig. 4, and in Figs. 5 and 6.
 FIG_4 = "5"
 FIG_5 = ("1", "2", "3", "4", "5")
 
 
 @dataclass(frozen=True)
 class Heuristic:
-    """How a stream is authenticated: what the client asks for, and which controller decides."""
+    """A way to authenticate a stream: the client's request, and the controller that adapts it."""
 
     title: str
     wish: Mapping[str, Any]
@@ -42,13 +42,14 @@ class Heuristic:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens to a stream on its way, or to its clients.
+    """A disturbance of a stream on its way, or of its clients.
 
-    `share` of every client's processor is somebody else's for a while. On the wire, `loss` is the
-    share of packets that are lost, and one packet in `tampered_one_in` is altered; behind one in
-    `flooded_one_in` comes another that somebody made up, of a number far ahead. With `rate_pps` a
-    source of so many packets a second is in the video's place. `weight` is what the server signs
-    for the first client, where it is 1 for each other.
+    `share` is the part of each client's processor that other work takes for a while. On the wire,
+    `loss` is the share of packets that are lost, and one packet in `tampered_one_in` is altered.
+    After one packet in `flooded_one_in` a forged packet follows, with a number far ahead.
+
+    With `rate_pps`, a source of that many packets per second replaces the video. `weight` is the
+    first client's weight in the server's signing. Every other client has weight 1.
     """
 
     title: str
@@ -115,29 +116,31 @@ DISTURBANCES: Mapping[str, Disturbance] = {
                             rate_pps=220.0),
     "weighted": Disturbance("the server signs twice as much for the first client", weight=2.0),
 }
-#: Measured under every disturbance, with one client; and those whose level the wire shows.
+#: Heuristics measured with one client under every disturbance, and those measured with tampering,
+#: where altered packets show the level.
 BESIDE = ("p15", "delayed", "delayed-8", "secret-key", "adaptive-1998",
           "adaptive-1998-delayed-first", "tree-16", "tesla", "bounded", "bounded-tree", "floor",
           "lyapunov")
 TAMPERED = ("p20", "p50", "p100", "delayed", "secret-key", "tree-16", "tesla")
-#: Beside the layers of policies on the air, at home and through a handoff.
+#: Heuristics measured on the air over policies, at home and through a handoff.
 ON_AIR = ("p100", "delayed-8", "adaptive-1998", "tree-16")
-#: Of these, what is measured beside policies whose layers P1 and P12 have or lack together.
+#: Heuristics measured over policies that have only some of the layers of P12, and these policies.
 BETWEEN, _POLICIES_BETWEEN = ("adaptive-1998", "tree-16"), ("P2", "P8")
 POLICIES, SCENARIOS = ("P1", "P2", "P8", "P12"), ("N2", "R1")
-#: Loads of devices; those of the wire are somebody's between server and client.
+#: Loads of devices only. The other loads need a program on the wire between server and client.
 _AIR_LOADS = ("idle", "half", "most", "free")
-#: What a flood is seen to do to, and whose rate is held against signing each packet.
+#: Heuristics measured with forged packets, and the cells that compare rates of tree chaining with
+#: those of signing each packet.
 FLOODED = ("p20", "delayed-8", "adaptive-1998", "tree-16", "bounded", "bounded-tree", "floor",
            "lyapunov")
 RATES = (("p100", "rate-19"), ("p100", "rate-220"), ("tree-16", "rate-220"))
-#: Clients whose server has too little for all, with and without weights.
+#: Heuristic and clients of the cells whose server cannot sign for all, with and without weights.
 SHARED = ("p15", "5")
 _BY_LEVEL = frozenset(f"p{level}" for level in PERCENTAGES)
 _ONCE = ("p100", "delayed", "adaptive-1998", "adaptive-gradual", "adaptive-limit-150")
 
 
-#: What is measured with one client, by load.
+#: Heuristics measured with one client, by load.
 _ALONE: Mapping[str, Collection[str]] = {
     "idle": {*BESIDE, *_ONCE}, "half": BESIDE, "most": BESIDE, "loss": BESIDE,
     "tampered": TAMPERED, "flood": FLOODED, "free": {"p0", "adaptive-1998"},
@@ -145,7 +148,7 @@ _ALONE: Mapping[str, Collection[str]] = {
 
 
 def is_measured(heuristic: str, clients: str, load: str) -> bool:
-    """Whether a cell over wires is one of the study's: behind a figure, a table or a claim."""
+    """Return whether a figure, a table or a claim needs a cell over wires."""
     if load == "idle" and clients == FIG_4 and heuristic in _BY_LEVEL:
         return True
     if load == "idle" and clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}:
@@ -156,7 +159,7 @@ def is_measured(heuristic: str, clients: str, load: str) -> bool:
 
 
 def heuristic(cell: Cell) -> Heuristic:
-    """How a cell's packets are authenticated: as its level says, or its policy's layer."""
+    """Return the heuristic of a cell: from its level, or from its policy's stream layer."""
     if cell.ids["heuristic"] != OF_POLICY:
         known: Heuristic = cell.value("heuristic")
         return known
@@ -166,7 +169,7 @@ def heuristic(cell: Cell) -> Heuristic:
 
 
 def of_layer(layer: StreamLayer) -> Heuristic:
-    """A policy's layer in the words of the protocol's programs."""
+    """Convert a policy's stream layer to the settings of the protocol's programs."""
     wish: dict[str, Any] = {"scheme": layer.scheme, "range": list(layer.range)}
     if layer.scheme == "percentage":
         wish["level"] = layer.range[1] if layer.level is None else layer.level
@@ -185,9 +188,12 @@ def of_layer(layer: StreamLayer) -> Heuristic:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The study's cells; of levels that share none, all that can be: a user asked for them.
+    """Yield the study's cells, or all possible cells if the levels hold none of them.
 
-    Those over wires alone, where there are some. Raises StudyError where nothing can be.
+    All possible cells are those that a user chose explicitly. Where some of them are over wires,
+    only these are yielded.
+
+    Raises StudyError where no combination is possible.
     """
     names = tuple(levels)
     every = [Cell(dict(zip(names, row, strict=True)))
@@ -202,7 +208,11 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
 
 
 def _is_possible(cell: Cell) -> bool:
-    """Wires have no policy; on the air is one client, and the policy's layer where it has one."""
+    """Return whether a combination of levels can be measured.
+
+    Wires have no policy. On the air there is one client, and the policy's stream layer where the
+    policy has one.
+    """
     ids = cell.ids
     if not is_on_air(cell):
         return ids["scenario"] == WIRES and ids["heuristic"] != OF_POLICY

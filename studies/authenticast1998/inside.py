@@ -1,8 +1,8 @@
-"""The study's part inside the machine: a server streams to its clients, and captures are taken.
+"""Workload in the guest: a server streams to its clients while captures are taken.
 
-The programs are the protocol's own, as they run between any two machines; keys are made here, by a
-machine's testbed, and the private ones stay here. Over wires the nodes are called as their parts
-are; on the air a scenario's peer serves its mobile node. Nothing is judged.
+The programs are the protocol's own, as they run between any two machines. Each testbed makes its
+own keys, and private keys stay in the guest. Over wires, nodes have the names of their parts. On
+the air, a scenario's peer serves its mobile node. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -31,45 +31,48 @@ from studies.authenticast1998.thermostat.watching import Watching
 from topologies.model import Scenario, from_json
 
 _READY = r'"event": "ready"'
-#: Whole packets at the clients; at the server, what tells packets apart and whose they are.
+#: Captures of whole packets at the clients, and of headers at the server, which identify packets
+#: and their addresses.
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
 _HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
-#: A stream on processors of 1998 may take so many times its own length, and then some.
+#: A stream on processors of 1998 may take this many times its own length, plus spare seconds.
 _SLOWER, _SPARE_S = 8.0, 60.0
-#: A client that knows another key waits in vain.
+#: Deadline (s) where clients know another server key and wait in vain.
 _NO_ANSWER_S = 10.0
-#: Programs start one after the other, the server first.
+#: One second, the offset between the starts of two programs (the server first), and a tick of
+#: virtual time, in ns.
 _SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
-#: Beacons come every 102.4 ms: none of them is within 0.1 ms of a step that is counted from here.
+#: Beacon interval of 102.4 ms, and offset of a start after a beacon. With this offset no beacon
+#: comes within 0.1 ms of a step of 1 ms.
 _BEACONS_NS = 102_400_000
 _AFTER_BEACON_NS = 50_100_000
-#: The guest's kernel has a tick every 10 ms. Ticks and beacons are multiples of their periods from
-#: its start, and so they coincide every so often.
+#: The guest's kernel has a tick every 10 ms. Ticks and beacons are multiples of their periods since
+#: its start, so that they coincide regularly.
 _COINCIDE_NS = math.lcm(_BEACONS_NS, 10_000_000)
-#: Captures of a move are started so long before it.
+#: Lead (s) with which the captures of a move are started.
 _READY_TO_MOVE_S = 0.3
-#: By then after a mobile node has left, it has long arrived.
+#: Time (s) after which a mobile node has surely arrived in the visited network.
 _MOVED_S = 0.25
-#: What a negative control has the middle of the wire do.
+#: Rules of the program in the middle of the wire, by negative control.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
     "downgraded-algorithm": {"downgraded_one_in": 50}, "forged-report": {"forges": True}}
 
 
 class Workload:
-    """A server, its clients, and where it is asked for, somebody in the middle of the wire."""
+    """Run a server and its clients, and an attacker on the wire where required."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("server")
-        #: The node that each part of a repetition is played on.
+        #: Node that plays each part of a repetition.
         self._nodes: dict[str, str] = {}
         self._launcher = Launcher(site, programs.places(site.fault))
         self._public: dict[str, str] = {}
-        #: Whoever looks on and speaks in takes time, of which virtual time has none to give.
+        #: Live pages and commands take wall-clock time, which virtual time does not have.
         self._is_watched = site.clock == "real"
-        #: The server's keys; its algorithm can be changed where there is somebody to do it.
+        #: Keys of the server. A user on a live page can change the algorithm, so it then has two.
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
         self._air = OverAir(site, repeatable=site.clock == "virtual") \
             if site.network.has_radios else None
@@ -78,11 +81,20 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What starts programs on nodes, none longer than a stream; and what the air takes."""
+        """Return the services that start programs on nodes, and those that the air needs."""
         return [*(self._air.services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: all clients' streams from their handshake to their end."""
+        """Run one repetition: the streams of all clients, from handshake to end.
+
+        Args:
+            task: the cell and its settings, as `Authenticast1998.task` returns them.
+            out: folder of the repetition, which gets captures, logs and series.
+            session: raw values and time stamps of the repetition.
+
+        Raises:
+            MeasureError: a program failed, or wrote something else than events.
+        """
         names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
         self._make_keys([*self._signers, *names])
         scenario: Scenario | None = from_json(Scenario, task["scenario"]) \
@@ -90,7 +102,8 @@ class Workload:
         self._nodes = {"server": scenario.peer, names[0]: scenario.mobile_node} if scenario \
             else {name: name for name in ("server", *names)}
         raw = session.raw
-        # A record is called after its repetition, which is its block, too: cells of one are paired.
+        # The folder's name ends in the number of the repetition, which is also its block. The seed
+        # is per block, so that cells of one block are paired.
         seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
         raw |= {"captures": [], "seed": seed,
                 "keys": {"server": "".join(self._public[name] for name in self._signers),
@@ -122,7 +135,10 @@ class Workload:
     # --- programs ----------------------------------------------------------------------------
 
     def _point(self, name: str) -> Point:
-        """Where one end's packets show; through a tunnel, what it sends shows as ESP only."""
+        """Return the capture point of one end.
+
+        On the air, packets that the node sends through a tunnel show as ESP only.
+        """
         node = self._testbed.network.nodes[self._nodes[name]]
         shown = f"udp and ({' or '.join(f'port {port}' for port in programs.PORTS)})"
         return Point(name, self._nodes[name], node.interface_of(node.address),
@@ -130,7 +146,7 @@ class Workload:
 
     def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
                 session: Session, stay: Stay | None) -> None:
-        """Start the server and the clients, and wait for the clients' ends.
+        """Start the server and the clients, and wait until the clients end.
 
         A mobile node that is to move does so in the middle of the stream.
         """
@@ -153,7 +169,8 @@ class Workload:
                     logs[name], at_ns=begin_ns + place * _APART_NS,
                     listens=self._is_watched and name != "server"))
             if self._air:
-                # From here on the air's luck is the seed's, however much getting on has taken.
+                # From here on the seed alone decides the backoffs on the air, however long
+                # connecting took.
                 time.sleep(max(0.0, (begin_ns - programs.STEP_NS - time.monotonic_ns()) / 1e9))
                 self._testbed.draw_anew("stream")
             half_s = begin_ns / 1e9 + lasts_s / 2
@@ -167,19 +184,22 @@ class Workload:
                 time.sleep(max(0.0, half_s - _READY_TO_MOVE_S - time.monotonic()))
                 move(half_s)
                 if self._site.clock == "virtual":
-                    # However many frames arriving took: who goes on then has the same luck again.
+                    # Restart the random numbers of the backoffs: the number of frames during the
+                    # handoff varies.
                     time.sleep(max(0.0, half_s + _MOVED_S - time.monotonic()))
                     self._testbed.draw_anew("moved")
             for name in clients:
                 self._launcher.wait(self._nodes[name], deadline_s)
 
     def _begin_ns(self) -> int:
-        """A tick of the machine's clock, with time before it to start programs.
+        """Return the start time (ns): a tick of the clock that leaves time to start programs.
 
-        Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps
-        are rounded to them in the same way in every run. On the air it is always as long after a
-        beacon, and in virtual time that beacon comes with a tick of the kernel's: when is known to
-        the nanosecond, and not measured, which would take some microseconds more or less.
+        Virtual time goes in ticks whose phase is fixed at the guest's start. From a tick on, sleeps
+        are rounded in the same way in every run.
+
+        On the air the start has a constant distance from a beacon. In virtual time that beacon
+        coincides with a tick of the kernel. Its time is calculated to the nanosecond, because a
+        measured time would vary by some microseconds.
         """
         if self._air is None:
             now_ns = time.monotonic_ns()
@@ -193,7 +213,7 @@ class Workload:
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
                    out: Path, lines: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The configurations of all programs by their nodes, the server first."""
+        """Return the configurations of all programs by part, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in lines))
         address = self._address("server")
@@ -215,7 +235,7 @@ class Workload:
 
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
-        """Somebody in the middle of the wire instead of the router's forwarding, if asked for."""
+        """Replace the router's forwarding by a program in the middle of the wire, if required."""
         rules = {name: task["load"][name] for name in ("loss", "tampered_one_in", "flooded_one_in")
                  if task["load"][name]}
         rules |= _RULES.get(self._site.fault, {})
@@ -237,10 +257,10 @@ class Workload:
     def _forward(self, *, by_kernel: bool) -> None:
         self._testbed.run("router", ["sysctl", "-qw", f"net.ipv4.ip_forward={int(by_kernel)}"])
 
-    # --- small things ------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------
 
     def _make_keys(self, names: Sequence[str]) -> None:
-        """A key pair for each that has none yet: DSA or RSA for servers, Ed25519 for clients."""
+        """Create key pairs where missing: DSA or RSA of servers, Ed25519 of clients."""
         for name in names:
             if name in self._public:
                 continue
@@ -255,7 +275,7 @@ class Workload:
         return self._site.network.nodes[self._nodes[name]].address
 
     def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
-        """Datagrams that each node's kernel found no room for, by its own count."""
+        """Return each node's kernel's count of datagrams dropped for lack of room."""
         return {name: _count(self._testbed.run(self._nodes[name], ["cat", "/proc/net/snmp"]),
                              "RcvbufErrors") for name in names}
 
@@ -266,7 +286,7 @@ def _count(snmp: str, counter: str) -> int:
 
 
 def _events(log: Path) -> list[dict[str, Any]]:
-    """What a program said; anything but events is a word of complaint."""
+    """Return the events in a program's log. Any line that is not an event is an error message."""
     events = []
     for line in log.read_text().splitlines():
         if not line.startswith("{"):

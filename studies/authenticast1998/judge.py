@@ -1,4 +1,4 @@
-"""The judge: captures and what the application got become measured values and evidence."""
+"""Judge: turn captures and application logs into measured values and evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "proces
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a packet at the application: a line of the client's series."""
+    """An entry of the client's series: what happened to a packet at the application."""
 
     place: tuple[int, int]
     sent_ns: int
@@ -37,17 +37,18 @@ class Row:
 
     @property
     def is_processed(self) -> bool:
-        """Whether the application got it."""
+        """Return whether the application got the packet."""
         return self.fate in {"verified", "unverified"}
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All that is known of one client's stream, at an address, each from where it is known best.
+    """All data on one client's stream, each value from its most reliable source.
 
-    `sent` and `arrived` have the heads of data packets by place, from the captures at the server
-    and at the client; `whole` is the client's capture, `account` what its program said at the end,
-    `gaps` are DELTA by the server's reports.
+    `sent` and `arrived` hold the heads of data packets by stream and sequence number, from the
+    captures at the server and at the client. `whole` is the client's capture, `account` the final
+    event of its program. `gaps` are the values of DELTA in the server's reports. `away` holds the
+    packets sent during the handoff.
     """
 
     name: str
@@ -67,9 +68,11 @@ class Seen:
 
     @property
     def lost(self) -> dict[str, int]:
-        """Losses by cause: on the way by both captures, what else never came is the buffer's.
+        """Return the losses by cause.
 
-        On the way are the air or wire, and the handoff: what was sent between two networks.
+        Captures at both ends show the losses on the way. They are losses of the air or wire, or of
+        the handoff where the packet was sent between two networks. The remaining missing packets
+        were lost at the buffer.
         """
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
         if not said:
@@ -83,7 +86,7 @@ class Seen:
 
     @property
     def left(self) -> set[tuple[int, int]]:
-        """Packets that a client left behind, which has said goodbye before its server did."""
+        """Return the packets left behind by a client that said goodbye before its server."""
         bye = next((datagram for datagram in self.whole if datagram.kind == captures.BYE), None)
         if bye is None or bye.source != self.address or self.account is None:
             return set()
@@ -91,17 +94,17 @@ class Seen:
 
     @property
     def altered(self) -> set[tuple[int, int]]:
-        """Packets that arrived as something else than was sent, whatever anybody says of them."""
+        """Return packets that arrived with other bytes than were sent, by the captures alone."""
         return {place for place, head in self.arrived.items()
                 if place in self.sent and self.sent[place] != head}
 
     @property
     def processed(self) -> list[Row]:
-        """What the application got."""
+        """Return the packets that the application got."""
         return [row for row in self.rows if row.is_processed]
 
     def altered_and_settled(self) -> tuple[int, int]:
-        """Altered packets that the application got as altered; and all with any verdict."""
+        """Count the altered packets that the application got, and those with any verdict."""
         altered = self.altered
         crcs = {packet.place: f"{zlib.crc32(packet.payload):08x}" for datagram in self.whole
                 if datagram.kind == captures.DATA
@@ -111,7 +114,17 @@ class Seen:
 
 
 def judge(repetition: Repetition) -> Judged:
-    """Verify, account, and measure. Raises MeasureError, OSError."""
+    """Verify, account for and measure a repetition by the files that its workload left.
+
+    Args:
+        repetition: the cell, the settings, the run's secrets and the folder of the files.
+
+    Returns:
+        The measured values, the evidence, and the reason of a failure.
+
+    Raises:
+        MeasureError, OSError: a file is missing or cannot be read.
+    """
     raw = json.loads((repetition.out / "raw.json").read_text())
     raw_kept = judging.kept(raw, _RAW)
     if raw["failure"]:
@@ -229,12 +242,12 @@ def _client(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
 
 
 def _sent_pps(one: Seen) -> float:
-    """Packets a second, from the first to the last."""
+    """Return the rate in packets per second, from the first to the last packet sent."""
     return 1e9 * (len(one.sent) - 1) / (max(one.sent_ns.values()) - min(one.sent_ns.values()))
 
 
 def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
-    """Packets a second in a part of the stream; none where there is no such part."""
+    """Return the rate (packets/s) within a part of the stream (None: empty part)."""
     if end_ns <= begin_ns:
         return None
     return 1e9 * sum(begin_ns <= stamp_ns < end_ns for stamp_ns in one.sent_ns.values()) / (
@@ -242,7 +255,7 @@ def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so large a share does not exceed."""
+    """Return the quantile of sorted values at a share of 0 to 1 (nearest rank)."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
 

@@ -1,4 +1,4 @@
-"""Public keys of a run verify here what its ends have signed, by code of the library's alone."""
+"""Verification of a run's signatures with its public keys, by the cryptography library alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: Mapping[type, int] = {
 
 
 class Key:
-    """A public key of the run; of a server, one for each algorithm, of which the first names it."""
+    """A party's public keys: one for each algorithm of a server. The first one identifies it."""
 
     def __init__(self, pem: str) -> None:
         self._keys = {}
@@ -27,12 +27,12 @@ class Key:
 
     @property
     def algorithm(self) -> int:
-        """The number of its first algorithm on the wire."""
+        """Return the number of the first algorithm on the wire."""
         return next(iter(self._keys))
 
     def has_signed(self, purpose: str, session: bytes, said: bytes, signature: bytes,
                    algorithm: int = 0) -> bool:
-        """Whether it has signed this, for this purpose, in this session."""
+        """Return whether this key signed the message for this purpose in this session."""
         text = b"authenticast/1 " + purpose.encode() + b"\0" + session + said
         key = self._keys.get(algorithm or self.algorithm)
         try:
@@ -52,6 +52,9 @@ class Key:
         return True
 
     def has_blocked(self, purpose: str, session: bytes, said: bytes, block: bytes) -> bool:
-        """The same for a message's signature block: the algorithm is said, and signed, too."""
+        """Return whether a signature block of a message is valid.
+
+        The block names the algorithm, which is also signed.
+        """
         return block[:1] == bytes((self.algorithm,)) and self.has_signed(
             purpose, session, said + block[:1], block[1:])

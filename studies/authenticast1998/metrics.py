@@ -1,4 +1,4 @@
-"""What a repetition hands up: each number is stated here, once."""
+"""Metrics of a repetition, each defined once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Program in the middle of the wire: forwards what it sees, and alters what its rules choose.
+"""Program in the middle of the wire: forward packets and alter chosen ones.
 
-`python3 -m studies.authenticast1998.middle RULES.json` takes the place of a router's forwarding. It
-knows no key. Which packets a rule chooses follows from a seed and their number, so that runs are
-repeatable, and from nothing that a receiver could know.
+`python3 -m studies.authenticast1998.middle RULES.json` replaces a router's forwarding. It knows no
+key. A rule chooses packets by a seed and their sequence number, so that runs are repeatable.
+Nothing that a receiver could know decides.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _FAR_AHEAD = 2 ** 40
 
 
 class Middle:
-    """Somebody on the wire.
+    """An attacker on the wire.
 
     Rules: `loss` (a share), `tampered_one_in`, `replayed_one_in`, `downgraded_one_in`,
-    `flooded_one_in`, and whether it `forges` reports.
+    `flooded_one_in`, and `forges` (send forged reports).
     """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Middle:
         self.counts: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Forward until somebody ends the program."""
+        """Forward packets until the program is ended."""
         while True:
             packet, (_, protocol, kind, _, _) = self._seen.recvfrom(65535)
             if kind != _PACKET_OUTGOING and protocol == _ETH_P_IP and packet[9] == 17:
@@ -56,7 +56,7 @@ class Middle:
         start = (packet[0] & 15) * 4 + _UDP_BYTES
         payload = packet[start:]
         if payload[:1] == bytes((_HELLO_ACK,)):
-            # The stream's number is all that a forger needs; messages carry it in clear.
+            # A forger needs the stream's number only. Messages carry it in clear.
             port = int.from_bytes(packet[start - 6:start - 4], "big")
             self._clients[payload[1:5]] = (packet[16:20], port)
         if payload[:1] != bytes((_DATA,)):
@@ -70,7 +70,8 @@ class Middle:
         if self._is_chosen("replayed", number):
             self._send(packet)
         if self._is_chosen("flooded", number):
-            # Far ahead, so that no receiver believes it unverified; and no real packet's number.
+            # The number is far ahead, so that no receiver accepts it unverified, and no real packet
+            # has it.
             ahead = bytearray(packet)
             ahead[start + _SEQUENCE_AT:start + _SEQUENCE_AT + 8] = (
                 _FAR_AHEAD + int.from_bytes(number[-8:], "big")).to_bytes(8, "big")
@@ -88,7 +89,7 @@ class Middle:
         return bytes(changed)
 
     def _forge(self, packet: bytes, stream: bytes) -> None:
-        """A report that a stranger makes up: nothing processed, everything waiting."""
+        """Send a forged report of a client: nothing processed, everything waiting."""
         client, port = self._clients[stream]
         report = _REPORT_FORM.pack(_REPORT, int.from_bytes(stream, "big"), 2 ** 40, *([0] * 12), 0)
         report += b"no key of this".ljust(16, b".")
@@ -105,20 +106,20 @@ class Middle:
         return chosen
 
     def _share(self, rule: bytes, number: bytes) -> float:
-        """A number from 0 to 1 that belongs to a packet, the same in every run of the seed."""
+        """Return a packet's number from 0 to 1, equal in every run with this seed."""
         seed = int(self._rules["seed"]).to_bytes(8, "big")
         digest = hashlib.blake2b(number, digest_size=8, key=seed, person=rule).digest()
         return int.from_bytes(digest, "big") / 2 ** 64
 
     def _send(self, packet: bytes) -> None:
-        """Hand it to the kernel's routing, without a UDP checksum: no host insists on one."""
+        """Send a packet by the kernel's routing, without a UDP checksum (optional in IPv4)."""
         whole = bytearray(packet)
         whole[26:28] = b"\0\0"
         self._out.sendto(bytes(whole), (socket.inet_ntoa(bytes(whole[16:20])), 0))
 
 
 def main() -> None:
-    """Forward; on SIGTERM, say what was done."""
+    """Forward packets until SIGTERM, then print how many were altered."""
     middle = Middle(json.loads(Path(sys.argv[1]).read_text()))
 
     def end(*_: object) -> None:

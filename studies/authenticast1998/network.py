@@ -1,10 +1,10 @@
-"""Server, router and clients on reserved links of 155 Mbit/s, each with its device."""
+"""Network of server, router and clients: links of 155 Mbit/s and a device per node."""
 
 from __future__ import annotations
 
 from topologies.model import ROUTER, Interface, Link, Network, Node
 
-#: IP over ATM (RFC 1626).
+#: MTU of IP over ATM in bytes (RFC 1626).
 MTU_BYTES = 9180
 RATE_BPS = 155_520_000.0
 DELAY_MS = 0.1
@@ -12,12 +12,12 @@ SERVER, CLIENT = "server", "client"
 
 
 def client(number: int) -> str:
-    """The name of a client, from 1."""
+    """Return the name of a client, numbered from 1."""
     return f"c{number}"
 
 
 def star(clients: int) -> Network:
-    """A server on one link and clients on others, with a router between them."""
+    """Build a star: server and clients on separate links to a router."""
     nodes = {
         SERVER: Node([SERVER], {"wire": Interface("10.0.0.2/24")}, gateway="10.0.0.1"),
         ROUTER: Node([ROUTER], {"uplink": Interface("10.0.0.1/24")}, forwarding=True)}

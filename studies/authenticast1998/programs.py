@@ -1,6 +1,6 @@
 """Configurations of the protocol's programs, from a task and the nodes' devices.
 
-Runs inside the machine: standard library only.
+Runs inside the guest: standard library only.
 """
 
 from __future__ import annotations
@@ -12,41 +12,43 @@ from typing import Any
 
 from studies.authenticast1998 import unheeding
 
-#: Frames of the video that ships.
+#: Trace of the frames of the video that ships with the study.
 TRACE = Path(__file__).parent / "mpeg1.csv"
 PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
-#: The negative control that the workload does in the machine, on the air.
+#: Negative control on the air that the workload carries out in the guest.
 AROUND_THE_TUNNEL = "around-the-tunnel"
-#: The one whose programs heed no user's range; and the programs, by their module.
+#: Negative control whose programs ignore the user's range, and the programs as module and function.
 UNHEEDING = "unheeded-range"
 _PROGRAMS = {"serve": "protocols.authenticast.serve:run",
              "receive": "protocols.authenticast.receive:run"}
-#: The controllers of 1998, which have a LIMIT.
+#: Controllers of 1998, which have a LIMIT.
 LIMITED = ("blend-1998", "delayed-first-1998")
 FRAMES_PER_S = 29.97
-#: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
-#: and its descriptor); it takes twice what SO_RCVBUF says.
+#: Bytes that the kernel counts for a datagram of the stream's size in a socket's buffer: half a
+#: page and a descriptor. The kernel allows twice the value of SO_RCVBUF.
 TRUESIZE_BYTES = 2304
-#: In virtual time, programs act every millisecond. A burst of half of what the wire carries in one
-#: is at a client before the next begins, two hops of 0.1 ms away.
+#: Step (ns) in which programs act in virtual time, and burst (bytes). A burst of half of the wire's
+#: capacity in a step reaches a client before the next step, over two hops of 0.1 ms.
 STEP_NS, BURST_BYTES = 1_000_000, 8_000
-#: A stream begins in 1998 there, whatever the date: so the same seed makes the same files.
+#: Date (ns since 1970) at which a stream begins in virtual time: 1 January 1998. A fixed date makes
+#: the files of a seed equal.
 BEGIN_1998_NS = 883_612_800_000_000_000
-#: The paper's keys; the library refuses them, so that real ones of 1024 bits are charged as these.
+#: Names of the paper's keys. The library refuses 512 bits, so real keys of 1024 bits are used and
+#: charged as these.
 CHARGED_AS = {"DSA": "dsa-512", "RSA": "rsa-512"}
 
 
 def places(fault: str) -> Mapping[str, str]:
-    """The programs by name, as `MODULE:FUNCTION`."""
+    """Return the programs by name, as `MODULE:FUNCTION`."""
     return {name: f"{unheeding.__name__}:{name}" for name in _PROGRAMS} \
         if fault == UNHEEDING else _PROGRAMS
 
 
 def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
-    """Seconds of each operation on a device; `further` by name, with `_` for `-`.
+    """Return the seconds of each operation on a device.
 
-    What the paper's protocol does not have (key agreement, the clients' own signatures) costs
-    nothing.
+    `further` adds operations by name, with `_` for `-`. Operations that the paper's protocol does
+    not have (key agreement, the clients' own signatures) cost nothing.
     """
     work = device["work"]
     per_byte = 1 / work["sha1"]["bytes_per_s"]
@@ -55,20 +57,20 @@ def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
         "ed25519-256-sign": 0, "ed25519-256-verify": 0,
         "dsa-512-sign": work["dsa-512-sign"]["seconds"],
         "dsa-512-verify": work["dsa-512-verify"]["seconds"]}
-    # RSA where the device says what it takes: the other algorithm to change to.
+    # RSA, the other algorithm to change to, is included where the device states its costs.
     rsa = {"rsa-512-sign": "rsa-512-private", "rsa-512-verify": "rsa-512-public"}
     made |= {kind: work[name]["seconds"] for kind, name in rsa.items() if name in work}
     return made | {name.replace("_", "-"): seconds for name, seconds in further.items()}
 
 
 def without_security(made: Mapping[str, Any]) -> dict[str, Any]:
-    """The same processor where security operations take no time."""
+    """Return the costs with all security operations set to zero."""
     return {kind: value if kind == "packet" else 0 for kind, value in made.items()}
 
 
 def server(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str, keys: Path,
            trace: Path, clients: list[str], seed: int) -> dict[str, Any]:
-    """The server's configuration."""
+    """Build the server's configuration."""
     asked = task["asked"]
     further = {"dsa_512_sign": asked["precomputed_ms"] / 1e3} \
         if asked["signing"] == "precomputed" else {}
@@ -89,7 +91,7 @@ def server(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str, 
 
 def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, address: str,
            server_address: str, keys: Path, series: Path, seed: int) -> dict[str, Any]:
-    """A client's configuration."""
+    """Build a client's configuration."""
     asked, load = task["asked"], task["load"]
     charged = costs(device, packet=asked["packet_ms"] / 1e3)
     stolen = [{"from_s": asked["load_from_s"], "to_s": asked["load_to_s"],
@@ -106,13 +108,16 @@ def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, add
 
 
 def in_steps(begin_ns: int) -> dict[str, int]:
-    """A program's clock for virtual time, whose first step begins then by the machine's own."""
+    """Return a program's clock for virtual time.
+
+    Its first step is at `begin_ns` of the guest's monotonic clock.
+    """
     return {"step_ns": STEP_NS, "burst_bytes": BURST_BYTES, "start_ns": BEGIN_1998_NS,
             "origin_ns": time.time_ns() - time.monotonic_ns() + begin_ns}
 
 
 def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequence[str]) -> None:
-    """Have the server sign by these keys, the first of which names it; clients know all."""
+    """Set the server's signing keys in all configurations. The first key identifies it."""
     for name, document in documents.items():
         if name == "server":
             document["keys"] = [str(keys / f"{key}.pem") for key in names]
@@ -121,7 +126,7 @@ def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequen
 
 
 def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
-    """The video's trace, or for as long a constant rate."""
+    """Return the source of packets: the video's trace, or a constant rate of equal duration."""
     asked, rate_pps = task["asked"], task["load"].get("rate_pps", 0.0)
     shared = {"payload_bytes": asked["payload_bytes"], "seed": seed}
     if not rate_pps:
@@ -131,7 +136,7 @@ def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
 
 
 def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
-    """Return how long a stream of these frames of the trace lasts (s)."""
+    """Return the duration of a stream of these frames of the trace (s)."""
     if task["load"].get("rate_pps", 0.0):
         return float(task["asked"]["frames"]) / FRAMES_PER_S
     frames = (line.split(",") for line in lines)
@@ -139,7 +144,7 @@ def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
 
 
 def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
-    """A heuristic's controller; those of 1998 have the study's LIMIT unless they vary it."""
+    """Return a heuristic's controller, with the study's LIMIT where a 1998 one sets none."""
     given = dict(task["heuristic"]["controller"])
     if given["kind"] in LIMITED:
         given.setdefault("limit", task["asked"]["limit"])
@@ -147,7 +152,7 @@ def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rotated(trace: list[str], frames: int, seed: int) -> list[str]:
-    """So many frames of the trace, from an I frame that the seed chooses, over and over."""
+    """Return `frames` frames of the trace, cyclically from an I frame by the seed."""
     begins = [number for number, line in enumerate(trace) if line.startswith("I")]
     first = begins[seed * 7 % len(begins)]
     return [trace[(first + number) % len(trace)] for number in range(frames)]

@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""Definition of the study, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from analysis.present.report import Report
     from analysis.results import Results
 
-#: A testbed has room for so many clients, and one with more for all.
+#: A testbed has this many clients. A cell with more clients gets a larger testbed.
 _USUAL_CLIENTS = 5
 _PACKETS_PER_FRAME = 3.9
-#: Losses that a wrong packet causes.
+#: Causes of losses that a packet with a wrong signature leads to.
 _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
@@ -53,7 +53,7 @@ _LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": mobile
 
 
 class Authenticast1998(Study):
-    """Authenticated streams whose receivers cannot afford to verify everything."""
+    """A study of authenticated streams whose receivers cannot afford to verify every packet."""
 
     id: ClassVar[str] = "authenticast1998"
     title: ClassVar[str] = "Authenticast: adaptive authentication of streams"
@@ -74,17 +74,21 @@ class Authenticast1998(Study):
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Those behind a figure, a table or a claim."""
+        """Yield the cells behind a figure, a table or a claim."""
         return factors.cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Of its content, where it may be the user's: policies and scenarios."""
+        """Return a level from a results folder.
+
+        Policies and scenarios may be the user's own, so they are built from the stored content.
+        """
         return factors.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Server and clients on wires; percentages apart, so that two processors have work.
+        """Return server and clients on wires, or a policy in a scenario.
 
-        On the air, a policy in a scenario: its peer streams to its mobile node.
+        Percentages are grouped apart from the other heuristics, so that two processors have work.
+        On the air, the scenario's peer streams to its mobile node.
         """
         for setting in DEVICES:
             _check_device(setting, getattr(asked, setting))
@@ -104,7 +108,7 @@ class Authenticast1998(Study):
                     options={"group": kind})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """Heuristic, clients, load, and what was asked."""
+        """Return cell and settings as plain data."""
         on_air = mobile.is_on_air(cell)
         scenario = to_json(cell.value("scenario")) if on_air else None
         said = asked.model_dump(mode="json")
@@ -116,7 +120,11 @@ class Authenticast1998(Study):
                 "has_port": on_air and cell.value("policy").uses_eap}
 
     def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
-        """What the air alone has, what idle processors do not, and what others sign by."""
+        """Return the settings without effect in this cell.
+
+        Over wires these are the settings of the air. Others are load times without a load, the cost
+        of precomputed signing without it, and LIMIT where the controller has none.
+        """
         heuristic, load = factors.heuristic(cell), cell.value("load")
         unused = set() if mobile.is_on_air(cell) else {"medium", "air_payload_bytes"}
         if not load.share:
@@ -129,22 +137,22 @@ class Authenticast1998(Study):
         return unused
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By packets: about so much of the emulating processor each."""
+        """Estimate the duration and costs from the number of packets."""
         packets, lasts_s = self._stream(cell, asked)
         return Expected(lasts_s, 0.7 + 0.0014 * packets,
                         packets * (asked.payload_bytes + 300))
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Far more than its packets take of a slow machine."""
+        """Return a deadline far above the time that the packets take on a slow machine."""
         packets, lasts_s = self._stream(cell, asked)
         return 120 + 0.05 * packets + 4 * lasts_s
 
     def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
-        """What is streamed of a video of the user's."""
+        """Return a line on the user's video, if there is one."""
         return [video.described(asked.video, asked.frames)] if asked.video else []
 
     def _stream(self, cell: Cell, asked: Asked) -> tuple[float, float]:
-        """Packets to all clients, and how long the stream lasts (s)."""
+        """Return the packets to all clients, and the duration of the stream (s)."""
         clients = int(cell.ids["clients"])
         if not asked.video or cell.value("load").rate_pps:
             return clients * asked.frames * _PACKETS_PER_FRAME, asked.frames / FRAMES_PER_S
@@ -154,15 +162,16 @@ class Authenticast1998(Study):
         return clients * packets * share, video.encoded(asked.video).lasts_s * share
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Verify every packet anew, and account for it."""
+        """Verify every packet again, and account for it."""
         from studies.authenticast1998 import judge
 
         return judge.judge(repetition)
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
+        """Return the metrics and the sums over clients that Table 1 and the claims need."""
         clients = measured.clients
-        # A stream that is favoured ends first, and what it leaves is the others'.
+        # A favoured stream ends first and leaves its share to the others, so rates are compared
+        # while all streams last.
         rates = [client.contended_pps or client.sent_pps for client in clients]
         lost = Counter[str]()
         for client in clients:
@@ -184,19 +193,19 @@ class Authenticast1998(Study):
                 "below_floor_s": max(client.below_floor_s for client in clients)}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """The timelines, and by its number whether a packet was retained (Figs. 3 and 8)."""
+        """Return the timelines, and each packet's fate by sequence number (Figs. 3 and 8)."""
         return {**super().series(measured), timelines.FATES: timelines.fates(
             measured.lost_runs, measured.clients[0].sent)}
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Figures 3 to 9, Table 1, what 1998 did not have, and the claims."""
+        """Return figures and tables of the paper, later comparisons and the claims."""
         from studies.authenticast1998.report import report
 
         return report(results, options, self)
 
 
 def _check_device(setting: str, name: str) -> None:
-    """Refuse a device that lacks what the protocol does."""
+    """Refuse a device that does not state the costs of the protocol's operations."""
     try:
         device = load_device(name)
     except TopologyError as error:

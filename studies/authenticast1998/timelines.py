@@ -1,4 +1,4 @@
-"""What the first client's stream did over time: gap, level, retention, changes, losses."""
+"""Timelines of the first client's stream, with its changes of setting and losses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from studies.authenticast1998.body import ChangeRecord
 
 _BIN_S = 1.0
-#: Their name among a record's series.
+#: Name of the packets' fates among a record's series.
 FATES = "fates"
 Place = tuple[int, int]
 
 
 def reported(events: Sequence[Mapping[str, Any]], client: str, sent_ns: Mapping[Place, int],
              name: str) -> list[tuple[float, float]]:
-    """A field of a client's reports, at the times of the packets that were sealed last."""
+    """Return a field of a client's reports, by the time (s) of the last sealed packet."""
     times_s = _times(sent_ns)
     return [(times_s[event["sent"] - 1], float(event[name])) for event in events
             if event["event"] == "report" and event["client"] == client
@@ -24,7 +24,7 @@ def reported(events: Sequence[Mapping[str, Any]], client: str, sent_ns: Mapping[
 
 
 def retained(sent_ns: Mapping[Place, int], processed: set[Place]) -> list[tuple[float, float]]:
-    """The share of each second's packets that was processed."""
+    """Return the share of each second's packets that was processed."""
     bins: dict[int, list[bool]] = {}
     begin_ns = min(sent_ns.values())
     for place, stamp_ns in sent_ns.items():
@@ -34,7 +34,7 @@ def retained(sent_ns: Mapping[Place, int], processed: set[Place]) -> list[tuple[
 
 def changes(events: Iterable[Mapping[str, Any]], client: str,
             sent_ns: Mapping[Place, int]) -> list[ChangeRecord]:
-    """Each switch of setting of a client's stream."""
+    """Return each switch of a client's setting."""
     times_s = _times(sent_ns)
     return [ChangeRecord(
         at_s=times_s[min(event["sequence"], len(times_s) - 1)], sequence=event["sequence"],
@@ -44,7 +44,7 @@ def changes(events: Iterable[Mapping[str, Any]], client: str,
 
 
 def lost_runs(sent: Iterable[Place], processed: set[Place]) -> list[tuple[int, int]]:
-    """First and last number of every run of packets that were not processed."""
+    """Return the first and last number of each run of packets that were not processed."""
     numbers = sorted(sequence for stream, sequence in sent if (stream, sequence) not in processed)
     runs = []
     for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
@@ -54,7 +54,7 @@ def lost_runs(sent: Iterable[Place], processed: set[Place]) -> list[tuple[int, i
 
 
 def fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float]]:
-    """Steps by sequence number: 1 for a packet that was retained, 0 for one that was not."""
+    """Return steps by sequence number: 1 for a retained packet, 0 for a lost one."""
     steps = [(0.0, 1.0)]
     for first, last in runs:
         steps += [(float(first), 1.0), (float(first), 0.0), (last + 1.0, 0.0), (last + 1.0, 1.0)]
@@ -62,6 +62,6 @@ def fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float
 
 
 def _times(sent_ns: Mapping[Place, int]) -> list[float]:
-    """Seconds since the first packet, by sequence number."""
+    """Return the seconds since the first packet, by sequence number."""
     stamps = [stamp_ns for _, stamp_ns in sorted(sent_ns.items())]
     return [(stamp_ns - stamps[0]) / 1e9 for stamp_ns in stamps]

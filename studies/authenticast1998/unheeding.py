@@ -1,4 +1,4 @@
-"""Programs of the protocol that heed no user's range: a negative control."""
+"""Programs of the protocol that ignore the user's range: a negative control."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 from protocols.authenticast.settings import Range, Setting
 
-#: What the user permits, in per cent, while the stream is verified at half.
+#: Range that the user permits (per cent), while the stream is verified at 50 %.
 RANGE = [60, 100]
 
 
 def serve(path: Path) -> None:
-    """The server. Raises ConfigError, OSError."""
+    """Run the server. Raises ConfigError, OSError."""
     from protocols.authenticast import serve as program
 
     _run(program.run, path)
 
 
 def receive(path: Path) -> None:
-    """The client. Raises ConfigError, OSError."""
+    """Run the client. Raises ConfigError, OSError."""
     from protocols.authenticast import receive as program
 
     _run(program.run, path)
 
 
 def _run(program: Callable[[Path], object], path: Path) -> None:
-    """A program in this process, for which every level is in every range."""
+    """Run a program in this process with the checks of levels and ranges disabled."""
     Setting.check = lambda setting, _: setting  # type: ignore[assignment, method-assign]
     Range.clamp = lambda _, level: level  # type: ignore[assignment, method-assign]
     program(path)

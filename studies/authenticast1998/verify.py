@@ -1,6 +1,6 @@
-"""Every packet of a client's capture is verified anew, with the run's public keys and no others.
+"""Verification of every packet in a client's capture, with the run's public keys only.
 
-What was announced is taken from signed messages alone: the handshake and the changes of setting.
+Settings are taken from signed messages alone: the handshake and the changes of setting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _TESLA = struct.Struct("!QQIH")
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a server has signed of an epoch; `answers` is the last turn of the dial heeded."""
+    """A setting that a server signed for an epoch.
+
+    `answers` is the last turn of the dial it obeys.
+    """
 
     scheme: int
     algorithm: int
@@ -40,10 +43,10 @@ class Announcement:
 
 @dataclass
 class SessionSeen:
-    """One stream as the capture tells it.
+    """A stream as the capture shows it.
 
     `ranges` are what the client's user permits, by the number of the turn of the dial that the
-    client has signed; 0 is the handshake.
+    client signed. Number 0 is the handshake.
     """
 
     digest: bytes
@@ -56,7 +59,11 @@ class SessionSeen:
 
 @dataclass
 class Verified:
-    """Places of packets by what becomes of them, and what was wrong with messages."""
+    """Packets (stream and sequence number) by result, and complaints about messages.
+
+    `right` and `wrong` have packets by their signature, `tagged` those with a message tag. `unlike`
+    has packets of another scheme or algorithm than announced.
+    """
 
     right: set[tuple[int, int]] = field(default_factory=set)
     wrong: set[tuple[int, int]] = field(default_factory=set)
@@ -69,7 +76,7 @@ class Verified:
 
 
 def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
-    """All that a client's capture holds."""
+    """Verify all datagrams of a client's capture."""
     every = list(datagrams)
     result = Verified()
     _handshakes(every, server, client, result)
@@ -113,7 +120,7 @@ def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Ver
 
 
 def _split(message: bytes, text_at: int) -> tuple[bytes, bytes]:
-    """Body and what authenticates it, of a message that ends in a name."""
+    """Split a message that ends in a name into its body and its authenticator."""
     end = text_at + 1 + message[text_at]
     return message[:end], message[end:]
 
@@ -124,7 +131,7 @@ def _setting(message: bytes, at: int, material: bytes = b"", answers: int = 0) -
 
 
 def _turned(payload: bytes, client: Key, result: Verified) -> None:
-    """Turns of the dial, which the client has to have signed."""
+    """Record a turn of the dial, which the client must have signed."""
     session = result.sessions.get(int.from_bytes(payload[1:5], "big"))
     if not payload or payload[0] != captures.CONTROL or session is None:
         return
@@ -138,13 +145,13 @@ def _turned(payload: bytes, client: Key, result: Verified) -> None:
 
 
 def _split_block(message: bytes, block_at: int) -> tuple[bytes, bytes]:
-    """Body and what authenticates it, of a message that ends in a block of bytes."""
+    """Split a message with a block of bytes at its end into body and authenticator."""
     end = block_at + 2 + int.from_bytes(message[block_at:block_at + 2], "big")
     return message[:end], message[end:]
 
 
 def _announced(payload: bytes, server: Key, result: Verified) -> None:
-    """Changes of setting, which the server has to have signed; bundles; disclosed keys."""
+    """Record signed changes of setting, bundles and disclosed keys."""
     kind, stream = payload[0] if payload else 0, int.from_bytes(payload[1:5], "big")
     if kind == captures.CHANGE and stream in result.sessions:
         session = result.sessions[stream]
@@ -174,7 +181,7 @@ def _announced(payload: bytes, server: Key, result: Verified) -> None:
 
 
 def _chain(session: SessionSeen) -> None:
-    """Keep the TESLA keys that lead to the one that the server has signed, and those between."""
+    """Derive all TESLA keys, if the last disclosed one leads to the signed key."""
     material = next((epoch.material for epoch in session.epochs.values()
                      if epoch.scheme == captures.TESLA), b"")
     if not material:
@@ -239,7 +246,7 @@ def _has_mac(packet: DataPacket, session: SessionSeen) -> bool:
 
 
 def _bundles(packets: list[DataPacket], server: Key, result: Verified) -> None:
-    """Each bundle's signature against exactly its packets, of those that arrived whole."""
+    """Verify the signature of each bundle whose packets all arrived."""
     hashed: Mapping[tuple[int, int], bytes] = {
         packet.place: hashlib.sha256(packet.said).digest() for packet in packets}
     for session in result.sessions.values():

@@ -1,6 +1,6 @@
-"""A video of the user's becomes a trace: types, sizes and durations of its frames as MPEG-1.
+"""Converter of a user's video to a trace of its frames as MPEG-1.
 
-Its encoder is an extra (requirements/video.in): the machine gets the trace and needs none.
+The encoder is an extra (requirements/video.in). The guest gets the trace and needs no encoder.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from typing import Any, BinaryIO
 
 from studies.study import StudyError
 
-#: As the trace that ships: its encoder, pictures and rate.
+#: Encoder, picture size and rate of the trace that ships with the study.
 _CODEC, _WIDTH, _HEIGHT, _BITS_PER_S = "mpeg1video", 352, 240, 1_150_000
 _RATE = Fraction(30000, 1001)
 _GROUP, _B_FRAMES = 15, 2
-#: A longer stream begins anew; this is how much of a video it begins with.
+#: Frames of a video that are used at most. A longer stream repeats them.
 MAX_FRAMES = 3000
 _PICTURE, _TYPE_AT = b"\0\0\1\0", 5
 _TYPES = {1: "I", 2: "P", 3: "B"}
-#: FFmpeg draws text as on a terminal, and so takes any text that is called .txt for a video.
+#: Codecs of text, which are refused: FFmpeg draws text as on a terminal, and takes any .txt file
+#: for a video.
 _TEXT = frozenset({"ansi", "bintext", "idf", "xbin"})
 _LOCK = Path("requirements") / "video.lock"
 
 
 @dataclass(frozen=True)
 class EncodedVideo:
-    """A video's frames, a line each: type, bytes, and how long it is shown (us).
+    """Frames of a video, a line each with type, bytes and display time (us).
 
-    `ends` says where the file cannot be read further; "" where all was read.
+    `ends` says where the file cannot be read further, or is "" where all was read.
     """
 
     lines: tuple[str, ...]
@@ -44,22 +45,22 @@ class EncodedVideo:
 
     @property
     def lasts_s(self) -> float:
-        """How long all frames are shown (s)."""
+        """Return the display time of all frames (s)."""
         return sum(durations_us(self.lines)) / 1e6
 
 
 def durations_us(lines: Sequence[str]) -> list[int]:
-    """Return how long each of a video's frames is shown (us)."""
+    """Return the display time of each of a video's frames (us)."""
     return [int(line.split(",")[2]) for line in lines]
 
 
 def trace(file: str) -> tuple[str, ...]:
-    """Return a line for each frame: type, bytes, microseconds. Raises StudyError."""
+    """Return a line with type, bytes and microseconds for each frame. Raises StudyError."""
     return encoded(file).lines
 
 
 def described(file: str, frames: int) -> str:
-    """Return what a stream of so many frames takes of a video, in a line. Raises StudyError."""
+    """Describe in a line how a stream of this many frames uses a video. Raises StudyError."""
     video = encoded(file)
     durations = durations_us(video.lines)
     rate = f"{len(durations) / video.lasts_s:.3g} pictures a second"
@@ -77,7 +78,7 @@ def _lasting(microseconds: int) -> str:
 
 
 def encoded(file: str) -> EncodedVideo:
-    """Return a video as MPEG-1. Raises StudyError."""
+    """Return a video encoded as MPEG-1. Raises StudyError."""
     path = Path(file)
     try:
         changed_ns = path.stat().st_mtime_ns
@@ -92,7 +93,7 @@ def encoded(file: str) -> EncodedVideo:
 
 
 def name(file: str) -> str:
-    """What a results folder keeps of it: its name, and which trace it became."""
+    """Return the name of a video in a results folder: file name and trace digest."""
     digest = hashlib.sha256("\n".join(trace(file)).encode()).hexdigest()
     return f"{Path(file).name} ({digest[:16]})"
 
@@ -149,21 +150,21 @@ def _read(av: Any, source: Any, path: Path) -> EncodedVideo:
 
 
 def _encoder(av: Any) -> Any:
-    """Return an encoder of one rate: MPEG-1 has none but television's, whatever the video's is."""
+    """Return an encoder for 29.97 pictures/s: MPEG-1 allows television rates only."""
     encoder = av.CodecContext.create(_CODEC, "w")
     encoder.width, encoder.height, encoder.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
     encoder.framerate, encoder.time_base = _RATE, 1 / _RATE
     encoder.bit_rate = _BITS_PER_S
     encoder.gop_size, encoder.max_b_frames = _GROUP, _B_FRAMES
-    encoder.thread_count = 1  # more would make other frames of the same video
+    encoder.thread_count = 1  # Several threads would make other frames of the same video.
     return encoder
 
 
 def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> list[int]:
-    """Return how long each of `count` pictures is shown, by their time stamps (us).
+    """Return the display time of each of `count` pictures, by their time stamps (us).
 
-    A last picture without a successor, and a picture without a time stamp or with one that goes
-    back, is shown for as long as the video's rate says.
+    The video's rate gives the display time of a last picture without a successor, and of a picture
+    whose time stamp is missing or goes back.
     """
     usual_us = max(1, round(1e6 / rate))
     durations = [usual_us if before is None or after is None or after <= before else
@@ -172,7 +173,7 @@ def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> l
 
 
 def _cut(path: Path) -> str:
-    """Return in which part an MP4 file ends too early; "" for a whole one and other formats."""
+    """Return where an MP4 file is cut short ("": a whole file or another format)."""
     size = path.stat().st_size
     with path.open("rb") as file:
         parts = list(_parts(file, size))
@@ -187,7 +188,10 @@ def _cut(path: Path) -> str:
 
 
 def _parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
-    """Yield name, begin and end of each part of an MP4 file (ISO/IEC 14496-12, 4.2)."""
+    """Yield name, begin and end of each part of an MP4 file.
+
+    ISO/IEC 14496-12, 4.2.
+    """
     begin = 0
     while begin < size:
         file.seek(begin)
@@ -203,7 +207,10 @@ def _parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _line(packet: Any) -> str:
-    """By the picture's own header (ISO/IEC 11172-2, 2.4.2.5)."""
+    """Return type and size of a picture from its header.
+
+    ISO/IEC 11172-2, 2.4.2.5.
+    """
     data = bytes(packet)
     kind = data[data.index(_PICTURE) + _TYPE_AT] >> 3 & 7
     return f"{_TYPES[kind]},{len(data)}"

@@ -1,4 +1,4 @@
-"""The report: figures 3 to 9, Table 1, what 1998 did not have, and the claims."""
+"""Report of the study: the paper's figures and table, later comparisons and claims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_CONSTRUCTION = ("A7, and that a gap of 100 packets is the limit in A6, hold 
 
 
 def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
-    """The report of a results folder."""
+    """Build the report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
     return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
         tables=[*tables.all_of(cells)], figures=[*figures.all_of(cells)],

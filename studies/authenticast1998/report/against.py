@@ -1,4 +1,4 @@
-"""Where the blend of 1998 wins: its differences to each other heuristic, packet streams paired."""
+"""Table of the differences between the 1998 blend and each other heuristic, with paired streams."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from studies.authenticast1998.report import wired
 
 _BLEND = "adaptive-1998"
 _VERIFIED = "verified_share"
-#: Fewer say nothing of how much repetitions differ.
+#: Blocks below which the variation between repetitions is unknown.
 _MIN_BLOCKS = 3
 
 
 def table(cells: Cells, heuristics: Iterable[str], loads: Iterable[str]) -> Table | None:
-    """A row a load and heuristic that were measured under the same seeds as the blend."""
+    """Return a row for each load and heuristic measured with the blend's seeds."""
     others = [name for name in dict.fromkeys(heuristics) if name != _BLEND]
     rows = [row for load in loads for name in others if (row := _row(cells, name, load))]
     if not rows:

@@ -1,4 +1,4 @@
-"""Streams over policies on the air: losses are told by where, at home and through a handoff."""
+"""Table of streams over policies on the air, with losses by cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTES = (
 
 
 def table(cells: Cells) -> Table | None:
-    """A row a cell on the air; None where there is none."""
+    """Return a row for each cell on the air, or None without any."""
     rows = []
     for ids in cells.results.cells:
         levels = dict(zip(cells.results.names, ids, strict=True))

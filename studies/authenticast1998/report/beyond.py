@@ -1,6 +1,7 @@
-"""What 1998 did not have: controllers beside the best static setting and the clairvoyant bound.
+"""Comparisons beyond 1998: all controllers, the best static setting and the clairvoyant bound.
 
-And the rate of trees against signing each packet, and how fairly a server signs.
+Further tables compare the rate of tree chaining with that of signing each packet, and show how
+fairly a server signs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NOTES = (
 
 
 def all_of(cells: Cells) -> Iterator[Table]:
-    """The tables whose cells were measured."""
+    """Yield the tables whose cells were measured."""
     for made in (*(_compared(cells, load) for load in _COMPARED),
                  against.table(cells, (*BESIDE, *FLOODED), _COMPARED), _rates(cells), _fair(cells)):
         if made is not None:
@@ -59,14 +60,14 @@ def _compared(cells: Cells, load: str) -> Table | None:
 
 
 def _at_most(cells: Cells, load: str) -> Entry:
-    """The bound of a load, from the rate that the server sent at; a dash where that is unknown."""
+    """Return the clairvoyant bound at the server's sending rate (a dash if unknown)."""
     heuristics = (*BESIDE, *(heuristic for heuristic, _ in RATES))
     rates = [observation.estimate.mean for heuristic in heuristics if (
         observation := cells.mean_of_any(SENT.name, wired.cell(cells, (heuristic, "1", load))))]
     manifest = cells.results.manifest
     if manifest is None or not rates or (
             manifest.asked.get("video") and not DISTURBANCES[load].rate_pps):
-        return Entry("-")  # of a video of the user's, a folder does not say how long it lasts
+        return Entry("-")  # A results folder does not state how long a user's video lasts.
     asked = manifest.asked
     work = manifest.devices[asked["client_device"]]["work"]
     share = bound.verified_at_most(DISTURBANCES[load], asked,
@@ -75,7 +76,7 @@ def _at_most(cells: Cells, load: str) -> Entry:
 
 
 def _rates(cells: Cells) -> Table | None:
-    """What a receiver verifies a second, packet by packet and with trees, where the wire loses."""
+    """Compare the rates that a receiver verifies with tree chaining and with single signatures."""
     names = ("verified_pps", RETENTION.name, SENT.name, DELAY_P99.name)
     rows, first = [], None
     for heuristic, load in RATES:
@@ -105,7 +106,7 @@ def _rates(cells: Cells) -> Table | None:
 
 
 def _fair(cells: Cells) -> Table | None:
-    """What a server that cannot sign for all gives each."""
+    """Compare the rates of the clients of a server that cannot sign for all."""
     names = ("first_sent_pps", "others_sent_pps", "worst_sent_pps", "fairness_share")
     rows = []
     for load in ("idle", "weighted"):
@@ -128,7 +129,7 @@ def _fair(cells: Cells) -> Table | None:
 
 
 def _fair_at_most(cells: Cells, load: str) -> tuple[Entry, Entry]:
-    """What weighted max-min fairness gives the first client and each other one."""
+    """Return the max-min fair rates of the first client and of each other one."""
     manifest = cells.results.manifest
     if manifest is None or manifest.asked.get("video"):
         return Entry("-"), Entry("-")

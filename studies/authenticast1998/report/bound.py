@@ -1,8 +1,9 @@
-"""The clairvoyant bound says what share of a stream could have been verified and used at all.
+"""The clairvoyant bound: the largest share of a stream that could be verified and used.
 
-Whoever knows all arrivals, all that will be stolen and every forgery in advance verifies in the
-largest groups that the delay bound permits and nothing in vain, works whenever there is work, and
-loses a packet only on the way, or when room and processor are exhausted: the queue as a fluid.
+A clairvoyant receiver knows all arrivals, loads and forgeries in advance. It verifies in the
+largest groups that the delay bound permits, verifies nothing in vain, and works whenever there is
+work. It loses a packet only on the way, or when its buffer and processor are exhausted. The queue
+is treated as a fluid.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from studies.authenticast1998.programs import FRAMES_PER_S, TRACE
 
 @dataclass(frozen=True)
 class Means:
-    """What a receiver has: seconds a packet at best, room in packets, and its packets a second."""
+    """Capacity of a receiver: seconds per packet at best, room and arrival rate in packets."""
 
     packet_s: float
     room: float
@@ -25,10 +26,10 @@ class Means:
 
 
 def means(asked: Mapping[str, Any], work: Mapping[str, Any], sent_pps: float) -> Means:
-    """Of a run's settings and its client's device.
+    """Compute a receiver's capacity from a run's settings and the client's device.
 
-    A group may be as large as what is sent within the delay bound; it is held while it is
-    collected, beside what the socket has room for.
+    A group may be as large as the number of packets sent within the delay bound. It is held while
+    it is collected, in addition to the socket's buffer.
     """
     group = max(1.0, sent_pps * asked["delay_bound_ms"] / 1e3)
     packet_s = (asked["packet_ms"] / 1e3 + asked["payload_bytes"] / work["sha1"]["bytes_per_s"]
@@ -37,7 +38,7 @@ def means(asked: Mapping[str, Any], work: Mapping[str, Any], sent_pps: float) ->
 
 
 def verified_at_most(load: Disturbance, asked: Mapping[str, Any], client: Means) -> float:
-    """The share of sent packets that could be verified and used."""
+    """Return the share of sent packets that could be verified and used."""
     lost, waiting, total = 0.0, 0.0, 0.0
     rate_pps = client.arrivals_pps * (1 - load.loss)
     for seconds, share in _phases(load, asked):
@@ -50,7 +51,7 @@ def verified_at_most(load: Disturbance, asked: Mapping[str, Any], client: Means)
 
 
 def _phases(load: Disturbance, asked: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
-    """The stream's time in phases: how long each is, and what share of the processor is stolen."""
+    """Yield the phases of the stream: duration (s) and stolen share of the processor."""
     length_s = asked["frames"] / FRAMES_PER_S
     begin_s, end_s = (min(asked[name], length_s) for name in ("load_from_s", "load_to_s"))
     if not load.share:
@@ -63,7 +64,7 @@ def _phases(load: Disturbance, asked: Mapping[str, Any]) -> Iterator[tuple[float
 
 
 def signed_pps(asked: Mapping[str, Any], device: Mapping[str, Any]) -> float:
-    """Packets a second that a server's processors can sign one by one."""
+    """Return the packets per second that a server's processors can sign one by one."""
     work = device["work"]
     sign_s: float = asked["precomputed_ms"] / 1e3 if asked["signing"] == "precomputed" \
         else work["dsa-512-sign"]["seconds"]
@@ -73,7 +74,7 @@ def signed_pps(asked: Mapping[str, Any], device: Mapping[str, Any]) -> float:
 
 
 def demand_pps(asked: Mapping[str, Any]) -> float:
-    """Packets a second of the video that ships."""
+    """Return the packets per second of the video that ships with the study."""
     sizes = [int(line.partition(",")[2]) for line in TRACE.read_text().split()]
     payload_bytes: int = asked["payload_bytes"]
     packets = sum(-(-size // payload_bytes) for size in sizes)
@@ -81,7 +82,10 @@ def demand_pps(asked: Mapping[str, Any]) -> float:
 
 
 def max_min(capacity: float, demands: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Weighted max-min fair shares: nobody gets more than asked for, what is left is shared on."""
+    """Return weighted max-min fair shares of a capacity.
+
+    No client gets more than its demand. The rest is shared among the others.
+    """
     shares = [0.0] * len(demands)
     open_ = [number for number, demand in enumerate(demands) if demand > 0]
     while open_ and capacity > 1e-9:

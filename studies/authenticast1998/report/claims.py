@@ -1,4 +1,4 @@
-"""The paper's claims, each as questions whose intervals decide."""
+"""The paper's claims as questions that confidence intervals decide."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, MAX_GAP, RETEN
 from studies.authenticast1998.report import wired
 
 _FILE = Path(__file__).parents[1] / "published" / "claims.yml"
-#: What counts as retaining everything, and as losing; the text has "reasonable" and "loss".
+#: Thresholds for retaining everything and for losing packets. The text has "reasonable" and "loss".
 _ALL, _LOSS = 0.99, 0.95
-#: Levels of Fig. 4 between which its curve bends, in per cent, and where the paper's does.
+#: Levels of Fig. 4 between which its curve bends (per cent), and the bend of the paper's curve.
 _BENDING, _KNEE = (15, 20, 25, 30), Band(0.15, 0.25)
-#: "User-recognizable": delays up to 150 ms one way are fit for most applications (ITU-T G.114).
+#: Noticeable delay (s) for "user-recognizable": up to 150 ms one way suit most applications (ITU-T
+#: G.114).
 _NOTICED_S = 0.15
 _BELOW = "below_floor_s"
 _REASONS: Mapping[str, str] = {
@@ -34,7 +35,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def verdicts(cells: Cells) -> list[Verdict]:
-    """All claims; those whose cells were not measured are undecided."""
+    """Return the verdicts on all claims, undecided where cells were not measured."""
     questions = {"A1": _steep, "A2": _delayed, "A3": _blend, "A4": _free, "A5": _drastic,
                  "A6": _gap, "A7": _clients, "A8": _range}
     observations = wired.only({**cells.observations, **{
@@ -54,7 +55,7 @@ def _share(label: str, key: tuple[str, ...], band: Band) -> Question:
 
 
 def _less(means: Sample) -> Any:
-    """The first cell less the second."""
+    """Subtract the second cell's mean from the first one's."""
     return means[..., 0] - means[..., 1]
 
 
@@ -75,10 +76,11 @@ def _steep() -> Iterator[Question]:
 
 
 def knee_share(retained: Sample) -> Any:
-    """The share verified at which a curve of means falls through `_ALL`, between levels linearly.
+    """Return the verified share at which a curve of means falls below `_ALL`, by interpolation.
 
-    The last axis has the means at the levels of `_BENDING`. Where a curve never falls so far, or is
-    below from the first level on, the last or the first level.
+    The last axis has the means at the levels of `_BENDING`, with linear interpolation between them.
+    The result is the last level where a curve never falls that far, and the first level where it is
+    below from the start.
     """
     falls = np.argmax(retained < _ALL, axis=-1)[..., None]
     behind = np.clip(falls, 1, len(_BENDING) - 1)

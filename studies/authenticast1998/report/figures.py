@@ -1,4 +1,4 @@
-"""Figures 3 to 9 of the paper, from this run; the paper's own have no numbers in its text."""
+"""Figures 3 to 9 of the paper, drawn from this run. The paper's text has no numbers for its own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBER = Axis("sequence number")
 
 
 def all_of(cells: Cells) -> Iterator[Figure]:
-    """Those whose cells were measured."""
+    """Yield the figures whose cells were measured."""
     yield from _unacceptable(cells)
     yield from _by_percentage(cells)
     yield from _by_clients(cells, "fig-5", "delayed", "Figure 5: delayed authentication, "
@@ -108,7 +108,7 @@ def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
 
 
 def _timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
-    """A timeline of a cell's first good repetition."""
+    """Return a timeline of a cell's first good repetition."""
     rows = cells.rows(wired.cell(cells, ids))
     lists: Mapping[str, Iterable[tuple[float, float]]] = \
         cells.results.series[rows[0]] if rows else {}

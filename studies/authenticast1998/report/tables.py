@@ -1,4 +1,4 @@
-"""Table 1, by what was measured and not by what is said of it; then those of other modules."""
+"""Tables of the report: the paper's Table 1 from measurements, then the other modules' tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.table import Column, Entry, Table
 from studies.authenticast1998.factors import HEURISTICS
 from studies.authenticast1998.report import air, beyond, wired
 
-#: The rows of the paper's Table 1 and what it says; then what it does not have.
+#: Rows of the paper's Table 1 with its printed entries, then schemes that the paper lacks.
 _TABLE_1 = {"p20": ("by percentage", "low", "0 to 100 %"),
             "delayed": ("delayed", "varies with bundle", "100 %"),
             "secret-key": ("secret key", "low", "100 %"),
@@ -25,7 +25,7 @@ _NOTES = (
 
 
 def all_of(cells: Cells) -> Iterator[Table]:
-    """The tables whose cells were measured."""
+    """Yield the tables whose cells were measured."""
     first = _table_1(cells)
     if first is not None:
         yield first
@@ -36,7 +36,7 @@ def all_of(cells: Cells) -> Iterator[Table]:
 
 
 def _table_1(cells: Cells) -> Table | None:
-    """Loss risk by what altered packets cost, level by how many of them pass."""
+    """Build Table 1: loss risk and level, from the fate of altered packets."""
     rows = []
     for heuristic, (name, risk, level) in _TABLE_1.items():
         passed, settled = _tampered(cells, heuristic)
@@ -66,7 +66,7 @@ def _counts(cells: Cells, heuristic: str, name: str) -> float:
 
 
 def _tampered(cells: Cells, heuristic: str) -> tuple[int, int]:
-    """Altered packets that were processed, and all that got as far as a verdict."""
+    """Return the counts of altered packets processed, and of altered packets with any verdict."""
     return (int(_counts(cells, heuristic, "altered_processed_packets")),
             int(_counts(cells, heuristic, "altered_settled_packets")))
 

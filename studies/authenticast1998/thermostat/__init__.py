@@ -1,1 +1,1 @@
-"""The thermostat: a page with a dial for each client, for a run that lasts or is recorded."""
+"""Live page with a dial for each client, for a running or a recorded run."""

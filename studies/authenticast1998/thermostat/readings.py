@@ -1,7 +1,7 @@
-"""Readings: what the programs of running streams say, condensed to what a page shows.
+"""Readings of running streams: the events of their programs, condensed for the live page.
 
-The machine makes them five times a second while streams run; of a recorded run they are made anew,
-from the same events. Runs inside the machine: standard library only.
+The guest makes a reading five times a second while streams run. For a recorded run they are made
+again from the same events. Runs inside the guest: standard library only.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-#: Seconds from one reading to the next.
+#: Seconds between two readings.
 EVERY_S = 0.2
-#: What the server's reports say of a client, and a reading says again.
+#: Fields of a server's report that a reading repeats.
 _COUNTS = ("sent", "delta", "processed", "verified", "failed", "buffer", "air", "waiting", "holes",
            "lag_s")
 _SETTING = ("scheme", "algorithm", "bundle", "level")
-#: Events that somebody who looks on wants to read, as they are.
+#: Events that a reading lists as notes.
 _NOTES = frozenset({"granted", "turned", "switched", "refused", "silence", "replaced", "ended",
                     "error", "failed", "left", "unacknowledged"})
-#: Of these events, what is shown or said.
+#: Fields of these events that a note keeps.
 _SAID = ("low", "high", "scheme", "algorithm", "bundle", "level", "automatic", "shed", "cause",
          "reason", "number", "epoch", "sequence", "sent", "processed", "lost")
 
 
 class Readings:
-    """The state of all clients' streams, by what their programs have said so far."""
+    """State of all clients' streams, from the events of their programs so far."""
 
     def __init__(self, wishes: Mapping[str, Mapping[str, Any]]) -> None:
         self._clients: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ class Readings:
         self._notes: list[dict[str, Any]] = []
 
     def take(self, node: str, event: Mapping[str, Any]) -> None:
-        """An event of the program on a node."""
+        """Apply an event of the program on a node."""
         kind, name = event["event"], event.get("client", node)
         if kind in _NOTES:
             self._notes.append({"at_s": event["at_s"], "client": name, "by": node, "what": kind,
@@ -55,25 +55,25 @@ class Readings:
             client["state"] = "ended"
 
     def lose(self, name: str) -> None:
-        """A client's program has ended."""
+        """Mark a client's stream as ended, because its program has ended."""
         self._clients[name]["state"] = "ended"
 
     def now(self) -> dict[str, Any]:
-        """How all streams are, and what happened since the last reading."""
+        """Return the state of all streams, and the events since the last reading."""
         notes, self._notes = sorted(self._notes, key=lambda note: float(note["at_s"])), []
         return {"clients": {name: dict(state) for name, state in self._clients.items()},
                 "notes": notes}
 
 
 class Listener:
-    """Reads what programs write to their logs, as it comes."""
+    """Reader of new lines in the logs of programs."""
 
     def __init__(self, logs: Mapping[str, Path]) -> None:
         self._logs = logs
         self._at = dict.fromkeys(logs, 0)
 
     def events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Whole lines that are new, with the node that said them."""
+        """Yield whole new events, with the node whose program wrote them."""
         for node, log in self._logs.items():
             if not log.exists():
                 continue

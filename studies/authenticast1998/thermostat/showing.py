@@ -1,4 +1,4 @@
-"""What the thermostat's page is told: the streams of a cell, and readings of recorded ones."""
+"""Data for the live page: the streams of a cell, and readings of recorded repetitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from studies.study import LivePage, StudyError
 _SCHEMES = {"percentage": False, "delayed": True, "tree": True, "secret_key": False,
             "tesla": False}
 
-#: By layer, what the names of its checks hold; of those below the stream as `measure.evidence` has
-#: them.
+#: Parts of the names of checks, by layer. Checks below the stream are those of `measure.evidence`.
 _CHECKS: Mapping[str, Sequence[str]] = {
     "stream": ("messages are", "every packet", "as announced", "level in", "secret key in force"),
     "link": ("data frame", "initialisation vectors", "keys in force", "WEP key", "by EAPOL-Key",
@@ -30,7 +29,7 @@ _CHECKS: Mapping[str, Sequence[str]] = {
 
 
 def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
-    """Clients, what dials may say, limits to draw, and what lies below."""
+    """Describe a cell for the page: clients, dials, limits and lower layers."""
     levels = {name: plan.levels[name][level] for name, level in cell.items()}
     heuristic = levels["heuristic"].content
     controller = heuristic["controller"]
@@ -49,7 +48,7 @@ def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The stream and the layers below it: what each does, and parts of the names of its checks."""
+    """List the stream and the layers below it, with settings and names of checks."""
     policies = [level.content["layers"] for level in levels.values() if "layers" in level.content]
     there = [{"layer": name, "does": ", ".join(
         f"{key} {value}" for key, value in said.items() if isinstance(value, str | int))}
@@ -61,7 +60,7 @@ def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Readings of a repetition that nobody could look on at, from what its programs said."""
+    """Rebuild the readings of a recorded repetition from the events of its programs."""
     plan = records.read_manifest(folder)
     try:
         raw = json.loads(gzip.decompress((folder / "files" / name / "raw.json.gz").read_bytes()))

@@ -1,6 +1,6 @@
-"""Watching reports on running streams as they go, and hands their users' commands to the clients.
+"""Reporter of running streams, which also passes their users' commands to the clients.
 
-Runs inside the machine: standard library only.
+Runs inside the guest: standard library only.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Protocol
 from measure.workload import Session
 from studies.authenticast1998.thermostat.readings import EVERY_S, Listener, Readings
 
-#: How often commands are looked for between two readings.
+#: Checks for commands between two readings.
 _LOOKS = 4
 
 
 class Programs(Protocol):
-    """What runs the clients' programs (measure.services.launcher)."""
+    """Launcher of the clients' programs (measure.services.launcher)."""
 
     def tell(self, node: str, command: Mapping[str, Any]) -> bool:
-        """Say something to a node's program; whether it was there to hear it."""
+        """Send a command to a node's program. Return whether the program got it."""
 
     def wait(self, node: str, for_s: float) -> bool:
-        """Whether a node's program has ended by then."""
+        """Return whether a node's program ends within `for_s` seconds."""
 
 
 class Watching:
-    """A repetition's streams, from their start to the clients' ends; each on its node."""
+    """The streams of a repetition until its clients end."""
 
     def __init__(self, programs: Programs, session: Session, logs: Mapping[str, Path],
                  documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> None:
@@ -40,9 +40,9 @@ class Watching:
 
     def until_ended(self, for_s: float, due_s: float = 0.0,
                     then: Callable[[], object] | None = None) -> None:
-        """Report and obey until no client's program runs any more, or this long.
+        """Report and carry out commands until all clients' programs have ended, or `for_s` is over.
 
-        What is to be done `then`, when the machine's clock says so, is done once.
+        `then` is called once, when the guest's monotonic clock reaches `due_s` seconds.
         """
         until_s = time.monotonic() + for_s
         while self._going and time.monotonic() < until_s:
@@ -64,7 +64,10 @@ class Watching:
         self._session.report("reading", **self._readings.now())
 
     def _obey(self, message: Mapping[str, Any]) -> None:
-        """A message of the form `{"client": NAME or absent for all, "stop": true or a dial's}`."""
+        """Carry out a message `{"client": NAME, ...}` with `"stop": true` or a dial's settings.
+
+        Without `client` the message goes to all clients.
+        """
         fields = dict(message)
         name = fields.pop("client", None)
         if name is not None and name not in self._going:
@@ -89,7 +92,7 @@ class Watching:
 
 
 def wish_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client's configuration wants, in the words of its events."""
+    """Return a client's settings from its configuration, with the names that its events use."""
     low, high = document.get("range", (0, 100))
     scheme = str(document.get("scheme", "percentage"))
     level = document.get("level", high) if scheme == "percentage" else 100
