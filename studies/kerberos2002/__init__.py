@@ -1,1 +1,1 @@
-"""The 2002 study of public-key Kerberos: which extension, for how many servers, over which wire."""
+"""Study of public-key Kerberos (2002): extensions by number of servers and by wire."""

@@ -1,4 +1,4 @@
-"""What a repetition is asked for; what the paper leaves open is a named assumption."""
+"""Settings of a repetition. Each value that the paper leaves open is a named assumption."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ class Asked(AnyAsked):
                             "next has the next.")
 
     def kept(self) -> dict[str, Any]:
-        """A medium of the user's by its own name: its file's path is of this machine only."""
+        """Return the settings, with a medium's name instead of its local file path."""
         return {**super().kept(), "medium": mobile.air_name(self.medium)}

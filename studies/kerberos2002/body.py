@@ -1,4 +1,4 @@
-"""The body of this study's records: phases, packets, operations, and demands for the model."""
+"""Body of this study's records: phases, packets, operations and demands."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RESPONSES = Metric("transaction_times_s", "times of transactions", unit="s", dig
 
 
 class VisitRecord(RecordPart):
-    """A class of customers at a party: visits a transaction, mean seconds of each, operations.
+    """Visits of a class of customers to a party in a transaction.
 
-    `operations` are those of a transaction.
+    `service_s` is the mean time of a visit (s). `operations` are the counts of a whole transaction.
     """
 
     party: str
@@ -39,7 +39,7 @@ class VisitRecord(RecordPart):
 
 
 class MessageRecord(RecordPart):
-    """A message of the first transaction: who says it to whom, by what, and its bytes."""
+    """A message of the first transaction: parties, transport, kind and bytes."""
 
     source: str
     target: str
@@ -50,7 +50,7 @@ class MessageRecord(RecordPart):
 
 
 class Measured(RecordPart):
-    """What a repetition measured; phases are of mobile protocols only.
+    """Measurements of a repetition. Only mobile protocols have phases.
 
     With several customers, the first tenth of the transactions is a warm-up and not counted.
     """
@@ -68,11 +68,11 @@ class Measured(RecordPart):
     post_auth_s: float | None = None
     tgt_st_s: float | None = None
     transaction_times_s: list[float]
-    #: The phases by operations, devices and (of a lone customer) wires.
+    #: Phases predicted from operations and devices, and from wires where there is one customer.
     predicted: dict[str, float] = Field(default_factory=dict)
-    #: Table I's operations on the processor that judged, in one cell (timing).
+    #: Seconds of Table I's operations on the processor of the judge, in one cell (timing).
     operations_here_s: dict[str, float] = Field(default_factory=dict)
-    #: What section 6.4's guidelines are about, of a mobile client's transaction (guidelines).
+    #: Counts for the guidelines of section 6.4, from a mobile client's transaction (guidelines).
     counted: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]
     messages: list[MessageRecord]
@@ -80,5 +80,5 @@ class Measured(RecordPart):
     model_config = ConfigDict(populate_by_name=True)
 
     def demand_s(self, party: str) -> float:
-        """Seconds of a party's processor that a transaction takes."""
+        """Return the processor seconds of a party in a transaction."""
         return sum(visit.visits * visit.service_s for visit in self.visits if visit.party == party)

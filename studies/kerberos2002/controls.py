@@ -1,9 +1,13 @@
-"""The negative controls by name: what is wrong in each, where it is shown, and what fails there.
+"""Negative controls by name: fault, cell and failing checks.
 
-A KRB-ERROR in a reply's place is no message of the protocol, so that what was to follow is missing.
-Seven leave the login as good as ever: a password, or a key of the client's, in place of what was
-asked for; a proxy that the client goes past, that is told a key, or is spared a chain; a key of two
-services; a message in BER that is no DER.
+A KRB-ERROR in place of a reply is no message of the protocol, so the messages after it are missing.
+Seven controls leave the login intact:
+
+
+- a password, or a key made by the client, in place of the required one
+- a proxy that is bypassed, that gets a key, or that has no chain to add
+- a key that two services share
+- a message in BER that is not DER
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ _NEAR, _PASSED = "the client reaches the proxy only", "the proxy passes messages
 
 
 def _control(title: str, protocol: str, *fails: str) -> Fault:
-    """One that its workload does, in a transaction of a protocol on the test bed."""
+    """Build a control that the workload carries out in a protocol's transaction."""
     return Fault(title, on=dict(zip(design.NAMES, design.ids(protocol), strict=True)), fails=fails)
 
 

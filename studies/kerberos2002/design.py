@@ -1,4 +1,4 @@
-"""The factors, their levels, and the cells that a table, figure or claim of the paper asks for."""
+"""Factors, levels and cells of the study."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ WIRES = {"lan": "10 Mbit/s Ethernet throughout",
          "slow": "remote realm behind a slow Internet path",
          "2g": "client by 2G, server behind a wide area",
          "3g": "client by 3G, server behind a wide area"}
-#: Protocols that the model is held against under load (Figs. 4 and 9).
+#: Protocols whose model is compared with the test bed under load (Figs. 4 and 9).
 LOADED = ("pkcross", "pktapp", "m-standard")
-#: Those of Fig. 10.
+#: Protocols of Fig. 10.
 BY_SPEED = ("m-standard", "m-client-key", "mp-assist")
 FIG_10_SPEEDS = (1, 5, 10, 20)
-#: Transactions of Figs. 5 and 6, by protocol: numbers of servers.
+#: Transactions of Figs. 5 and 6: numbers of servers, by protocol.
 FIG_5 = {"pkcross": (1, 2, 4, 16), "pktapp": (1, 2, 4)}
 FIG_6 = {"pkcross": (1, 8, 16), "pktapp": (1, 2)}
 FIG_6_SPEEDS = (10, 100)
-#: Speed-ups of Fig. 11.
+#: Speed-ups of servers in Fig. 11.
 FIG_11_SPEEDS = (50, 100)
-#: Where PKCROSS and PKTAPP are held against each other in today's suite (I7): wires and servers.
+#: Wires and servers at which PKCROSS and PKTAPP are compared in today's suite (I7).
 TURNING_WIRES, TURNING_SERVERS = ("lan", "slow"), (1, 2, 4)
 
 
@@ -35,7 +35,7 @@ def _numbers(values: Sequence[int]) -> list[Level]:
     return [Level(str(value), number=value) for value in values]
 
 
-#: The level of `scenario` of clients on wires.
+#: Level of `scenario` for clients on wires.
 REALMS = "two-realms"
 LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=of_layer,
                 always={"customers": "1", "placement": "one"},
@@ -64,20 +64,20 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 def ids(protocol: str, *, servers: int = 1, wire: str = "lan", speed: int = 1, customers: int = 1,
         placement: str = "one", suite: str = "era") -> tuple[str, ...]:
-    """A cell's ids: one customer and one server on the paper's test bed, but for what is given."""
+    """Return a cell's ids, by default of one customer and one server on the test bed."""
     return (protocol, str(servers), wire, str(speed), str(customers), placement, suite,
             mobile.NO_POLICY, REALMS)
 
 
 def design() -> Iterator[tuple[str, ...]]:
-    """Every cell, as often as a table or figure has it."""
+    """Yield the ids of each cell, as often as a table or figure needs it."""
     for name in MOBILE:
         yield ids(name)
     for name in LOADED:
         yield from (ids(name, customers=count) for count in CUSTOMERS)
     for name, counts in FIG_5.items():
         yield from (ids(name, servers=count) for count in counts)
-    # I7: what servers on machines of their own change, by themselves and under load.
+    # I7: the effect of separate machines for the servers, with one customer and under load.
     for name in FIG_5:
         yield from (ids(name, servers=4, placement=placement, customers=count)
                     for placement in ("one", "each") for count in (1, 16))
@@ -90,7 +90,7 @@ def design() -> Iterator[tuple[str, ...]]:
     for name in BY_SPEED[1:]:
         yield from (ids(name, wire="2g", speed=speed) for speed in FIG_11_SPEEDS)
     yield ids("mp-assist", wire="3g", speed=50)
-    # Beyond the paper: every protocol in today's suite, and every row of Table III by radio.
+    # Beyond the paper: each protocol in today's suite, and each row of Table III over radio.
     yield from (ids(name, suite="today") for name in VARIANTS)
     yield from (ids(name, wire=wire) for name in MOBILE for wire in ("2g", "3g"))
     yield from (turning(name, wire, count) for name in FIG_5 for wire in TURNING_WIRES
@@ -98,11 +98,11 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def turning(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
-    """A cell's ids: today's suite, a machine for each server."""
+    """Return a cell's ids for today's suite, with a machine for each server."""
     return ids(protocol, wire=wire, servers=servers, suite="today",
                placement="one" if servers == 1 else "each")
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, and policies on the air as asked for."""
+    """Yield the design's cells at the chosen levels, and cells on the air."""
     return LOGINS.cells(NAMES, design(), levels)

@@ -21,9 +21,9 @@ from studies.kerberos2002.walk import Walk
 
 @dataclass(frozen=True)
 class Case:
-    """All that a repetition left behind, and what it was asked for.
+    """Everything that a repetition left behind, and its task.
 
-    `tallies` are what the programs counted, by the party; `servers` have the node of each service.
+    `tallies` are the programs' own counts, by party. `servers` has the node of each service.
     """
 
     variant: ProtocolVariant
@@ -39,14 +39,14 @@ class Case:
 
     @cached_property
     def walk(self) -> Walk:
-        """Everything that was said, opened message by message; of a single transaction."""
+        """Return the transaction, decrypted message by message (single transactions only)."""
         walk = Walk(started(self.keys))
         walk.all([said for said in self.said if said.value is not None])
         return walk
 
 
 def gather(case: Case) -> list[CheckRecord]:
-    """All checks that a repetition is to stand; of a single transaction also what it holds."""
+    """Return all checks of a repetition, with the content of a single transaction."""
     made = [*_schema(case), *_operations(case), *_preauthentication(case)]
     if case.customers > 1:
         return [*made, *_loaded(case), *_signed_under_load(case), *_proxied(case)]
@@ -96,7 +96,7 @@ def _keys(case: Case, opened: Opened) -> Iterator[CheckRecord]:
 
 
 def _operations(case: Case) -> Iterator[CheckRecord]:
-    """What programs counted is what the messages need, a transaction."""
+    """Check that the programs counted as many operations as the messages need."""
     due = expected.public_key_operations(case.variant, case.servers,
                                          kdc_signs=case.task["kdc_signs"],
                                          spares_opening=case.task["spares_opening"],
@@ -119,7 +119,10 @@ def _operations(case: Case) -> Iterator[CheckRecord]:
 
 
 def _preauthentication(case: Case) -> Iterator[CheckRecord]:
-    """Each first request shows who asks as the protocol has it, and the reply's key is made so."""
+    """Check that first requests prove the client as the protocol defines it.
+
+    The type of pre-authentication data also shows how the key of the reply is made.
+    """
     ways = {messages.PA_PK_AS_REQ: "pkinit", messages.PA_PK_AS_SIGN: "client-key"}
     asked = [said for said in case.said if said.kind == "AS-REQ" and said.value]
     complaints = []
@@ -134,9 +137,10 @@ def _preauthentication(case: Case) -> Iterator[CheckRecord]:
 
 
 def _bounds(case: Case, *, is_kept: bool) -> tuple[int, int]:
-    """How often something of every transaction is done; those under way at the end do some of it.
+    """Return how often at least and at most an operation of every transaction is done.
 
-    What the local KDC keeps of PKCROSS is asked for once, or by each customer of the first moment.
+    Transactions that are unfinished at the end add some. Cross-realm tickets that the local KDC
+    caches (PKCROSS) are requested once, or by each of the customers that start together.
     """
     if case.task["xtkt_cache"] and case.variant.way == "pkcross" and is_kept:
         return 1, case.customers
@@ -144,7 +148,7 @@ def _bounds(case: Case, *, is_kept: bool) -> tuple[int, int]:
 
 
 def _loaded(case: Case) -> Iterator[CheckRecord]:
-    """Under load transactions overlap: each step is there once for each of them."""
+    """Check under load that each step occurs once per transaction, though they overlap."""
     due = Counter(expected.steps(case.variant, case.servers))
     seen = Counter(said.step for said in case.said)
     complaints = [f"{' '.join(step)}: {seen[step]} instead of {count} each"
@@ -157,7 +161,7 @@ def _loaded(case: Case) -> Iterator[CheckRecord]:
 
 
 def _signed_under_load(case: Case) -> Iterator[CheckRecord]:
-    """Every signed request and reply of whole runs, without opening what is sealed."""
+    """Check the signatures of all requests of a loaded run, without decrypting sealed parts."""
     opened = started(case.keys)
     walk = Walk(opened)
     for said in case.said:
@@ -170,7 +174,7 @@ def _signed_under_load(case: Case) -> Iterator[CheckRecord]:
 
 
 def _proxied(case: Case) -> Iterator[CheckRecord]:
-    """With a proxy, the client speaks to nobody else, and what it says passes unaltered."""
+    """Check that a client reaches only its proxy, which passes messages on unaltered."""
     if case.variant.proxy == "none":
         return
     client, proxy = (case.addresses[name] for name in ("client", "proxy"))
@@ -193,7 +197,7 @@ def _proxied(case: Case) -> Iterator[CheckRecord]:
 
 
 def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]:
-    """What the proxy's private key opens: nothing, or exactly the key that it was told."""
+    """Check that the proxy's private key opens the key that it was given, or none."""
     if case.variant.proxy == "none":
         return
     own = [pack.where for pack in opened.packs
@@ -212,7 +216,7 @@ def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]
 
 
 def _assisted(case: Case) -> Iterator[CheckRecord]:
-    """No certificate of the client's on its wire, and all of them behind the proxy."""
+    """Check that the client's certificates are not on its wire, but all behind the proxy."""
     chains = [_chain(said) for said in case.said
               if said.kind == "AS-REQ" and said.source == "proxy"]
     marks = [certificate for chain in chains for certificate in chain]
@@ -225,7 +229,7 @@ def _assisted(case: Case) -> Iterator[CheckRecord]:
 
 
 def _chain(said: Spoken) -> list[bytes]:
-    """The certificates in a request to a KDC."""
+    """Return the certificates in a request to a KDC."""
     for entry in said.value.get("padata", []) if said.value else []:
         if entry["padata-type"] == messages.PA_PK_AS_SIGN:
             pack = messages.decode("PA-PK-AS-SIGN", entry["padata-value"])

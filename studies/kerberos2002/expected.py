@@ -1,6 +1,6 @@
-"""What each protocol has to say, message by message, and the operations that come of it.
+"""Required messages of each protocol, and the operations that follow from them.
 
-Written from appendix A and Figures 7 and 8 of the paper; it shares nothing with the programs.
+Written from appendix A and Figures 7 and 8 of the paper. Nothing is shared with the programs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CLIENT, _LOCAL, _REMOTE, _PROXY = "client", "kdc-l", "kdc-r", "proxy"
 
 
 def steps(variant: ProtocolVariant, servers: Mapping[str, str]) -> list[Step]:
-    """A transaction's messages in order; `servers` has the node of each service."""
+    """Return a transaction's messages in order. `servers` has the node of each service."""
     if variant.way == "pkcross":
         return list(_pkcross(servers))
     if variant.way == "pktapp":
@@ -48,7 +48,7 @@ def _mobile(variant: ProtocolVariant, servers: Mapping[str, str]) -> Iterator[St
 
 
 def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -> Iterator[Step]:
-    """Directly, or wrapped for the proxy on the client's side of it."""
+    """Yield an exchange directly, or wrapped for the proxy on the client's side."""
     if variant.proxy == "none":
         yield from _pair(_CLIENT, node, transport, exchange)
         return
@@ -58,14 +58,15 @@ def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -
 
 
 def preauthentication(variant: ProtocolVariant, asker: str) -> str:
-    """How a first request shows who asks: by `pkinit`, a `client-key`, or only by a `password`."""
+    """Return how a first request proves the client: `pkinit`, `client-key` or only `password`."""
     if asker == _LOCAL:
-        return "pkinit"  # of PKCROSS, from KDC to KDC
+        return "pkinit"  # PKCROSS, from KDC to KDC
     return variant.initial
 
 
-#: Private and public operations of who asks with a signature, who answers, tells a key and is told
-#: one; and whether there is a chain to be verified besides, by a public one for each certificate.
+#: Private and public operations of the party that asks with a signature, that answers, that gives a
+#: key and that gets a key. The third number is the count of chains to verify, each with a public
+#: operation per certificate.
 _ASKS, _ANSWERS, _TELLS, _IS_TOLD = (2, 1, 1), (1, 2, 1), (1, 1, 0), (1, 1, 1)
 _SIGNS = (1, 0, 0)
 
@@ -73,9 +74,10 @@ _SIGNS = (1, 0, 0)
 def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], *,
                           kdc_signs: bool = False, spares_opening: bool = False,
                           chain_length: int = 2) -> dict[str, tuple[int, int]]:
-    """Private and public operations of a transaction by party; those with none are left out.
+    """Return the private and public operations of a transaction, by party.
 
-    `chain_length` are the certificates of a chain, of which the anchor is not one.
+    Parties without any operation are left out. `chain_length` is the number of certificates in a
+    chain, without the anchor.
     """
     total: Counter[tuple[str, int]] = Counter()
 

@@ -1,4 +1,4 @@
-"""What section 6.4's guidelines are about is counted in a transaction's messages."""
+"""Counts for the guidelines of section 6.4, from the messages of a transaction."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from protocols.kerberos import messages
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import Opened
 
-#: What RFC 4120 has; of its padata, numbers below 0 are anybody's own.
+#: Messages of RFC 4120. Its padata types below 0 are private.
 _STANDARD = {"AS-REQ", "AS-REP", "TGS-REQ", "TGS-REP", "AP-REQ", "AP-REP", "KRB-ERROR"}
 _REPLY = "EncASRepPart"
 
 
 def counted(case: Case) -> dict[str, float]:
-    """By name, of a lone customer of a mobile protocol; {} of any other.
+    """Return the counts of a mobile protocol's single customer, or {} otherwise.
 
-    `proxy_keys` are the sealed keys that the proxy's private key opens, `proxy_parts` what these
-    and the keys within open in turn, of so many `parts`. `own_messages` are those at KDC and
-    server that no standard has a number for, `key_holders` are the parties that know the reply's
-    key, and `kdc_made` is how many of these the KDC makes.
+    `proxy_keys` are the sealed keys that the proxy's private key opens. `proxy_parts` are the
+    parts, out of `parts`, that these keys and the keys inside them open. `own_messages` are the
+    messages at KDC and server that no standard has a number for. `key_holders` are the parties that
+    know the reply's key, and `kdc_made` counts the reply keys that the KDC makes.
     """
     if case.customers > 1 or case.variant.way != "mobile":
         return {}
@@ -38,7 +38,7 @@ def counted(case: Case) -> dict[str, float]:
 
 
 def _reached(opened: Opened, first: set[bytes]) -> tuple[int, set[bytes]]:
-    """How many parts some keys open, with those that are in what they open; and all the keys."""
+    """Return the number of parts that keys open directly or indirectly, and these keys."""
     closed, known, fresh = list(opened.parts), set(first), set(first)
     while fresh:
         values = [(part, value) for part in closed for key in fresh
@@ -51,7 +51,7 @@ def _reached(opened: Opened, first: set[bytes]) -> tuple[int, set[bytes]]:
 
 
 def _keys_in(value: Any) -> Iterator[bytes]:
-    """Every key that a decoded value holds, however deep."""
+    """Yield every key in a decoded value, at any depth."""
     if isinstance(value, dict):
         if isinstance(key := value.get("keyvalue"), bytes):
             yield key
@@ -63,7 +63,7 @@ def _keys_in(value: Any) -> Iterator[bytes]:
 
 
 def _is_own(kind: str, value: Any) -> bool:
-    """Whether a message, or data in it, has no number of a standard's."""
+    """Return whether a message or data in it has no number in a standard."""
     if kind not in _STANDARD:
         return True
     return any(number < 0 for number in messages.padata_of(value or {}))

@@ -1,7 +1,7 @@
-"""The study's part inside the machine: parties of a task are started, and have their transactions.
+"""Workload in the guest: start the parties of a task, and run their transactions.
 
-Keys are made here, by the testbed that they are for; all of them go with the repetition, whose
-judge opens what was said with them. Nothing is judged here.
+The testbed makes its own keys. All of them are kept with the repetition, so that its judge can
+decrypt the messages. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from topologies.model import Scenario, from_json
 from topologies.shapes import STAR_PORT
 
 _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
-#: Servers listen by then; in virtual time starting takes next to none.
+#: Deadline (s) for servers to listen. In virtual time a start takes next to none.
 _READY_S = 20.0
-#: Parties that ask others come after these.
+#: Starting order of the parties: a party that asks others starts after them.
 _ASKING = (*places.SERVERS, "kdc-r", "kdc-l", "proxy")
-#: Where captures are taken: what servers say to each other passes none of their clients.
+#: Capture points. Servers' messages to each other do not pass their clients.
 _CAPTURED = ("client", "kdc-l", "proxy")
 _SHOWN = "tcp or udp"
 
 
 class Workload:
-    """Parties on nodes, and a client whose customers have one transaction after the other."""
+    """Run parties on their nodes, and a client whose customers have successive transactions."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -49,11 +49,20 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What starts the programs, none longer than a repetition; and what the air takes."""
+        """Return the service that starts programs, and those that the air needs."""
         return [*(self._air.services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: all parties from their start to the last transaction's end."""
+        """Run one repetition: all parties, from their start to the end of the last transaction.
+
+        Args:
+            task: the cell, its devices and the protocol's options, from `Kerberos2002.task`.
+            out: folder of the repetition, which gets captures, keys and logs.
+            session: raw values and time stamps of the repetition.
+
+        Raises:
+            MeasureError: a party does not answer, or the transactions do not end.
+        """
         seed = task["first_seed"] + int(out.name.rpartition("-")[2]) - 1
         task = {**task, "seed": seed}
         keys = self._keys(task)
@@ -69,7 +78,8 @@ class Workload:
                     from_json(Scenario, task["scenario"]), out, session,
                     has_port=task["has_port"]))
                 if stay.moves:
-                    # Who moves has logged in at home; the transaction after the move is measured.
+                    # A client that moves has logged in at home. The transaction after the move is
+                    # measured.
                     (out / "home").mkdir()
                     self._run(documents, nodes, out / "home", task)
                     stay.move()
@@ -83,7 +93,7 @@ class Workload:
         session.raw["events"] = {party: _last(out / f"{party}.jsonl") for party in documents}
 
     def _points(self, nodes: Mapping[str, str]) -> list[Point]:
-        """Where messages show; of a client on the air, where its tunnels have ended."""
+        """Return the capture points, which are behind the tunnels of a client on the air."""
         hosts = [party for party in nodes if party != "client"]
         asked = asked_points(self._address(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
             if self._air else []
@@ -92,9 +102,10 @@ class Workload:
 
     def _run(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
              out: Path, task: Mapping[str, Any]) -> None:
-        """Start the servers, then the client, and wait for its end."""
+        """Start the servers and then the client, and wait until the client ends."""
         with ExitStack() as stack:
-            # Who asks others starts after them, and so ends before: nobody is asked in vain.
+            # A party that asks others starts after them and so ends before them: every request
+            # finds its server.
             for party in sorted(documents.keys() - {"client"}, key=_ASKING.index):
                 log = out / f"{party}.jsonl"
                 stack.enter_context(self._launcher.running("kerberos", nodes[party],
@@ -107,7 +118,7 @@ class Workload:
                                    "client.jsonl)")
 
     def _nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Address, device and speed of every party."""
+        """Return address, device and speed of every party."""
         nodes = {}
         for party in ("client", "kdc-l", "kdc-r", "proxy", *(
                 f"app{number}" for number in range(1, 5))):
@@ -119,7 +130,7 @@ class Workload:
         return nodes
 
     def _keys(self, task: Mapping[str, Any]) -> Path:
-        """The keys of a suite, made when they are first asked for."""
+        """Return the file of a suite's keys, which is made at the first use."""
         asked = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
         file = self._folder / f"keys-{'-'.join(map(str, asked))}.json"
         if not file.exists():
@@ -134,7 +145,7 @@ class Workload:
 
 
 def _place(party: str, task: Mapping[str, Any]) -> str:
-    """The node that a party of a task is at."""
+    """Return the node of a party of a task."""
     if task["scenario"]:
         return str(task["scenario"]["mobile_node"]) if party == "client" else party
     return places.place(party, task["wire"],
@@ -142,7 +153,7 @@ def _place(party: str, task: Mapping[str, Any]) -> str:
 
 
 def _wait_ready(party: str, log: Path) -> None:
-    """Until a program has said that it answers. Raises MeasureError."""
+    """Wait until a program reports that it answers. Raises MeasureError."""
     until = time.monotonic() + _READY_S
     while '"event": "ready"' not in (log.read_text() if log.exists() else ""):
         if time.monotonic() > until:
@@ -151,7 +162,7 @@ def _wait_ready(party: str, log: Path) -> None:
 
 
 def _last(log: Path) -> dict[str, Any]:
-    """The last thing that a program said; anything but events is a word of complaint."""
+    """Return the last event in a program's log. Any other last line is an error message."""
     lines = log.read_text().splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise MeasureError("stream", f"{log.stem} said {lines[-1][:200] if lines else 'nothing'!r}")

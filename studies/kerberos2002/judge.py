@@ -1,4 +1,4 @@
-"""The judge makes a record's body of stamps, captures and tallies, and has everything proven."""
+"""Judge: turn stamps, captures and tallies into a record's body and evidence."""
 
 from __future__ import annotations
 
@@ -19,12 +19,23 @@ from studies.kerberos2002.variants import VARIANTS
 from studies.study import Cell, Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure", "parts")
-#: A warm-up is a share of the transactions, and some of every customer: all begin at once.
+#: Share of the transactions that is a warm-up, and its least number per customer, because all
+#: customers begin at the same time.
 _WARM_UP, _WARM_UP_EACH = 0.1, 2
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition came to. Raises MeasureError, OSError."""
+    """Judge a repetition by the files that its workload left.
+
+    Args:
+        repetition: the cell, the settings, the run's secrets and the folder of the files.
+
+    Returns:
+        The measured values, the evidence, and the reason of a failure.
+
+    Raises:
+        MeasureError, OSError: a file is missing or cannot be read, or no time passed.
+    """
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
@@ -59,7 +70,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
     from studies.kerberos2002.study import STUDY
 
     task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
-    # The proxy's before the KDC's; the client's come first in any case.
+    # The proxy's capture comes before the KDC's. The client's comes first in any case.
     nearest = sorted(raw["captures"], key=lambda capture: capture["point"] == "kdc-l")
     traffic = messages.by_point(nearest, repetition.out, "client")
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
@@ -94,12 +105,12 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
 
 
 def is_timed(cell: Cell) -> bool:
-    """Whether a cell's record says what operations take here: one of the design's does."""
+    """Return whether this is the cell whose records time the operations on this machine."""
     return tuple(cell.ids.values()) == design.ids("pkcross")
 
 
 def _predicted(case: Case) -> dict[str, float]:
-    """The phases by operations and wires, of a lone customer."""
+    """Predict the phases from operations, and for a single customer also from wires."""
     made = prediction.phases(case.variant, case.task)
     wires = prediction.on_wires(case.said, case.task["wire"]) \
         if made and case.customers == 1 and not case.task["scenario"] else {}
@@ -107,7 +118,7 @@ def _predicted(case: Case) -> dict[str, float]:
 
 
 def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The paper's four phases, by the client's stamps: means over the transactions."""
+    """Return the means of the paper's four phases (s), by the client's stamps."""
     if case.variant.way != "mobile":
         return {}
     totals = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.0)
@@ -122,7 +133,10 @@ def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _visits(case: Case, transactions: int) -> Iterator[VisitRecord]:
-    """A transaction's visits to each party by class; those under way at the end are rounded off."""
+    """Yield the visits of a transaction by party and class.
+
+    With several customers some transactions are unfinished, so the visits are rounded.
+    """
     for party, tallies in case.tallies.items():
         for name, tally in tallies.items():
             visits = round(tally["visits"] / transactions) if case.customers > 1 \
@@ -136,7 +150,10 @@ def _visits(case: Case, transactions: int) -> Iterator[VisitRecord]:
 
 
 def _messages(case: Case, client: Traffic) -> Iterator[MessageRecord]:
-    """The first transaction's messages; of several at once none can be told apart."""
+    """Yield the first transaction's messages, if there is one customer.
+
+    Messages of simultaneous transactions cannot be told apart.
+    """
     if case.customers > 1:
         return
     began_s = client.packets[0][0]

@@ -1,7 +1,7 @@
-"""The paper's queueing model, made of what records hold: classes, visits, and service times.
+"""The paper's queueing model, built from classes, visits and service times in records.
 
-One transaction is one chain whose customer switches classes from visit to visit; processors are
-shared, and all else (wires, the client's own processor) is a delay.
+A transaction is one chain whose customer switches classes from visit to visit. Processors are
+shared. Everything else (wires, the client's own processor) is a delay.
 """
 
 from __future__ import annotations
@@ -26,53 +26,54 @@ from analysis.queueing.solve import Method
 from studies.kerberos2002.body import RESPONSES
 from studies.kerberos2002.places import SERVERS
 
-#: Parties whose processors customers share; clients have one each.
+#: Parties whose processors customers share. Each client has a processor of its own.
 SHARED = ("kdc-l", "kdc-r", "proxy", *SERVERS)
-#: Classes of visits, as records name them.
+#: Classes of visits, by their names in records.
 CLASSES = ("AS-REQ", "PKINIT AS-REQ", "PKCROSS AS-REQ", "TGS-REQ", "cross-realm TGS-REQ", "AP-REQ",
            "proxied AS-REQ", "proxied PKINIT AS-REQ", "proxied TGS-REQ", "proxied AP-REQ")
 _DELAY, _CHAIN = "wires and client", "transaction"
 
 
 def column(what: str, party: str, name: str) -> str:
-    """The column that has a party's class: `visits` of a transaction, or `service` (s) of each."""
+    """Return the column of a party's class: `visits` per transaction or `service` time (s)."""
     slug = f"{party}_{name}".replace("-", "_").replace(" ", "_").lower()
     return f"{what}_{slug}" + ("_s" if what == "service" else "")
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """What one transaction asks: service times (s) by party and class with their visits, and delay.
+    """Demands of one transaction on processors.
 
-    `delay_s` is what of a lone customer's response no shared processor explains.
+    `visits` has the number of visits and the service time of each (s), by party and class.
+    `delay_s` is the part of a single customer's response time that no shared processor explains.
     """
 
     visits: Mapping[tuple[str, str], tuple[float, float]]
     delay_s: float
 
     def demand_s(self, party: str) -> float:
-        """Seconds of a party's processor."""
+        """Return the processor seconds of a party."""
         return sum(count * each_s for (where, _), (count, each_s) in self.visits.items()
                    if where == party)
 
     @property
     def bottleneck(self) -> str:
-        """The party that saturates first."""
+        """Return the party that saturates first."""
         return max({party for party, _ in self.visits}, key=self.demand_s)
 
     @property
     def capacity_per_s(self) -> float:
-        """Transactions a second at most."""
+        """Return the largest number of transactions per second."""
         return 1 / self.demand_s(self.bottleneck)
 
     def faster(self, speed: float, *parties: str) -> Transaction:
-        """The same with processors so many times as fast; all of them without names."""
+        """Return the transaction with faster processors of the named parties, or of all."""
         return replace(self, visits={
             (party, name): (count, each_s / (speed if not parties or party in parties else 1))
             for (party, name), (count, each_s) in self.visits.items()})
 
     def network(self, customers: int) -> QueueingNetwork:
-        """The closed, class-switching network."""
+        """Return the closed queueing network with class switching."""
         parties = list(dict.fromkeys(party for party, _ in self.visits))
         classes = [CustomerClass(f"{name} at {party}", (Visit(party, each_s, count),))
                    for (party, name), (count, each_s) in self.visits.items()]
@@ -82,19 +83,19 @@ class Transaction:
                                (Chain(_CHAIN, tuple(classes), population=customers),))
 
     def chain(self, name: str, customers: int) -> tuple[list[str], Chain]:
-        """The parties that it visits, and its chain."""
+        """Return the parties that the transaction visits, and its chain."""
         network = self.network(customers)
         return [station.name for station in network.stations[:-1]], replace(
             network.chains[0], name=name)
 
     def means(self, customers: int, method: Method = "exact") -> tuple[float, float]:
-        """Throughput (1/s) and response time (s) with so many customers."""
+        """Return throughput (1/s) and response time (s) with this number of customers."""
         solved = solve(self.network(customers), method).chain(_CHAIN)
         return solved.throughput_per_s, solved.response_s
 
 
 def transaction(cells: Cells, cell: Ids) -> Transaction | None:
-    """Of a lone customer's cell; None where it was not measured."""
+    """Build the transaction of a one-customer cell, or None if it was not measured."""
     visits = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
     response = mean(cells, "transaction_s", cell)
     if not visits or response is None:
@@ -116,13 +117,16 @@ def _visits(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float
 
 
 def mean(cells: Cells, name: str, cell: Ids) -> float | None:
-    """A value's mean in a cell; None where there is none."""
+    """Return the mean of a value in a cell, or None if there is none."""
     value = cells.there(name, cell)
     return value.estimate.mean if value else None
 
 
 def half_width(cells: Cells, cell: Ids) -> float | None:
-    """Half of the 95 % interval of the mean response time, by batch means, as a share of it."""
+    """Return the half-width of the mean response time's relative 95 % interval.
+
+    It comes from batch means.
+    """
     times = [value for row in cells.rows(cell)
              for value in cells.results.samples[row].get(RESPONSES.name, ())]
     try:
@@ -133,13 +137,13 @@ def half_width(cells: Cells, cell: Ids) -> float | None:
 
 
 def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, float]]:
-    """Throughput and response time over the number of customers."""
+    """Return throughput (1/s) and response time (s) for each number of customers."""
     return [asked.means(count) for count in customers]
 
 
 def mixed(first: Transaction, second: Transaction, customers: tuple[int, int],
           method: Method = "exact") -> tuple[float, float]:
-    """Response times (s) of two kinds of customers who share processors."""
+    """Return the response times (s) of two kinds of customers who share processors."""
     parts = [asked.chain(name, count) for asked, name, count in
              zip((first, second), ("first", "second"), customers, strict=True)]
     parties = dict.fromkeys(party for names, _ in parts for party in names)

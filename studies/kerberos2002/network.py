@@ -1,6 +1,6 @@
-"""One network with all places of the paper: two realms' nodes, each on a wire to a router.
+"""Network of the study: nodes of two realms, each on a wire to a router.
 
-Or the realms at home, for a mobile client on the air.
+For a mobile client on the air, the realms are at its home network.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from topologies import shapes
 from topologies.loader import load_wire
 from topologies.model import Network, Scenario
 
-#: Nodes by what they are on. Servers of the remote realm are behind the Internet where a wire is
-#: slow, and behind a wide area for mobile clients.
+#: Wires of the nodes. Servers of the remote realm are behind the Internet where a wire is slow, and
+#: behind a wide area network for mobile clients.
 NODES: Mapping[str, str] = {
     "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "workstation": "lan-10m",
     "kdc-l": "lan-10m", "kdc-r": "lan-10m", "kdc-r-slow": "slow-internet", "proxy": "lan-10m",
     **{f"{server}{path}": wire for server in SERVERS for path, wire in (
         ("", "lan-10m"), ("-slow", "slow-internet"), ("-wan", "wide-area"))}}
-#: Whom a client asks, wherever it is.
+#: Nodes that a client sends requests to, wherever it is.
 HOSTS = ("kdc-l", "kdc-r", "proxy", *SERVERS)
 
 
 def role(node: str) -> str:
-    """Which of the study's devices a node has: a mobile client's, a workstation's or a server's."""
+    """Return which of the study's devices a node has: mobile, workstation or server."""
     if node.startswith("client"):
         return "mobile"
     return "workstation" if node == "workstation" else "server"
 
 
 def realms() -> Network:
-    """All nodes; parties of a cell are at some of them."""
+    """Build the network of all nodes, of which a cell uses some."""
     return shapes.star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
                        lambda node: [node.partition("-")[0].rstrip("0123456789")])
 
 
 def at_home(scenario: Scenario) -> Scenario:
-    """A scenario whose mobile node is the client of realms behind its home agent."""
+    """Return the scenario with both realms at home, and its mobile node as client."""
     return mobile.served_at_home(scenario, {host: ["realm_host"] for host in HOSTS},
                                  peer=HOSTS[0])

@@ -1,4 +1,4 @@
-"""All that is encrypted in a transaction is opened with its key, and tried with all others."""
+"""Decryption of a transaction's parts, each with its key and with all others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PURPOSES = {"client": CLIENT_PURPOSE, "KDC": KDC_PURPOSE}
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has to be the holder of a certificate: purpose, principal, realm; and when (s)."""
+    """Required holder of a certificate: purpose, principal, realm and time (s)."""
 
     purpose: str
     name: str
@@ -39,7 +39,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class SealedPart:
-    """Something encrypted: where it is, its usage and kind, and whose key has to open it."""
+    """An encrypted part of a message, with its usage, kind and right key."""
 
     where: str
     usage: int
@@ -50,7 +50,7 @@ class SealedPart:
 
 @dataclass(frozen=True)
 class Pack:
-    """A key sealed to a public key: where, and whose private key has to open it."""
+    """A key sealed to a public key, and the owner of the private key."""
 
     where: str
     cipher: bytes
@@ -58,7 +58,7 @@ class Pack:
 
 
 class RunKeys:
-    """All keys of a run: secrets by principal, private keys by identity, and the anchor."""
+    """All keys of a run: principals' secrets, private keys of identities and the anchor."""
 
     def __init__(self, file: Path) -> None:
         document = json.loads(file.read_text())
@@ -67,14 +67,14 @@ class RunKeys:
         self.anchor = x509.load_pem_x509_certificate(document["anchor"].encode())
         self.private: dict[str, rsa.RSAPrivateKey] = {}
         for label, entry in document["identities"].items():
-            # The study's own keys: that their primes are primes is taken for granted, for speed.
+            # The primes of the study's own keys are trusted unchecked, which saves time.
             key = load_pem_private_key(entry["key"].encode(), None,
                                        unsafe_skip_rsa_key_validation=True)
             assert isinstance(key, rsa.RSAPrivateKey)
             self.private[label] = key
 
     def open_pack(self, label: str, cipher: bytes) -> bytes | None:
-        """The key in a pack for an identity's private key; None where it does not open it."""
+        """Return the key in a pack, or None where an identity's key does not open it."""
         try:
             text = self.private[label].decrypt(cipher, padding.PKCS1v15())
             key: bytes = messages.decode("TmpKeyPack", text)["tmpKey"]["keyvalue"]
@@ -83,7 +83,7 @@ class RunKeys:
         return key
 
     def opens(self, key: bytes, part: SealedPart) -> Any:
-        """The value within a part; None where a key does not open it."""
+        """Return the value of a part, or None where a key does not open it."""
         try:
             return messages.decode(part.kind, self.suite.decrypt(key, part.usage, part.cipher),
                                    is_padded=True)
@@ -93,7 +93,7 @@ class RunKeys:
 
 @dataclass
 class Opened:
-    """What a transaction's messages hold: parts, packs, session keys by name, and complaints."""
+    """Content of a transaction's messages: parts, packs, keys and complaints."""
 
     keys: RunKeys
     known: dict[str, bytes]
@@ -102,7 +102,7 @@ class Opened:
     signatures: int = 0
     complaints: list[str] = field(default_factory=list)
 
-    # --- opening -----------------------------------------------------------------------------
+    # --- decryption --------------------------------------------------------------------------
 
     def part(self, where: str, usage: int, kind: str, data: Mapping[str, Any],
              key: str) -> Any:
@@ -115,7 +115,7 @@ class Opened:
         return value
 
     def pack(self, where: str, data: Mapping[str, Any], label: str) -> str:
-        """Open a sealed key; the name that it has from here on."""
+        """Open a sealed key, and return the name under which it is remembered."""
         self.packs.append(Pack(where, data["cipher"], label))
         key = self.keys.open_pack(label, data["cipher"])
         if key is None:
@@ -130,7 +130,7 @@ class Opened:
 
     def signed(self, where: str, chain: Sequence[Mapping[str, Any]], holder: Holder,
                signature: Mapping[str, Any], text: bytes) -> None:
-        """A signature by the holder's certificate, whose chain reaches the anchor."""
+        """Verify a signature by the holder's certificate, whose chain must reach the anchor."""
         try:
             path = [x509.load_der_x509_certificate(entry["certData"]) for entry in chain]
             for below, above in zip(path, [*path[1:], self.keys.anchor], strict=True):
@@ -147,14 +147,14 @@ class Opened:
                 x509.ExtensionNotFound) as error:
             self.complaints.append(f"{where}: signature or chain does not verify ({error!r:.80})")
 
-    # --- trying all others -------------------------------------------------------------------
+    # --- tests with wrong keys ---------------------------------------------------------------
 
     def strangers(self) -> Iterator[str]:
-        """Parts and packs that another key opens, too, or that their own one does not."""
+        """Yield parts and packs that a wrong key opens, or that their own does not."""
         for part in self.parts:
             openers = {name for name, key in self.known.items()
                        if self.keys.opens(key, part) is not None}
-            # A key may have several names, but no two principals.
+            # A key may have several names, but not those of two principals.
             same = {name for name in openers if self.known[name] == self.known.get(part.expected)
                     and (name == part.expected or name not in self.keys.secrets)}
             if part.expected not in openers or openers - same:
@@ -166,20 +166,20 @@ class Opened:
                 yield f"{pack.where}: opened by {', '.join(labels) or 'no key'}"
 
     def _are_one(self, labels: Sequence[str], expected: str) -> bool:
-        """Whether these identities share the key of the expected one."""
+        """Return whether these identities have the key of the expected one."""
         numbers = {label: self.keys.private[label].private_numbers() for label in labels}
         return expected in numbers and all(number == numbers[expected]
                                            for number in numbers.values())
 
     def in_clear(self, payloads: Sequence[bytes]) -> list[str]:
-        """Keys whose bytes are in anything that was said."""
+        """Return the names of the keys whose bytes appear in a message."""
         everything = b"\0".join(payloads)
         return [name for name, key in self.known.items() if key in everything]
 
 
 def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
                 holder: Holder) -> Iterator[str]:
-    """What a chain's certificates say that they should not, whoever signed them."""
+    """Yield each fault in a chain's certificates, apart from their signatures."""
     if not all(above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
                for above in [*path[1:], anchor]):
         yield "an issuer is not an authority"
@@ -199,10 +199,10 @@ def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
 
 
 def started(keys: RunKeys) -> Opened:
-    """Nothing opened yet; the principals' secrets are known."""
+    """Return an empty result that knows the principals' secrets only."""
     return Opened(keys, dict(keys.secrets))
 
 
 def ticket_service(said: Spoken) -> str:
-    """The service that the ticket in a reply is for."""
+    """Return the service that the ticket in a reply is for."""
     return messages.name_of(said.value["ticket"]["sname"])

@@ -1,6 +1,6 @@
-"""The run's keys: of two realms' authorities, users, KDCs, servers, proxy; and some wrong ones.
+"""Keys of a run: those of all parties and authorities, and wrong ones.
 
-Runs inside the machine, where they are made; the judge gets all of them.
+Runs inside the guest, which makes the keys. The judge gets all of them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _EXPONENT = 65537
 
 
 def service(number: int) -> str:
-    """The principal of an application server, from 1."""
+    """Return the principal of an application server, numbered from 1."""
     return f"app/a{number}"
 
 
 class KeyMaker:
-    """Makes the keys of a suite; authorities have certificates of the wanted size, too.
+    """A maker of a suite's keys. Authorities' certificates have the required size, too.
 
-    Chains have so many certificates, of which the anchor is none.
+    Chains have `chain_length` certificates, without the anchor.
     """
 
     def __init__(self, suite: Suite, certificate_bytes: int, chain_length: int) -> None:
@@ -54,7 +54,7 @@ class KeyMaker:
                                          issuer.key if issuer else key, self._now), key)
 
     def _path(self, realm: str, root: Issuer) -> list[Issuer]:
-        """The authorities from the one that issues a realm's certificates up to a root."""
+        """Return the authorities from a realm's issuer up to a root."""
         path = [root]
         for number in range(1, self._length):
             name = f"CA {realm}" + (f" {number}" if number > 1 else "")
@@ -62,7 +62,11 @@ class KeyMaker:
         return path
 
     def identity(self, label: str, wish: Wish, *, key_of: str = "", rogue: bool = False) -> None:
-        """A principal's key and chain; with the key of another label, it does not fit."""
+        """Make a principal's key and chain.
+
+        With `key_of`, the key is another label's and does not fit the chain. With `rogue`, the
+        chain ends in an unknown root.
+        """
         key = self._key()
         path = self._path(wish.realm, self._authority("root", None)) if rogue else \
             self._issuers[wish.realm]
@@ -81,7 +85,7 @@ def _pem(certificate: x509.Certificate) -> str:
 
 def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
          chain_length: int = 2) -> None:
-    """All keys of a suite, to a file."""
+    """Write all keys of a suite to a file."""
     suite = SUITES[suite_name]
     maker = KeyMaker(suite, certificate_bytes, chain_length)
     def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
@@ -103,14 +107,14 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
 
 
 def share_key(file: Path) -> None:
-    """Have the first server use the key that the local realm's tickets are under."""
+    """Give the first server the key that the local realm's tickets are encrypted with."""
     document = json.loads(file.read_text())
     document["secrets"][service(1)] = document["secrets"][krbtgt(LOCAL)]
     file.write_text(json.dumps(document))
 
 
 def _make_wrong(maker: KeyMaker, size: int) -> None:
-    """What negative controls present instead of the user's certificate and key."""
+    """Make the certificates and keys that negative controls present instead of the user's."""
     user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
     past = replace(user, valid_from=timedelta(days=-20), valid_to=timedelta(days=-10))
     maker.identity("bob", replace(user, subject="bob"))

@@ -1,23 +1,23 @@
-"""Which node of the network a party is at, by the wire that a cell asks for.
+"""Nodes of the parties, by a cell's level of the factor wire.
 
-Runs inside the machine, too: standard library only.
+Runs inside the guest, too: standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Application servers, as many as may have a machine of their own.
+#: Application servers: as many as can have a machine of their own.
 SERVERS = ("app1", "app2", "app3", "app4")
 _WIDE = {server: f"{server}-wan" for server in SERVERS}
-#: Which node a party is at, by the level of the factor wire.
+#: Node of a party, by the level of the factor wire.
 _PLACES: Mapping[str, Mapping[str, str]] = {
     "lan": {}, "slow": {party: f"{party}-slow" for party in ("kdc-r", *SERVERS)},
     "2g": {"client": "client-2g", **_WIDE}, "3g": {"client": "client-3g", **_WIDE}}
 
 
 def place(party: str, wire: str, *, is_mobile: bool) -> str:
-    """The node that a party is at; clients that are not mobile are at workstations."""
+    """Return the node of a party. Clients that are not mobile are at workstations."""
     if party == "client" and not is_mobile:
         return "workstation"
     return _PLACES[wire].get(party, party)

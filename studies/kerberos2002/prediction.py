@@ -1,4 +1,4 @@
-"""Table III's phases by hand: operations of each phase, times what they take on the devices."""
+"""Prediction of Table III's phases: the operations of each, times their cost on the devices."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from studies.kerberos2002.variants import ProtocolVariant
 from topologies.loader import load_wire
 from topologies.model import Wire
 
-#: Ethernet, IP and UDP or TCP, and the most that a segment holds.
+#: Bytes of Ethernet, IP and UDP or TCP headers, and most bytes in a segment.
 _HEADERS_BYTES = {"udp": (42, 1 << 16), "tcp": (66, 1448)}
 
 #: Operations of the client before its first message, by how the reply's key is made.
 _BEFORE = {"pkinit": {"private": 1, "chain-sent": 1, "message-tcp": 1},
            "client-key": {"private": 1, "public": 1, "secret": 1, "chain-sent": 1,
                           "message-tcp": 1}}
-#: Of the KDC, between its two messages.
+#: Operations of the KDC, between its two messages.
 _KDC = {"pkinit": {"private": 1, "public": 2, "chain": 1, "secret": 3, "chain-sent": 1,
                    "chain-read": 1, "message-tcp": 2},
         "client-key": {"private": 1, "public": 1, "chain": 1, "secret": 3, "chain-read": 1,
                        "message-tcp": 2}}
-#: Of the client, with the reply.
+#: Operations of the client after the reply.
 _AFTER = {"pkinit": {"private": 1, "public": 1, "chain": 1, "secret": 2, "chain-read": 1,
                      "message-tcp": 1},
           "client-key": {"secret": 1, "message-tcp": 1}}
-#: What telling a proxy a key adds at the client and at the proxy.
+#: Additional operations of client and proxy when the client gives the proxy a key.
 _TELLING = {"private": 1, "public": 1, "secret": 1}
 _TOLD = {"private": 1, "public": 1, "chain": 1, "secret": 2, "chain-read": 1}
 _RELAYED = {"message-tcp": 4}
-#: A service ticket and its use: client; KDC and server; and a proxy that passes on four messages.
+#: Operations for a service ticket and its use: at the client, at KDC and server, and at a proxy
+#: that relays four messages.
 _TICKETS_CLIENT = {"secret": 4, "message-udp": 4}
 _TICKETS_SERVERS = {"secret": 7, "message-udp": 4}
 _TICKETS_RELAYED = {"message-udp": 8}
 
 
 def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of each phase on processors; nothing for protocols without phases."""
+    """Return the processor seconds of each phase, or {} for protocols without phases."""
     if variant.way != "mobile":
         return {}
     client, server = task["devices"]["mobile"], task["devices"]["server"]
@@ -70,10 +71,11 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
 
 
 def on_wires(said: Sequence[Spoken], wire: str) -> dict[str, float]:
-    """Seconds that a lone mobile client's messages are on their two wires: by TCP, Auth's.
+    """Return the seconds of a single mobile client's messages on their two wires.
 
-    A connection's first round trip is left out, and of what is under way on both wires at once the
-    second one has the last segment to itself.
+    TCP messages belong to Auth, the others to TGT & ST. A connection's first round trip is left
+    out. Segments of a message overlap on the two wires, so only its last segment counts on the
+    second one.
     """
     totals = {"auth_s": 0.0, "tgt_st_s": 0.0}
     for message in said:
@@ -94,7 +96,7 @@ def _on_wire(wire: Wire, size: int, frames: int) -> float:
 
 
 def _seconds(device: Mapping[str, Any], kind: str, suite: str) -> float:
-    """What an operation takes; nothing where the device does not say (messages and chains)."""
+    """Return the seconds of an operation, or 0 where the device states none."""
     names = {"era": {"private": "rsa-1024-private", "public": "rsa-1024-public",
                      "secret": "des-operation"},
              "today": {"private": "rsa-2048-private", "public": "rsa-2048-public",

@@ -1,6 +1,6 @@
-"""Configurations of the protocol's programs, from a task, the run's keys and the nodes' devices.
+"""Configurations of the protocol's programs from a task, keys and devices.
 
-Runs inside the machine: standard library and the protocol only.
+Runs inside the guest: standard library and the protocol only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from studies.kerberos2002.variants import CIPHERS, VARIANTS
 
 PORT = 88
 _HANDLING = ("message-udp", "message-tcp", "chain-sent", "chain-read")
-#: What negative controls change of a party's document, by the party: paths and values.
+#: Changes of a party's configuration by negative controls: paths and values, by party.
 FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "wrong-user": {"client": {"client.presents": "bob"}},
     "no-purpose": {"client": {"client.presents": "no purpose"}},
@@ -41,9 +41,9 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
-    """Seconds of each operation on a device, and of each byte; none without a device.
+    """Return the seconds of operations on a device and per byte ({}: no device).
 
-    What a device does not say of messages and chains takes nothing.
+    Handling of messages and chains is free where the device states no cost.
     """
     work = device.get("work", {})
     known = {name: [work[name]["seconds"], 0.0] for name in CIPHERS[suite]} if work else {}
@@ -53,10 +53,10 @@ def costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
 
 def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str, Any]],
               fault: str = "") -> dict[str, dict[str, Any]]:
-    """The configuration of each party.
+    """Return the configuration of each party.
 
-    `nodes` has by the party its `address`, `device`, `speed` and whether it has a processor of its
-    own for each customer (`own_processors`).
+    `nodes` has for each party its `address`, `device` and `speed`, and whether each customer has a
+    processor of its own (`own_processors`).
     """
     variant = VARIANTS[task["protocol"]]
     made = {"client": _client(task), "kdc-l": _kdc(task, LOCAL)}
@@ -78,7 +78,7 @@ def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[s
 
 
 def servers(task: Mapping[str, Any]) -> dict[str, str]:
-    """The application servers of a task, with the node that each is on."""
+    """Return the node of each application server of a task."""
     count, apart = int(task["servers"]), task.get("placement", "one") == "each"
     return {service(number): f"app{number}" if apart else "app1" for number in range(1, count + 1)}
 

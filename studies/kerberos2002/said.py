@@ -1,4 +1,4 @@
-"""What a repetition's parties said is put in order, by party, from all captures together."""
+"""Messages of a repetition's parties in order, merged from all captures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from measure.messages import Traffic
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
 
-#: Messages of a repetition that are read whole.
+#: Number of messages of a repetition that are decoded completely.
 MAX_READ = 600
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """A message with its parties; `value` is what it says by the schema, None for nonsense.
+    """A message and its parties.
 
-    Of long runs the first messages are read, and of the others (`is_read` false) just the kind.
+    `value` is its content by the schema, or None where it does not follow the schema. Only the
+    first messages of long runs are decoded. Of the others (`is_read` false) only the kind is known.
     """
 
     source: str
@@ -32,12 +33,12 @@ class Spoken:
 
     @property
     def step(self) -> tuple[str, str, str, str]:
-        """Who says what kind of message to whom, and how."""
+        """Return the message's parties, transport and kind."""
         return self.source, self.target, self.transport, self.kind
 
 
 def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> list[Spoken]:
-    """Each message once, by time: of several captures, the one nearest to the client counts."""
+    """Return each message once by time, from the capture nearest to the client."""
     parties = {address: party for party, address in addresses.items()}
     places = list(traffic)
     heard: list[tuple[float, str, str, str, str, bytes]] = []
@@ -57,7 +58,7 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
 
 
 def value_of(kind: str, payload: bytes) -> Any:
-    """What a message says, if it is exactly what the schema would write."""
+    """Return the content of a message, or None unless the schema gives these bytes."""
     try:
         value = messages.decode(kind, payload) if kind else None
         return value if value is not None and messages.encode(kind, value) == payload else None
@@ -66,7 +67,7 @@ def value_of(kind: str, payload: bytes) -> Any:
 
 
 def refusals(said: Sequence[Spoken]) -> list[str]:
-    """What errors were told, each once."""
+    """Return the texts of all errors that were sent, without duplicates."""
     return list(dict.fromkeys(
         f"{message.source} refuses with error {message.value['error-code']} "
         f"({message.value.get('e-text', '')})" for message in said

@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""Definition of the study, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from analysis.results import Results
     from topologies.device import Device
 
-#: Seconds of a processor that a repetition and each of its transactions take, as seen.
+#: Measured processor seconds of a repetition, of a transaction, and of each server in it.
 _REPETITION_S, _TRANSACTION_S, _SERVER_S = 1.5, 0.012, 0.006
-#: In virtual time, a transaction at 2G takes 20 s, one of 32 customers minutes.
+#: Deadline (s) of a transaction. In virtual time, a transaction at 2G takes 20 s, and one of 32
+#: customers takes minutes.
 _DEADLINE_S = 600.0
 _MIN_TRANSACTIONS = 20
 
 
 class Kerberos2002(Study):
-    """Public-key Kerberos for large and mobile networks, and a queueing model of it."""
+    """A study of public-key Kerberos for large and mobile networks, with its queueing model."""
 
     id: ClassVar[str] = "kerberos2002"
     title: ClassVar[str] = "Public-key Kerberos for large and mobile networks"
@@ -60,21 +61,25 @@ class Kerberos2002(Study):
     inside: ClassVar[str] = "studies.kerberos2002.inside"
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
-    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+    # Imports are local, so that commands that only list studies do not load measuring and reporting
+    # code.
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Those behind a table, figure or claim, and policies on the air that were asked for."""
+        """Yield the cells behind tables, figures and claims, and chosen cells on the air."""
         return design.cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Of its content, where it may be the user's: policies and scenarios."""
+        """Return a level from a results folder.
+
+        Policies and scenarios may be the user's own, so they are built from the stored content.
+        """
         level = design.LOGINS.places.level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Both realms; loads and single transactions apart, so that two processors have work.
+        """Return both realms, or on the air a policy in a scenario with them.
 
-        On the air, a policy in a scenario, with both realms at the mobile node's home.
+        Loads and single transactions are in separate testbeds, so that two processors have work.
         """
         from studies.kerberos2002 import network
 
@@ -96,7 +101,7 @@ class Kerberos2002(Study):
                     options={"group": "single" if cell.ids["customers"] == "1" else "loaded"})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """Protocol, place, load, devices, and the protocol's options."""
+        """Return the cell, its devices and the protocol's options as plain data."""
         from studies.kerberos2002 import network
 
         ids, is_loaded = cell.ids, cell.ids["customers"] != "1"
@@ -120,7 +125,7 @@ class Kerberos2002(Study):
             "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
 
     def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
-        """Devices of other roles, and options of other protocols."""
+        """Return the settings of other roles' devices and of other protocols."""
         variant = VARIANTS[design.LOGINS.chosen(cell)]
         is_mobile = variant.way == "mobile"
         unused = {"workstation_device" if is_mobile else "mobile_device"}
@@ -135,31 +140,31 @@ class Kerberos2002(Study):
         return unused
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the number of transactions."""
+        """Estimate the duration and costs from the number of transactions."""
         count = _transactions(cell, asked)
         took_s = _REPETITION_S + count * (_TRANSACTION_S + _SERVER_S * int(cell.ids["servers"]))
         return Expected(took_s, took_s, 12_000 * count)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Forty times what it takes on a machine of its own, and then some."""
+        """Return forty times the expected duration, plus a constant."""
         return 120 + 40 * self.expected(cell, asked).duration_s
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Open everything that was said, and measure."""
+        """Decrypt all messages and measure."""
         from studies.kerberos2002 import judge
 
         return judge.judge(repetition)
 
     def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return all metrics; the paper's phases only of protocols for a mobile client."""
+        """Return all metrics, with the paper's phases for mobile clients' protocols only."""
         from studies.kerberos2002.variants import VARIANTS
 
         has_phases = VARIANTS[design.LOGINS.chosen(cell)].way == "mobile"
         return [metric for metric in self.metrics if has_phases or metric not in body.PHASES]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """The metrics; demands at every party; visits and service times, which the models take."""
+        """Return the metrics, all demands, and the models' visits and service times."""
         from studies.kerberos2002.model import column
 
         parties = {visit.party for visit in measured.visits}
@@ -178,21 +183,24 @@ class Kerberos2002(Study):
         return row
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """The paper's tables and figures with published beside measured, and its claims."""
+        """Return the paper's tables and figures with measured values, and its claims."""
         from studies.kerberos2002.report import report
 
         return report(self, results, options)
 
 
 def _transactions(cell: Cell, asked: Asked) -> int:
-    """One of a lone customer; of several so many that servers are visited as often as asked."""
+    """Return the number of transactions: one of a single customer, otherwise by the servers.
+
+    More servers mean fewer transactions, so that the number of visits to servers stays as set.
+    """
     if cell.ids["customers"] == "1":
         return 1
     return max(_MIN_TRANSACTIONS, asked.transactions // int(cell.ids["servers"]))
 
 
 def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
-    """Names of the devices by role; "" for one that takes no time."""
+    """Return the devices' names by role ("": a device that takes no time)."""
     if cell.ids["suite"] == "today":
         return {"mobile": asked.today_device, "server": asked.today_device,
                 "workstation": asked.today_device if asked.workstation_device else ""}
@@ -201,12 +209,12 @@ def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
 
 
 def _setting(cell: Cell, role: str) -> str:
-    """The setting that names a role's device."""
+    """Return the setting that names a role's device."""
     return "today_device" if cell.ids["suite"] == "today" else f"{role}_device"
 
 
 def _device(name: str, suite: str, setting: str) -> Device | None:
-    """A device that has figures for a suite, None for "". Raises StudyError, with the setting."""
+    """Load a device with costs for a suite, or None for "". Raises StudyError with the setting."""
     if not name:
         return None
     try:

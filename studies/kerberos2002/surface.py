@@ -1,7 +1,9 @@
-"""PKCROSS against PKTAPP by servers, round trip and keys (I7), from operations and trips alone.
+"""Comparison of PKCROSS and PKTAPP by servers, round trip and keys (I7).
 
-Counts are those of the protocols' definition (`expected`), costs a device's; the lone client is the
-paper's, which takes no time, unless it is charged.
+Nothing here is measured.
+
+Counts are those of the protocols' definition (`expected`), costs are a device's. A single client is
+the paper's, which takes no time unless it is charged.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from studies.kerberos2002 import expected
 from studies.kerberos2002.variants import VARIANTS
 from topologies.loader import load_device
 
-#: The device whose file has both lengths of key, and the lengths.
+#: Device whose file has both key lengths, and these lengths.
 DEVICE = "celeron-850"
 KEYS = ("rsa-1024", "rsa-2048")
 SERVERS = (1, 2, 3, 4, 8, 16)
@@ -23,10 +25,10 @@ _FAR = ("kdc-r", "app")
 
 @dataclass(frozen=True)
 class SurfacePoint:
-    """Both protocols at one place: a lone client's times (s), and transactions a second at most.
+    """Both protocols at one point: a single client's times (s) and largest rates (1/s).
 
-    `charged_s` is PKTAPP's with a client of the same device; of `pktapp_per_s` the first is on one
-    machine, the second on a machine for each server.
+    `charged_s` is PKTAPP's time with a client on the same device. `pktapp_per_s` has the rate on
+    one machine, then with a machine for each server.
     """
 
     key: str
@@ -40,7 +42,7 @@ class SurfacePoint:
 
 
 def points() -> Iterator[SurfacePoint]:
-    """The whole surface."""
+    """Yield all points of the surface."""
     for key in KEYS:
         for round_trip_s in ROUND_TRIPS_S:
             for servers in SERVERS:
@@ -48,7 +50,10 @@ def points() -> Iterator[SurfacePoint]:
 
 
 def far_trips(protocol: str, servers: int) -> int:
-    """Round trips to the remote realm with a machine for each server, connections' included."""
+    """Count the round trips to the remote realm, including those to open connections.
+
+    Each server has a machine of its own.
+    """
     steps = expected.steps(VARIANTS[protocol], _places(servers))
     asked = [step for step in steps if step[3].endswith("-REQ") and step[1].startswith(_FAR)]
     connections = {(asker, target) for asker, target, transport, _ in asked if transport == "tcp"}
@@ -73,7 +78,7 @@ def _point(key: str, round_trip_s: float, servers: int) -> SurfacePoint:
 
 
 def _seconds(protocol: str, key: str, servers: int) -> dict[str, float]:
-    """Seconds of public-key work of a transaction, by the party."""
+    """Return the seconds of public-key work in a transaction, by party."""
     work = load_device(DEVICE).work
     private_s, public_s = (work[f"{key}-{kind}"].seconds or 0.0 for kind in ("private", "public"))
     counts = expected.public_key_operations(VARIANTS[protocol], _places(servers))

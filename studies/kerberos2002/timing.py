@@ -1,4 +1,4 @@
-"""What Table I's operations take of the processor that judges, by its own count."""
+"""Timing of Table I's operations on the processor of the judge."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherAlgorithm, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-#: The paper's blocks of text, and the exponent of its public keys.
+#: Block of text as in the paper, and exponent of the public keys.
 _TEXT, _EXPONENT = bytes(64), 65537
 _BATCH_S, _BATCHES = 0.01, 5
 
 
 def operations_s() -> dict[str, float]:
-    """Seconds of each operation by its name in Table I: the quickest of some batches.
+    """Return the seconds of each operation of Table I: the fastest of several batches.
 
-    The library knows DES as triple DES of one key alone.
+    The library has DES as triple DES with one key only.
     """
     return {name: _seconds(operation) for name, operation in _operations().items()}
 
@@ -47,7 +47,7 @@ def _encrypting(algorithm: CipherAlgorithm) -> Callable[[], object]:
 
 
 def _seconds(operation: Callable[[], object]) -> float:
-    """The processor's seconds of one, whatever else the machine does meanwhile."""
+    """Return the processor seconds of one operation, unaffected by other load."""
     took = []
     for _ in range(_BATCHES):
         count, begun_s = 0, time.thread_time()

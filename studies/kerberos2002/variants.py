@@ -1,4 +1,4 @@
-"""The paper's protocols by the names of this study's levels."""
+"""The paper's protocols, by the names of this study's levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProtocolVariant:
-    """A protocol: which way a client goes, how it starts, and what the proxy is for."""
+    """A protocol: its family, its initial authentication and the proxy's use."""
 
     title: str
     way: Literal["pkcross", "pktapp", "mobile"]
@@ -31,17 +31,17 @@ VARIANTS: Mapping[str, ProtocolVariant] = {
     "mp-trusted": ProtocolVariant("MP-PKINIT trusted proxy", "mobile", "client-key", "trusted"),
     "mp-assist": ProtocolVariant("MP-PKINIT proxy assist", "mobile", "client-key", "assist"),
 }
-#: Table III, row by row.
+#: Protocols of Table III, row by row.
 MOBILE = tuple(name for name, variant in VARIANTS.items() if variant.way == "mobile")
 
-#: What a device has to say what it takes, by the suite.
+#: Operations whose cost a device must state, by suite.
 CIPHERS = {"era": ("rsa-1024-private", "rsa-1024-public", "des-operation"),
            "today": ("rsa-2048-private", "rsa-2048-public", "aes-operation")}
 MAX_SERVERS = 16
 
 
 def of_layer(layer: KerberosLayer) -> str:
-    """The protocol that a policy's layer asks for."""
+    """Return the protocol that a policy's layer requires."""
     if layer.realms != "one":
         return layer.realms
     initial = "client-key" if layer.reply_key == "client" else "pkinit"

@@ -1,4 +1,4 @@
-"""One transaction is gone through message by message: each key is learnt where it is given."""
+"""Walk through a transaction's messages, with each key learnt where it is delivered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from studies.kerberos2002.opened import Holder, Opened, ticket_service
 from studies.kerberos2002.pki import LOCAL, REMOTE, USER
 from studies.kerberos2002.said import Spoken
 
-#: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page has them.
+#: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page defines them.
 (_TICKET, _AS_PART, _TGS_AUTHENTICATOR, _TGS_PART, _AP_AUTHENTICATOR, _AP_PART, _REPLY_PACK,
  _RANDOM_PACK, _PROOF) = 2, 3, 7, 8, 11, 12, 1025, 1026, 1027
 _LABELS = {"client": USER, "proxy": USER, "kdc-l": f"kdc {LOCAL}", "kdc-r": f"kdc {REMOTE}"}
@@ -20,13 +20,13 @@ _REALMS = {"kdc-l": LOCAL, "kdc-r": REMOTE}
 
 
 def _asker(said: Spoken) -> Holder:
-    """Who has to sign a request: the principal that it names, which is of the local realm."""
+    """Return the required signer of a request: the principal in it, of the local realm."""
     return Holder("KDC" if said.source.startswith("kdc") else "client",
                   messages.name_of(said.value["req-body"]["cname"]), LOCAL, said.at_s)
 
 
 def _asked(said: Spoken) -> Holder:
-    """Who has to sign a reply: a realm's KDC, or a server for itself (PKTAPP)."""
+    """Return the required signer of a reply: a realm's KDC, or a server itself (PKTAPP)."""
     if said.source in _REALMS:
         realm = _REALMS[said.source]
         return Holder("KDC", messages.krbtgt(realm), realm, said.at_s)
@@ -35,7 +35,7 @@ def _asked(said: Spoken) -> Holder:
 
 @dataclass
 class Walk:
-    """Goes through what was said; `told` are the names of keys that the proxy was told."""
+    """A walk through messages. `told` has the names of the keys that the proxy was given."""
 
     opened: Opened
     told: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Walk:
     _number: int = 0
 
     def all(self, said: Sequence[Spoken]) -> None:
-        """Every message; a message that lacks what it should have is a complaint."""
+        """Walk through all messages. A message that lacks a required part is a complaint."""
         steps = {"AS-REQ": self._as_request, "AS-REP": self._as_reply, "TGS-REQ": self._tgs_request,
                  "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
                  "ProxyRequest": self._to_proxy, "ProxyReply": self._from_proxy}
@@ -60,7 +60,7 @@ class Walk:
                     f"{message.kind} of {message.source}: lacks {error!r:.60}")
 
     def _where(self, said: Spoken) -> str:
-        """What a message is called here; a server may say the same kind of thing twice."""
+        """Return the label of a message, with a number because kinds repeat."""
         return f"{said.source}'s {said.kind} ({self._number})"
 
     # --- initial exchanges -------------------------------------------------------------------
@@ -80,13 +80,13 @@ class Walk:
             self._reply_keys[said.target] = self._told(where, value, said)
 
     def _timely(self, where: str, said: Spoken, authenticator: Mapping[str, Any]) -> None:
-        """What is signed says when, which has to be about when it passed."""
+        """Check that a signed time is close to the time of the packet."""
         apart_s = abs(messages.seconds(authenticator["ctime"]) - said.at_s)
         if apart_s > _MAX_SKEW_S:
             self.opened.complaints.append(f"{where}: signed {apart_s:.0f} s from when it passed")
 
     def _told(self, where: str, value: Mapping[str, Any], said: Spoken) -> str:
-        """The name of a key that a client has made, sealed and signed."""
+        """Return the name of a key that a client has made, sealed and signed."""
         temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
         signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
                                   value["encSignedRandomKeyPack"], temporary)
@@ -114,7 +114,7 @@ class Walk:
         self._ticket(where, said, part["key"]["keyvalue"])
 
     def _ticket(self, where: str, said: Spoken, session: bytes) -> None:
-        """A ticket is opened by its service's key, and has the session key of the reply in it."""
+        """Open a ticket by its service's key, and compare its session key with the reply's."""
         service = ticket_service(said)
         self.opened.name(f"session with {service}", session)
         cross = [entry["data-value"] for entry in said.value["ticket"].get("extensions", [])
@@ -156,13 +156,13 @@ class Walk:
         self.opened.part(f"{said.source}'s AP-REP", _AP_PART, "EncAPRepPart",
                          said.value["enc-part"], self._reply_keys[said.source])
 
-    # --- the proxy ---------------------------------------------------------------------------
+    # --- proxy -------------------------------------------------------------------------------
 
     def _to_proxy(self, said: Spoken) -> None:
         if "told" not in said.value:
             return
-        # The chain is in the request within, or was with the proxy before: that one is seen on
-        # the other side, where the KDC needs it.
+        # The chain is in the request inside, or the proxy had it before. In the latter case the
+        # KDC's side shows it.
         self._told_key = self._told_by(said.value["told"], said)
         self.told.append(self._told_key)
 

@@ -20,7 +20,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class PublishedValues:
-    """Table III by metric and cell, operation counts by protocol and party, and the rest."""
+    """Printed values: Table III by metric and cell, operation counts and others."""
 
     table_3: Mapping[Key, float]
     table_1_s: Mapping[str, float]
@@ -33,7 +33,7 @@ class PublishedValues:
 
 @cache
 def load() -> PublishedValues:
-    """Everything that the paper printed, but for its claims."""
+    """Return all printed values of the paper, except its claims."""
     raw = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
     return PublishedValues(
         _table_3(raw["table_3_ms"]),
@@ -44,7 +44,7 @@ def load() -> PublishedValues:
 
 @cache
 def claims() -> Mapping[str, Claim]:
-    """The paper's conclusions by their numbers."""
+    """Return the paper's conclusions by their numbers."""
     raw = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
     return {name: Claim(name, entry["says"], entry["where"]) for name, entry in raw.items()}
 

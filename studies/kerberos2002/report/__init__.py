@@ -1,4 +1,4 @@
-"""The study's report: the paper's tables and figures, published beside measured, and its claims."""
+"""Report of the study: the paper's tables and figures with measured values, and its claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPLIT = ("The devices are derived from rows 1 to 4 of Table III, read as the pa
 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
-    """Tables I to III, Figures 4 to 6 and 9 to 11, claims."""
+    """Build the report: Tables I to III, the figures and the claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     points = tuple(computed.points())

@@ -1,4 +1,7 @@
-"""The paper's claims C1 to C14: of single cells as questions to them, of curves as the model's."""
+"""Verdicts on the paper's claims C1 to C14.
+
+Claims on single cells are judged from measurements, claims on curves from the queueing model.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from studies.kerberos2002.design import FIG_6, FIG_6_SPEEDS, LOADED, ids
 from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.report.paper_tables import NEAR_MODEL, loads
 
-#: "Nearly indifferent", "meaningfully better" and "noticeable" in numbers.
+#: Numbers for the paper's words "nearly indifferent", "meaningfully better" and "noticeable".
 _INDIFFERENT, _MEANINGFUL, _NOTICEABLE = 0.15, 0.05, 0.02
-#: Customers with whom curves are compared: few, and so many that something is saturated.
+#: Numbers of customers at which curves are compared: one, and enough to saturate a party.
 _LOADS = (1, 20)
 _ABOUT = 0.2
 
 
 @dataclass(frozen=True)
 class Ground:
-    """One number that a claim rests on: what it is, whether it is as the claim says."""
+    """A number behind a claim: its text, and whether it agrees."""
 
     text: str
     holds: bool
@@ -48,7 +51,7 @@ _REASONS = {
 
 
 def verdicts(cells: Cells) -> tuple[Verdict, ...]:
-    """One a claim, in the paper's order."""
+    """Return the verdicts in the paper's order."""
     asked: Mapping[str, Callable[[Cells], Iterator[Ground]]] = {
         "C1": _model_fits, "C2": _one_server, "C3": _several_servers, "C4": _indifferent,
         "C5": _crossover_holds, "C6": _kdc_first, "C7": _same_operations, "C8": _client_key,
@@ -59,7 +62,10 @@ def verdicts(cells: Cells) -> tuple[Verdict, ...]:
 
 
 def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
-    """In virtual time, with fixed service times, a number is exact and decides by itself."""
+    """Judge a claim by its numbers.
+
+    In virtual time with fixed service times, a number is exact and decides without an interval.
+    """
     if not answers:
         return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured")
     against = [answer for answer in answers if not answer.holds]
@@ -74,7 +80,7 @@ def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
 # --- large networks ----------------------------------------------------------------------------
 
 def _model_fits(cells: Cells) -> Iterator[Ground]:
-    """Every load, the one first that it is furthest off at."""
+    """Yield the model's error at each load, the largest error first."""
     for load in sorted(loads(cells), key=lambda load: -load.error):
         name = "-".join(ids(load.protocol, customers=load.customers))
         yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
@@ -82,14 +88,17 @@ def _model_fits(cells: Cells) -> Iterator[Ground]:
 
 
 def _pair(cells: Cells, servers: int, **place: str | int) -> tuple[Transaction, Transaction] | None:
-    """Both protocols' transactions with so many servers."""
+    """Return both protocols' transactions with this number of servers."""
     made = [model.transaction(cells, ids(name, servers=servers, **place))  # type: ignore[arg-type]
             for name in ("pkcross", "pktapp")]
     return (made[0], made[1]) if made[0] and made[1] else None
 
 
 def _compared(pair: tuple[Transaction, Transaction], says: str, *, first: bool) -> Iterator[Ground]:
-    """Response times of PKCROSS and PKTAPP at each load; `first` has to be the shorter one."""
+    """Compare the response times of PKCROSS and PKTAPP at each load.
+
+    `first` says whether the claim is that PKCROSS takes less time.
+    """
     for customers in _LOADS:
         cross, direct = (asked.means(customers)[1] for asked in pair)
         yield Ground(f"{says}, {customers} customer{'s' * (customers > 1)}: PKCROSS {cross:.3g} s, "
@@ -118,7 +127,11 @@ def _indifferent(cells: Cells) -> Iterator[Ground]:
 
 
 def _crossover_holds(cells: Cells) -> Iterator[Ground]:
-    """Two servers of a machine each bear what one does: each is visited once a transaction."""
+    """Compare both protocols' capacities, on one machine and on several.
+
+    Each server is visited once per transaction. PKTAPP's capacity with one server therefore holds
+    for servers on separate machines, too.
+    """
     for speed in FIG_6_SPEEDS:
         cross, *direct = (model.transaction(cells, ids(
             name, servers=servers, wire="slow", speed=speed)) for name, servers in (

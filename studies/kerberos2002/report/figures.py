@@ -1,4 +1,4 @@
-"""Figures 4 to 6 and 9 to 11, measured and modelled; print has marks of its text alone."""
+"""Figures 4 to 6 and 9 to 11: measured, modelled and printed values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _X, _R = Axis("throughput", "/s"), Axis("response time", "s")
 
 
 def figures(cells: Cells, paper: PublishedValues) -> Iterator[Figure]:
-    """Those for which anything was measured."""
+    """Yield the figures for which there are measurements."""
     for figure in (_loaded(cells), _figure_5(cells), _figure_6(cells, paper),
                    _figure_10(cells, paper), _figure_11(cells)):
         if figure is not None:
@@ -124,7 +124,7 @@ def _figure_10(cells: Cells, paper: PublishedValues) -> Figure | None:
 
 
 def _printed(cells: Cells, wire: str, paper: PublishedValues) -> Iterator[Series]:
-    """What the text says of a panel of Figure 10, at its highest speed-up."""
+    """Yield the text's values for a panel of Figure 10, at its highest speed-up."""
     said, speed = paper.figure_10_s, FIG_10_SPEEDS[-1]
     marks = {"m-standard": said["2g_without"], "mp-assist": said["2g_assist"]}
     if wire == "3g":
@@ -155,7 +155,7 @@ def _figure_11(cells: Cells) -> Figure | None:
 
 
 def _wide(name: str, asked: Transaction) -> Series:
-    """A curve up to twice the number of customers that saturates it."""
+    """Return a curve up to twice the number of customers that saturates the bottleneck."""
     _, lone_s = asked.means(1)
     knee = max(2, round(lone_s * asked.capacity_per_s))
     counts = sorted({max(1, round(knee * share / 10)) for share in range(1, 21)})

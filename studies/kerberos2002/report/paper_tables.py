@@ -1,4 +1,4 @@
-"""The paper's Tables I to III with what was measured, and the model beside measured loads."""
+"""The paper's Tables I to III with measured values, and the model's errors under load."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from studies.kerberos2002.report import phases
 from studies.kerberos2002.variants import VARIANTS
 
 _SOURCE = "the 2002 paper"
-#: How near the model has to be.
+#: Largest relative error of the model that counts as near.
 NEAR_MODEL = 0.03
 
 class LoadPoint(NamedTuple):
-    """A load: what was measured, and what exact MVA and AMVA say by a lone customer's record."""
+    """A load with measured values, and results of exact MVA and of AMVA.
+
+    The inputs of both models come from the record of a single customer.
+    """
 
     protocol: str
     customers: int
@@ -28,18 +31,18 @@ class LoadPoint(NamedTuple):
     response: Observation
     exact: tuple[float, float]
     approximate: tuple[float, float]
-    #: Of the measured response time's 95 % interval by batch means, as a share of it.
+    #: Half of the measured response time's relative 95 % interval, by batch means.
     half_width: float | None
 
     @property
     def error(self) -> float:
-        """The larger of the model's two errors, as a share of what was measured."""
+        """Return the larger relative error of the model, in throughput or response time."""
         measured = (self.throughput.estimate.mean, self.response.estimate.mean)
         return max(abs(said / seen - 1) for said, seen in zip(self.exact, measured, strict=True))
 
 
 def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
-    """Those with anything measured in them."""
+    """Yield the tables that hold measurements."""
     yield _table_1(cells, paper)
     for table in (_table_2(cells, paper), *phases.tables(cells, paper), _loads(cells),
                   _stations(cells), _prices(cells)):
@@ -84,7 +87,7 @@ def _table_2(cells: Cells, paper: PublishedValues) -> Table:
 
 
 def loads(cells: Cells) -> Iterator[LoadPoint]:
-    """Every load that was measured, with the model's answers."""
+    """Yield each measured load with the model's results."""
     for protocol in LOADED:
         for customers in CUSTOMERS[1:]:
             cell = ids(protocol, customers=customers)
@@ -123,7 +126,7 @@ def _loads(cells: Cells) -> Table:
 
 
 def _stations(cells: Cells) -> Table:
-    """Demands by party: who saturates first, and at which throughput."""
+    """Build the table of demands by party: the party that saturates first, and its throughput."""
     rows = []
     for protocol in VARIANTS:
         asked = model.transaction(cells, ids(protocol))
@@ -145,7 +148,10 @@ def _stations(cells: Cells) -> Table:
 
 
 def _prices(cells: Cells) -> Table:
-    """What each protocol puts on the client's wire; the paper has nothing of it."""
+    """Build the table of packets and bytes on the client's wire.
+
+    The paper does not give them.
+    """
     rows = []
     for protocol in VARIANTS:
         for suite in ("era", "today"):

@@ -1,4 +1,4 @@
-"""Table III: its phases as measured, as their operations come to, and as the paper printed them."""
+"""Table III: phases as measured, as predicted and as printed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studies.kerberos2002.design import ids
 from studies.kerberos2002.published import PublishedValues
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
-#: How near a phase has to be to what its operations and messages take.
+#: Largest relative difference of a phase from its operations and messages that counts as near.
 NEAR_COUNTS = 0.05
 _FINDINGS = {
     "m-standard": "Post-auth holds the private operation that draft 05 needs to open the KDC's "
@@ -27,22 +27,22 @@ _FINDINGS = {
                   "to 4.",
     "mp-assist": "As row 5; here the client builds no chain, which saves 81 ms of Pre-auth and "
                  "nothing in print."}
-#: Instead, where an option has what the paper's programs evidently did.
+#: Finding that replaces a row's own where an option repeats what the paper's programs did.
 _AS_PAPER = "Done as the paper's programs evidently did it (I4)."
 
 
 def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
-    """The table, and each phase of it against counts and print."""
+    """Yield Table III, and the table of each phase's differences from counts and print."""
     yield from (_table_3(cells, paper), _fit(cells, paper))
 
 
 def _asked(cells: Cells) -> Mapping[str, Any]:
-    """What the workload was asked for; nothing where nobody knows."""
+    """Return the run's settings, or {} for a run without a manifest."""
     return cells.results.manifest.asked if cells.results.manifest else {}
 
 
 def _findings(cells: Cells) -> dict[str, str]:
-    """Why each row differs from print."""
+    """Return the reason why each row differs from print."""
     asked = _asked(cells)
     options = {"m-standard": "spares_opening", "m-client-key": "kdc_signs"}
     return {row: _AS_PAPER if asked.get(options.get(row, "")) else said
@@ -68,7 +68,7 @@ def _table_3(cells: Cells, paper: PublishedValues) -> Table:
 
 
 def _as_printed(cells: Cells, protocol: str) -> dict[str, float]:
-    """By how much the phases change (s) if operations are done as the paper's programs did them."""
+    """Return the changes of the phases (s) with the operations of the paper's programs."""
     asked = _asked(cells)
     devices = cells.results.manifest.devices if cells.results.manifest else {}
     own, server = (devices.get(str(asked.get(f"{role}_device"))) for role in ("mobile", "server"))
@@ -82,7 +82,7 @@ def _as_printed(cells: Cells, protocol: str) -> dict[str, float]:
 
 
 def _fit(cells: Cells, paper: PublishedValues) -> Table:
-    """Each phase against what its operations take; and print against both readings of them."""
+    """Compare each phase with its operations, and the printed value with both readings of them."""
     rows = []
     for protocol in MOBILE:
         cell, changes = ids(protocol), _as_printed(cells, protocol)

@@ -1,4 +1,4 @@
-"""Section 6.4's design questions, answered by numbers; and the protocol that combines two (5.4)."""
+"""Numbers for section 6.4's design questions, and for the combined protocol of section 5.4."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
 _CUSTOMERS = (1, 4, 16)
-#: What is counted for each guideline: a column's title and its group.
+#: Counts for each guideline: a column's title and its group.
 _GUIDELINES = {
     "private_client": ("private", "1: client's operations"),
     "public_client": ("public", "1: client's operations"),
@@ -23,19 +23,19 @@ _GUIDELINES = {
     "counted_own_messages": ("of no standard", "3: KDC and server"),
     "counted_kdc_made": ("made by the KDC", "4: the reply's key"),
     "counted_key_holders": ("parties that know it", "4: the reply's key")}
-#: Customers with PKCROSS and with PKTAPP.
+#: Numbers of customers with PKCROSS and with PKTAPP.
 _MIXES = ((8, 1), (8, 4), (8, 8), (1, 8))
 
 
 def tables(cells: Cells) -> Iterator[Table]:
-    """Those for which anything was measured."""
+    """Yield the tables for which there are measurements."""
     for table in (_questions(cells), _combined(cells), _mixed(cells), _figure_b1(cells)):
         if table.rows:
             yield table
 
 
 def _questions(cells: Cells) -> Table:
-    """What the paper answers in words."""
+    """Build the table of the guidelines, which the paper answers in words."""
     rows = []
     for protocol in MOBILE:
         numbers = [model.mean(cells, name, ids(protocol)) for name in _GUIDELINES]
@@ -56,7 +56,10 @@ def _questions(cells: Cells) -> Table:
 
 
 def _combined(cells: Cells) -> Table:
-    """A client that knows the number of servers and chooses (section 5.4), and what it regrets."""
+    """Build the table of a client that chooses by the number of servers (section 5.4).
+
+    Its regret is the additional time of the chosen protocol.
+    """
     rows = []
     for placement in ("one", "each"):
         for servers in (1, 2, 4):
@@ -77,7 +80,7 @@ def _combined(cells: Cells) -> Table:
 
 
 def _mixed(cells: Cells) -> Table:
-    """Users of both protocols in one network: two chains, of which each slows the other."""
+    """Build the table of users of both protocols in one network, as two chains."""
     pair = [model.transaction(cells, ids(name)) for name in ("pkcross", "pktapp")]
     rows = []
     if pair[0] and pair[1]:
@@ -96,7 +99,7 @@ def _mixed(cells: Cells) -> Table:
 
 
 def _figure_b1(cells: Cells) -> Table:
-    """The transaction of Figure B.1 as the model's inputs."""
+    """Return the transaction of Figure B.1 as the model's inputs."""
     asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
     rows = [(Entry(party), Entry(name), exact(count), exact(each_s))
             for (party, name), (count, each_s) in asked.visits.items()] if asked else []

@@ -1,4 +1,4 @@
-"""The surface of I7 as a table and a figure, and Figure B.1 as a drawing."""
+"""Table and figure of the surface of I7, and the drawing of Figure B.1."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from studies.kerberos2002.body import RESPONSE
 from studies.kerberos2002.design import TURNING_SERVERS, TURNING_WIRES, WIRES, ids, turning
 
 _DELAY = "wires and client"
-#: A transaction's exchanges in their order; a proxied one comes before that which it asks for.
+#: Exchanges of a transaction in order. A proxied exchange comes before the one that it requests.
 _ORDER = ("AS-REQ", "TGS-REQ", "AP-REQ")
 
 
 def table(points: Sequence[surface.SurfacePoint]) -> Table:
-    """Who is quicker for a lone client, and who bears more, by servers, round trip and key."""
+    """Build the table of times and capacities by servers, round trip and key."""
     rows = []
     for point in points:
         better = "PKCROSS" if point.pkcross_s < point.pktapp_s else "PKTAPP"
@@ -46,7 +46,7 @@ def table(points: Sequence[surface.SurfacePoint]) -> Table:
 
 
 def measured_table(cells: Cells) -> Table:
-    """Both protocols in today's suite as they were measured, with a machine for each server."""
+    """Build the table of both protocols in today's suite, measured with a machine per server."""
     rows = []
     for wire in TURNING_WIRES:
         for servers in TURNING_SERVERS:
@@ -71,13 +71,13 @@ def measured_table(cells: Cells) -> Table:
 
 
 def _measured(cells: Cells, cell: Ids) -> tuple[float, float] | None:
-    """How long a lone customer's transaction takes (s), and how many are borne (1/s)."""
+    """Return a single customer's response time (s) and the capacity (transactions/s)."""
     took_s, asked = model.mean(cells, RESPONSE.name, cell), model.transaction(cells, cell)
     return None if took_s is None or asked is None else (took_s, asked.capacity_per_s)
 
 
 def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:
-    """PKTAPP's time as a multiple of PKCROSS's, by servers, a line for each round trip."""
+    """Draw PKTAPP's time relative to PKCROSS's by servers, with a line for each round trip."""
     panels = []
     for key in surface.KEYS:
         series = []
@@ -95,7 +95,7 @@ def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:
 
 
 def figure_b1(cells: Cells) -> Figure | None:
-    """The transaction's way through the stations, with each class's visits and service time."""
+    """Draw the transaction's path through the stations, with visits and service time by class."""
     asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
     if asked is None:
         return None
