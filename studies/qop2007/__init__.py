@@ -1,1 +1,1 @@
-"""The 2007 paper's study: what twelve policies cost, at home and roaming."""
+"""Study of the 2007 paper: the cost of twelve policies, at home and roaming."""

@@ -1,4 +1,4 @@
-"""Settings of the study's workload: streams, air, how a move is noticed, what captures keep."""
+"""Settings of a repetition: streams, medium and devices, movement detection and captures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from studies import study
 from studies.mobile import NO_MEDIUM
 from topologies.loader import TopologyError, load_device, medium_names
 
-#: What captures of streams keep of the expected packets: 1 in so many.
+#: Share of the expected packets that captures of streams keep: one in this many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
-#: What was so when there was no choice: it is not said, so that plans of before go on.
+#: Values from before a setting existed. They are not written, so that older plans continue.
 _AS_EVER = {"authentications": 1, "moves": 1, "devices": "", "move_stream_ms": 0}
-#: Below the first there is nothing to time.
+#: Smallest and largest stream in bytes. A smaller one is too short to time.
 _STREAM_BYTES = (50_000, 10_000_000_000)
 
 
@@ -26,7 +26,7 @@ def _timeable(size: int) -> int:
 
 
 def by_node(text: str) -> dict[str, str]:
-    """The devices in `NODE=DEVICE,NODE=DEVICE`, by node. Raises ValueError."""
+    """Return the devices in `NODE=DEVICE,NODE=DEVICE`, by node. Raises ValueError."""
     pairs = [part.partition("=") for part in text.split(",") if part]
     for node, _, device in pairs:
         if not node or not device:
@@ -47,7 +47,7 @@ def _devices(text: str) -> str:
 
 
 class Asked(study.Asked):
-    """What a repetition is asked for. Sizes in bytes."""
+    """Settings of a repetition. Sizes are in bytes."""
 
     stream_bytes: Annotated[study.Bytes, AfterValidator(_timeable)] = Field(
         1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
@@ -97,7 +97,10 @@ class Asked(study.Asked):
         return moves
 
     def kept(self) -> dict[str, Any]:
-        """The user's medium and devices by their own names: paths are of this machine only."""
+        """Return the settings as plans keep them.
+
+        A user's medium and devices are named, because file paths are of this machine only.
+        """
         from studies.qop2007 import matrix
 
         medium = matrix.medium(self)

@@ -1,4 +1,4 @@
-"""Attacks inside the machine: carried out once all else is measured, with captures of their own.
+"""Attacks in the guest after all other measurements, with captures of their own.
 
 Standard library only.
 """
@@ -15,18 +15,18 @@ from measure.errors import MeasureError
 from measure.points import AIR
 from studies.qop2007 import attempts
 
-if TYPE_CHECKING:  # its IKE needs vici, which only the machine has
+if TYPE_CHECKING:  # IKE needs vici, which only the guest has.
     from measure.arrival import Arrival
 
 
 def carry_out(attack: str, arrival: Arrival, captures: Callable[..., Any]) -> None:
-    """The attack of this name, if it is one of these. Raises MeasureError."""
+    """Carry out the attack of this name, if there is one. Raises MeasureError."""
     if attack in ATTACKS:
         ATTACKS[attack](arrival, captures)
 
 
 def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
-    """A frame of the mobile node's is sent once more, and its peer watched."""
+    """Send a frame of the mobile node once more, and capture its peer's packets."""
     nodes, scenario = arrival.scenario.network.nodes, arrival.scenario
     peer = nodes[scenario.peer]
     device = arrival.access.tunnel_device(scenario.peer) or peer.interface_of(peer.address)
@@ -37,7 +37,7 @@ def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
 
 
 def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
-    """Its access point is gone, and a twin is there; the mobile node asks its peer for an echo."""
+    """Replace the access point by an evil twin, and ping from the mobile node."""
     access, scenario, station = arrival.access, arrival.scenario, arrival.station
     place = scenario.access_point
     cell = scenario.network.nodes[place]
@@ -45,7 +45,7 @@ def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
     with (access.twin_of(place, station.name),
           captures([Point("air", None, AIR), Point("twin", place, cell.radio_interface)],
                    capture.WHOLE, part=attempts.PART)):
-        with suppress(MeasureError):  # what it refuses, the captures tell
+        with suppress(MeasureError):  # A refusal to join shows in the captures.
             station.join(cell)
         station.ping(arrival.peer, access.limits.data_s(scenario))
         station.give_up_link()

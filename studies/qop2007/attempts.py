@@ -1,4 +1,4 @@
-"""Attacks that are carried out are judged by what came of them: on the node, or on a recording."""
+"""Checks of attacks that are carried out, on the node or on a recording."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from measure import dissect, guessing, management, pcap
 from measure.observed import Check, Observed
 from topologies.model import ACCESS_POINT, Scenario
 
-#: A frame in an access point's name that ends the association.
+#: Attack: a forged deauthentication frame in the access point's name.
 FORGED = "forged-deauthentication"
-#: Words that are tried on a recorded handshake, the right one among them.
+#: Attack: words tried on a recorded handshake, among them the right one.
 GUESSING = "guessing"
-#: A frame of the mobile node's that is sent once more.
+#: Attack: a frame of the mobile node that is sent once more.
 REPLAY = "replay"
-#: An access point of the network's name and without its secrets, in the place of the real one.
+#: Attack: an access point with the network's name and without its secrets, in place of the real
+#: one.
 TWIN = "evil-twin"
-#: What captures of attacks begin with that are carried out once all else is measured.
+#: Prefix of the captures of attacks that are carried out after all other measurements.
 PART = "attack"
-#: The others; a real list has millions.
+#: Wrong words that are tried. A real list has millions.
 _WORDS = tuple(f"password{number}" for number in range(9))
 
 
 def verify(seen: Observed, scenario: Scenario, passphrase: str) -> Iterator[Check]:
-    """The check of the attack that was tried; none where there was none."""
+    """Yield the check of the attack that was tried, if there was one."""
     attack = seen.raw.get("attack")
     if attack == FORGED:
         yield _outlived(seen)
@@ -62,7 +63,10 @@ def _guessed(seen: Observed, scenario: Scenario, passphrase: str) -> Check:
 
 
 def _replayed(seen: Observed) -> Check:
-    """Twice on the air under one number (or none), and at the peer once all the same."""
+    """Check that a frame seen twice on the air reached the peer once.
+
+    A frame is recognised by its length and its packet number, if it has one.
+    """
     times = Counter((p.length, p.wep_iv, p.tkip_iv, p.ccmp_iv)
                     for p in seen.packets(f"{PART}-air")
                     if p.is_data and p.transmitter == seen.mac)
@@ -74,7 +78,7 @@ def _replayed(seen: Observed) -> Check:
 
 
 def _deceived(seen: Observed) -> Check:
-    """It met the twin, and what it asked its peer then was not to be read there."""
+    """Check that the station met the evil twin, which could not read its echo request."""
     air = seen.packets(f"{PART}-air")
     beacons = [p for p in air if p.subtype == management.BEACON and p.transmitter in seen.cells]
     met = [p for p in air if p.transmitter == seen.mac

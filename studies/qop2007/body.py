@@ -1,4 +1,4 @@
-"""The body of this study's records: what a repetition measured, and how older ones become it."""
+"""Body of this study's records: measured values, and the upgrade of older records."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic import ConfigDict, Field, ValidationError
 from measure.record import RecordError, RecordPart, said
 
 SCHEMA = 2
-#: Fields of schema 1's flat records that are this study's own; all others are the envelope's.
+#: Fields of flat schema 1 records that belong to this study. All others are the envelope's.
 _OWN = ("authentication_time_s", "authentication_components_s", "authentication_sum", "phases",
         "handoff", "tcp", "udp")
-#: What moved into the list of authentications when bodies came to have several of them.
+#: Fields that moved into the list of authentications when bodies came to have several.
 _OF_AN_AUTHENTICATION = {"authentication_components_s": "components_s", "phases": "phases"}
 _ENVELOPE = ("repetition", "status", "reason", "evidence", "environment", "captures")
 _ENVELOPE_OPTIONAL = ("attempt", "elapsed_s", "raw")
 
 
 class PhaseRecord(RecordPart):
-    """A phase of getting on the network; seconds after the start of its authentication."""
+    """A phase of an authentication. Seconds count from the start of that authentication."""
 
     name: str
     start_s: float
@@ -30,9 +30,10 @@ class PhaseRecord(RecordPart):
 
 
 class AuthenticationRecord(RecordPart):
-    """One authentication from nothing: what it consists of, and its phases in order of time.
+    """An authentication from a clean state: its components, and its phases by time.
 
-    The last ones of a repetition that roams, as many as asked for, go on in the visited network.
+    The last ones of a repetition that roams, as many as there are moves, continue in the visited
+    network.
     """
 
     components_s: dict[str, float]
@@ -40,7 +41,7 @@ class AuthenticationRecord(RecordPart):
 
 
 class StreamRecord(RecordPart):
-    """One stream as the receiver saw it; `iperf` keeps what iperf3 said beside it."""
+    """A stream as the receiver measured it. `iperf` keeps iperf3's own values."""
 
     goodput_bps: float
     bytes: int
@@ -49,25 +50,26 @@ class StreamRecord(RecordPart):
 
 
 class HandoffRecord(RecordPart):
-    """A move after an authentication before the last: its phases, and how long it took."""
+    """A move after an authentication other than the last: its phases, and its duration (s)."""
 
     phases: list[PhaseRecord]
     handoff_s: float
 
 
 class OutageRecord(RecordPart):
-    """What a move did to a stream in one direction: its longest gap, and what never arrived."""
+    """Effect of a move on a stream in a direction: longest gap (s) and losses."""
 
     gap_s: float
     lost_packets: int
 
 
 class Measured(RecordPart):
-    """Authentication times with their parts, the handoff's phases, and both streams.
+    """Authentication times with their parts, phases of the handoff and both streams.
 
-    `authentication_sum` names the components that Table 4 of the paper adds up for this cell;
+    `authentication_sum` names the components that Table 4 of the paper adds up for this cell.
     `authentication_time_s` is the sum of their means over `authentications`. `handoff_s` is the
-    time from leaving to the first answered packet of the last move, whatever the phases are.
+    time from leaving to the first answered packet of the last move. It does not depend on the
+    phases.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
@@ -78,57 +80,60 @@ class Measured(RecordPart):
     handoff_s: float | None = None
     tcp: StreamRecord | None
     udp: StreamRecord | None
-    #: By direction, where a stream went over the move.
+    #: Outages by direction, where a stream ran during the move.
     outages: dict[str, OutageRecord] | None = None
-    #: Of moves before the last, in order of time, where there are any.
+    #: Moves before the last one, in order of time, if there are any.
     earlier_handoffs: list[HandoffRecord] | None = None
 
     model_config = ConfigDict(populate_by_name=True)
 
     @property
     def phases(self) -> list[PhaseRecord]:
-        """The phases of the authentication after which the node moved or streamed."""
+        """Return the phases of the last authentication, after which the node moved or streamed."""
         return self.authentications[-1].phases if self.authentications else []
 
     @property
     def handoffs(self) -> list[list[PhaseRecord]]:
-        """The phases of each move, in order of time."""
+        """Return the phases of each move, in order of time."""
         earlier = [each.phases for each in self.earlier_handoffs or ()]
         return [*earlier, *([self.handoff] if self.handoff else [])]
 
     @property
     def handoffs_s(self) -> list[float]:
-        """Seconds that each move took, in order of time."""
+        """Return the duration of each move (s), in order of time."""
         last = self.handoff_s
-        if last is None and self.handoff:  # of records of before
+        if last is None and self.handoff:  # Older records have no `handoff_s`.
             last = sum(phase.duration_s for phase in self.handoff)
         return [*(each.handoff_s for each in self.earlier_handoffs or ()),
                 *([] if last is None else [last])]
 
     @property
     def authentication_components_s(self) -> dict[str, float]:
-        """The mean of each component over the authentications that have it."""
+        """Return the mean of each component over the authentications that have it (s)."""
         return mean_components_s([each.components_s for each in self.authentications])
 
 
 def mean_components_s(authentications: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each component over the authentications that have it, in seconds."""
+    """Return the mean of each component over the authentications that have it (s)."""
     names = dict.fromkeys(name for components in authentications for name in components)
     return {name: fmean(components[name] for components in authentications if name in components)
             for name in names}
 
 
-#: What the name of a phase begins with that took place in the visited network.
+#: Prefix of the names of phases in the visited network.
 FOREIGN = "foreign_"
 
 
 def handoff_s(phases: Sequence[PhaseRecord], handoff: Sequence[PhaseRecord],
               stamps: Mapping[str, Any]) -> float | None:
-    """Seconds from the order to leave to the first answered packet; None at home.
+    """Return the time (s) from the order to leave to the first answered packet.
 
-    Not from the handoff's phases, which are compared with it, but from the last phase of the stay
-    away. Where that is missing, until the program that pings had seen the answer, which is some
-    milliseconds later; without that either, the sum of the handoff's phases.
+    The result is None at home.
+
+    The last phase of the stay in the visited network gives the end. The phases of the handoff are
+    not used, because they are compared with this time. Without that phase, the end is when the ping
+    program saw the answer, some milliseconds later. Without either, the result is the sum of the
+    handoff's phases.
     """
     if not handoff:
         return None
@@ -143,16 +148,20 @@ def handoff_s(phases: Sequence[PhaseRecord], handoff: Sequence[PhaseRecord],
 
 
 def with_one_authentication(body: dict[str, Any]) -> dict[str, Any]:
-    """A body of schema 1, when a repetition authenticated once, as one of schema 2."""
+    """Upgrade a body of schema 1 with its one authentication to schema 2."""
     rest = {key: value for key, value in body.items() if key not in _OF_AN_AUTHENTICATION}
     return {**rest, "schema": 2, "authentications": [
         {name: body[key] for key, name in _OF_AN_AUTHENTICATION.items()}]}
 
 
 def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
-    """A record of schema 1, which knew this study alone, as one of schema 2; RecordError if none.
+    """Upgrade a record of schema 1 to schema 2.
 
-    What was asked stood in the run's plan only, so `asked` has what the record itself tells.
+    Schema 1 knew this study alone.
+
+    The settings stood in the run's plan only, so `asked` is empty.
+
+    Raises RecordError where the document is not such a record.
     """
     unknown = document.keys() - {"schema", "policy", "scenario", *_OWN, *_ENVELOPE,
                                  *_ENVELOPE_OPTIONAL}

@@ -1,7 +1,8 @@
-"""Negative controls take one part of a policy's protection away, so that its proof must fail.
+"""Negative controls: each takes part of a policy's protection away, so its proof must fail.
 
-Those of the first kind spoil a secret: nothing flows, and the repetition breaks off. Those of the
-second leave everything flowing without the protection, and the evidence has to see it.
+Controls of the first kind spoil a secret or a daemon. Nothing flows, and the repetition breaks off.
+Those of the second kind take a protection away while everything flows, and the evidence must show
+it.
 """
 
 from __future__ import annotations

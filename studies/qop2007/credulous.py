@@ -1,4 +1,4 @@
-"""Program: runs a Mobile IP program that takes every authenticator for right, a negative control.
+"""Program that runs a Mobile IP program which accepts every authenticator: a negative control.
 
 `python3 -m studies.qop2007.credulous MODULE CONFIG.json`.
 """
@@ -12,7 +12,7 @@ from topologies.mobile_ip import packets
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program of the module that is named first until it ends."""
+    """Run the program of the module that is the first argument until it ends."""
     packets.is_authentic = lambda *_: True
     module, *its_own = arguments
     status: int = importlib.import_module(module).main(its_own)

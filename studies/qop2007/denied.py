@@ -1,8 +1,8 @@
-"""Program: runs a Mobile IP program in whose world a denial is as good as an acceptance.
+"""Program that runs a Mobile IP program in which a denial counts as an acceptance.
 
-A negative control: the home agent denies every registration by its reply's own code, and carries it
-out all the same; whoever reads the reply takes it for accepted.
-`python3 -m studies.qop2007.denied MODULE CONFIG.json`.
+A negative control: the home agent denies every registration by the code of its reply, and carries
+it out. The receiver of the reply takes it for accepted. `python3 -m studies.qop2007.denied MODULE
+CONFIG.json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from topologies.mobile_ip.packets import Code
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program of the module that is named first until it ends."""
+    """Run the program of the module that is the first argument until it ends."""
     reply = HomeAgent._reply  # noqa: SLF001 - what it is for
 
     def denying(agent: HomeAgent, datagram: Any, request: Any, _: int, *rest: Any) -> SendMessage:

@@ -1,4 +1,4 @@
-"""The study's evidence: each of several authentications, and why a repetition failed."""
+"""Evidence of the study: checks of earlier authentications, and reasons of failed repetitions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from measure.observed import Check, Observed
 from policies import Policy
 from studies.qop2007.asked import Asked
 
-#: An authentication's capture at the mobile node, and that of the last one.
+#: Captures at the mobile node of any authentication, and of the last one.
 _AT_THE_NODE, _LAST = re.compile(r"auth\d*-mn\.pcap"), "auth-mn.pcap"
-#: TLS's alerts by their number (RFC 8446, section 6).
+#: TLS alerts by number (RFC 8446, section 6).
 _ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certificate",
            "43": "unsupported certificate", "44": "certificate revoked",
            "45": "certificate expired", "46": "certificate unknown", "47": "illegal parameter",
@@ -25,9 +25,9 @@ _ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certifi
 
 def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
                     asked: Asked) -> Iterator[Check]:
-    """Every check on getting on, for each authentication before the last; nothing where it is one.
+    """Yield the checks of each authentication before the last one, if there are several.
 
-    The last one's checks are the repetition's own.
+    The checks of the last one are the repetition's own.
     """
     count = asked.authentications
     if count == 1 and not earlier:
@@ -39,7 +39,7 @@ def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
                 f"{len(begun)} of {count} took place{after if max(moved, moves) > 1 else ''}")
     yield _from_nothing(begun)
     of_each = [{check.check: check for check in in_force.verify(policy, each)} for each in earlier]
-    # Of those that stay at home less is to be checked than of those that move.
+    # Authentications that stay at home have fewer checks than those that move.
     names = {moves: {name for each, checks in zip(earlier, of_each, strict=True)
                      if each.moves == moves for name in checks} for moves in (False, True)}
     for name in dict.fromkeys(name for checks in of_each for name in checks):
@@ -49,7 +49,10 @@ def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
 
 
 def _of_each(name: str, checks: Mapping[int, Check | None]) -> Check:
-    """One check of several authentications; the detail is of all, or of those where it fails."""
+    """Combine one check of several authentications.
+
+    The detail lists the failed authentications, or all of them where none failed.
+    """
     said = [(check is not None and check.ok,
              f"authentication {number}: {check.detail if check else 'not checked'}")
             for number, check in checks.items()]
@@ -59,10 +62,11 @@ def _of_each(name: str, checks: Mapping[int, Check | None]) -> Check:
 
 
 def _from_nothing(begun: Sequence[Observed]) -> Check:
-    """Each began without link, cached keys, IPsec SAs and binding of the one before.
+    """Check that no authentication began with state of the one before.
 
-    Until version 3 of the study, the first one ended a binding that an earlier repetition had left
-    where it went; now there is none.
+    This state is an association, cached keys, IPsec SAs or a tunnel of the agent. Until version 3
+    of the study, the first authentication of a repetition could end a binding that an earlier
+    repetition had left. Now there is none.
     """
     left = [_left(seen.raw.get("left"), with_binding=number > 0)
             for number, seen in enumerate(begun)]
@@ -74,7 +78,7 @@ def _from_nothing(begun: Sequence[Observed]) -> Check:
 
 
 def _left(left: Mapping[str, Any] | None, *, with_binding: bool) -> str:
-    """What was left before an authentication, in words; "" if nothing was."""
+    """Describe the state that was left before an authentication, with "" for none."""
     if left is None:
         return "nobody looked"
     sas = sum(left["sas"].values())
@@ -85,14 +89,14 @@ def _left(left: Mapping[str, Any] | None, *, with_binding: bool) -> str:
 
 
 def explain(failure: Mapping[str, str], seen: Observed) -> str:
-    """The reason of a failed repetition, sharpened by what the packets show, and its cause."""
+    """Return a failed repetition's reason with packets' evidence, and its cause."""
     cause = f"; {failure['cause']}" if failure.get("cause") else ""
     return _shown_by_packets(failure, failure["reason"].removesuffix(cause), seen) + cause
 
 
 def _shown_by_packets(failure: Mapping[str, str], reason: str, seen: Observed) -> str:
-    """Return a reason with what the packets show of it."""
-    # RADIUS stays behind the access point: the visited one's, once the mobile node is there.
+    """Return a reason with the evidence that packets add to it."""
+    # RADIUS shows behind the access point in use: the visited one, once the mobile node is there.
     radius = seen.packets("auth-foreign") if "foreign_start" in seen.raw["stamps"] \
         else seen.packets("auth-wire")
     requests = sum(p.radius_code == 1 for p in radius)
@@ -111,9 +115,9 @@ def _shown_by_packets(failure: Mapping[str, str], reason: str, seen: Observed) -
 
 
 def _refused(seen: Observed) -> str:
-    """Return who refused whom, where the RADIUS server said Access-Reject.
+    """Return who refused whom, where the RADIUS server sent an Access-Reject.
 
-    Where the mobile node has ended the TLS handshake by an alert, it has refused the server.
+    If the mobile node ended the TLS handshake by an alert, it refused the server.
     """
     sender, alert = _alert(seen)
     if sender == seen.mac:
@@ -124,8 +128,8 @@ def _refused(seen: Observed) -> str:
 
 
 def _alert(seen: Observed) -> tuple[str, str]:
-    """Return who ended a TLS handshake, and by which alert, in words; "" where none is read."""
-    # Of an authentication with others after it, the capture has a name of its own.
+    """Return who ended a TLS handshake and the alert's name, or "" without an alert."""
+    # Before the last authentication, captures of one have a name with its number.
     files = [seen.folder / entry["file"] for entry in seen.raw["captures"]
              if _AT_THE_NODE.fullmatch(entry["file"])]
     file = seen.folder / _LAST if seen.folder / _LAST in files else next(iter(files), None)

@@ -1,4 +1,4 @@
-"""The study's factors: policies and scenarios, the paper's own and the user's."""
+"""Factors of the study: policies and scenarios, the paper's own and the user's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from studies import mobile
 from studies.study import Factor, Level
 from topologies.loader import scenario_ids
 
-#: What is measured unless others are asked for: the scenarios of the paper.
+#: Scenarios of the paper, which are measured by default.
 PAPER_SCENARIOS = ("N1", "N2", "N3", "R1", "R2")
-#: What the user's own policies are compared to where no others are asked for.
+#: Policy that a user's own policies are compared with by default.
 BASELINE = "P1"
 
 
 def _refusal(policy: Policy) -> str:
-    """What is wrong with how and by whom an authentication is decided; "" if nothing is."""
+    """Return why a policy's way to authenticate is refused, or "" if it is not."""
     aaa, dot1x = policy.layers.aaa, policy.layers.dot1x
     if dot1x is None:
         return ""
@@ -35,7 +35,7 @@ def _refusal(policy: Policy) -> str:
 
 
 def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
-    """Scenarios by name or file, or the paper's five."""
+    """Return scenarios by name or file, by default the paper's five."""
     return mobile.scenarios(names or (() if files else PAPER_SCENARIOS), files)
 
 

@@ -1,6 +1,8 @@
-"""The plan of a folder of schema 1, which knew this study alone, as a manifest of schema 2.
+"""Upgrade of a plan of schema 1 to a manifest of schema 2.
 
-Layers stood in the plan; scenarios and the medium stood in what the results were made with.
+Schema 1 knew this study alone.
+
+The plan has the layers. The history of the results has scenarios and the medium.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from topologies.model import Medium, from_json
 
 _ASKED = {"tcp_bytes": "stream_bytes", "udp_payload_bytes": "udp_payload_bytes",
           "detection": "detection", "stream_captures": "stream_captures"}
-#: What was added to the plan while schema 1 lasted, as it was before.
+#: Values from before these settings and options were added to plans of schema 1.
 _ASKED_BEFORE = {"stream_bytes": 1_000_000, "udp_payload_bytes": 1400, "detection": "event",
                  "stream_captures": "whole"}
 _SETTINGS_BEFORE = {"seed": 1, "fault": None, "on": "guest", "clock": "real", "warm_up": 1,
@@ -26,7 +28,7 @@ FACTORS = [{"name": "policy", "title": "Policy", "is_number": False, "unit": ""}
 
 
 def plan_from_schema_1(plan: dict[str, Any], history: Sequence[Any]) -> dict[str, Any]:
-    """The manifest; raises LookupError, TypeError or ValueError where the plan does not fit."""
+    """Return the manifest. Raises LookupError, TypeError or ValueError for an unfit plan."""
     old = plan["settings"]
     asked = _ASKED_BEFORE | {new: old[name] for name, new in _ASKED.items() if name in old}
     asked["medium"] = plan.get("medium") or NO_MEDIUM
@@ -51,7 +53,7 @@ def _policy(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _scenario(history: Sequence[Any], name: str) -> dict[str, Any]:
-    """As the newest circumstances have it; one that is in none says nothing but its name."""
+    """Return a scenario from the newest entry that has it, or {} if none has."""
     for entry in reversed(history):
         content = entry.get("scenarios", {}).get(name)
         if content:
@@ -62,7 +64,7 @@ def _scenario(history: Sequence[Any], name: str) -> dict[str, Any]:
 
 
 def _with_duties(scenario: dict[str, Any]) -> dict[str, Any]:
-    """Nodes had one `kind`, which is a list of duties today."""
+    """Convert the one `kind` that nodes had to today's list of duties."""
     nodes = {name: {"duties": [node["kind"]],
                     **{key: value for key, value in node.items() if key != "kind"}}
              if "kind" in node else node for name, node in scenario["network"]["nodes"].items()}
@@ -73,6 +75,6 @@ def _media(plan: Mapping[str, Any], history: Sequence[Any]) -> dict[str, Any]:
     for entry in reversed(history):
         medium = entry.get("medium")
         if medium and medium.get("name") == plan.get("medium"):
-            # Read back: a field that came later has its default.
+            # A field that was added later gets its default here.
             return {medium["name"]: to_json(from_json(Medium, medium))}
     return {}

@@ -1,7 +1,8 @@
-"""The study's part inside the machine: get on the network, move if asked, stream, tidy up.
+"""Workload in the guest: authenticate, move, stream and tidy up.
 
-What comes out is raw: captures, events, kernel state, iperf3's JSON. Judging is done outside, see
-`judge`. Nothing here may need more than a machine has: the standard library, and the toolkit.
+The results are raw: captures, events, kernel state and iperf3's JSON. They are judged outside the
+guest (see `judge`). This module needs no more than the guest has: the standard library and the
+toolkit.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ from studies.qop2007 import attacking, survival, unprotected
 from topologies.model import Scenario, from_json
 from topologies.paths import NetworkPath
 
-#: Captures at some points while it lasts, in some detail.
+#: Context manager of captures at some points, with some detail.
 Capturing = Callable[..., AbstractContextManager[object]]
-#: The control that takes the protection of one authentication away, in the middle (see `controls`).
+#: Negative control that takes away the protection of an authentication in the middle (see
+#: `controls`), and the number of that authentication.
 _SECOND_IN_CLEAR, _SECOND = "second-in-clear", 2
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Sizes of the TCP and UDP streams, and how UDP is offered."""
+    """Sizes of the TCP and UDP streams, and the rate of UDP."""
 
     tcp_bytes: int
     udp_bytes: int
     udp_payload_bytes: int
     udp_rate_bps: float
-    #: Captures keep 1 in so many of the packets that the streams should consist of.
+    #: Share of the expected packets that captures keep: one in this many.
     one_in: int = 1
 
 
@@ -54,17 +56,26 @@ class Workload:
             keys["key_hex"], keys["node_key_hex"], **site.options,
             runner=unprotected.RUNNERS.get(site.fault, "")))
         self._servers = Iperf3(site, [_scenario(task).peer for task in site.tasks.values()])
-        #: Mobile nodes that an agent of another subnet was the last to register.
+        #: Mobile nodes whose last registration was with an agent of another subnet.
         self._abroad: set[str] = set()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "connect": self._connect, "survive": self._survive}
 
     def services(self) -> Sequence[Service]:
-        """What the network is got onto by, and a server wherever a scenario streams to."""
+        """Return the services that nodes need to get on the network, and iperf3's servers."""
         return [*self._access.services(), self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Authenticate from nothing, so often; move where the scenario says so, and stream."""
+        """Authenticate several times from a clean state, move if required and stream.
+
+        Args:
+            task: the scenario and the numbers and streams of `matrix`, sizes in bytes.
+            out: folder of the repetition, which gets the captures.
+            session: raw values, time stamps and parts of the repetition.
+
+        Raises:
+            MeasureError: an authentication, a move, a stream or a control failed.
+        """
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
         arrival = Arrival(self._access, scenario, session, roaming=task["roaming"])
@@ -76,7 +87,7 @@ class Workload:
         try:
             self._refuse_control(task["authentications"])
             self._come_home(scenario)
-            if task["resumes"]:  # there has to be a session to go on with
+            if task["resumes"]:  # A session can be resumed only after a first authentication.
                 self._access.connect(scenario)
             fewer = self._site.fault == unprotected.FEWER
             at_home = replace(scenario, roams_to=None)
@@ -113,10 +124,11 @@ class Workload:
         attacking.carry_out(self._site.fault, arrival, captures)
 
     def _come_home(self, scenario: Scenario) -> None:
-        """Have who was abroad the last time be at home once, where nobody measures.
+        """Let a node that was abroad return home once, before anything is measured.
 
-        Its agent and it announce that in the subnet (RFC 5944, 4.6), which is no part of getting on
-        there from nothing: under P1 it doubled the first authentication after a repetition abroad.
+        The agent and the node announce its return in the subnet (RFC 5944, 4.6), which is no part
+        of an authentication from a clean state. Under P1 it doubled the first authentication after
+        a repetition abroad.
         """
         if scenario.mobile_node in self._abroad:
             self._abroad.remove(scenario.mobile_node)
@@ -124,7 +136,7 @@ class Workload:
 
     def _move(self, arrival: Arrival, access_point: str, session: Session,
               interval_ms: int) -> None:
-        """To another access point, amid a stream if one is asked for."""
+        """Move to another access point, during a stream if `interval_ms` is not 0."""
         scenario = arrival.scenario
         if scenario.foreign_agent is not None and not self._access.follows:
             self._abroad.add(scenario.mobile_node)
@@ -137,7 +149,7 @@ class Workload:
 
     def _authenticate(self, scenario: Scenario, roaming: str, captures: Capturing,
                       session: Session, *, in_clear: bool) -> None:
-        """Get on at home from nothing, and move if that is asked for; only pings are sent then."""
+        """Authenticate at home from a clean state and move if required, with pings only."""
         arrival = Arrival(self._access, scenario, session,
                           roaming=roaming if scenario.roams_to else "")
         try:
@@ -157,14 +169,17 @@ class Workload:
 
     @contextmanager
     def _settled(self, detail: Detail) -> Iterator[None]:
-        """However this ends, captures have what was sent: a refusal is the last that is."""
+        """Wait at the end, even after an error, until captures hold all packets.
+
+        A refusal is the last packet that is sent.
+        """
         try:
             yield
         finally:
             capture.settle(self._site.testbed, detail)
 
     def _refuse_control(self, authentications: int) -> None:
-        """What the control takes away has to be there."""
+        """Refuse the control if the protection that it takes away is missing."""
         if self._site.fault == _SECOND_IN_CLEAR and not (
                 authentications > _SECOND and self._access.has_ipsec):
             raise MeasureError("testbed", f"the control {_SECOND_IN_CLEAR} needs a policy with "
@@ -172,7 +187,7 @@ class Workload:
 
     @contextmanager
     def _in_clear(self, arrival: Arrival) -> Iterator[None]:
-        """No tunnel meanwhile, and no IPsec policy at either end; packets come through as well."""
+        """Build no tunnel and remove both ends' IPsec policies, so that packets pass in clear."""
         station = arrival.station
         charon, station.charon = station.charon, None
         for node in (station.name, arrival.scenario.agent):
@@ -200,12 +215,13 @@ class Workload:
 
     def _stream_once(self, arrival: Arrival, streams: Streams, session: Session, protocol: str,
                      size_bytes: int) -> None:
-        """One stream, once the server is done with the one before. Raises MeasureError."""
+        """Send one stream, after the server has finished the one before. Raises MeasureError."""
         limits, path = self._access.limits, self._path(arrival)
         limit_s = limits.tcp_stream_s(path, size_bytes) if protocol == "tcp" else \
             limits.udp_stream_s(path, size_bytes, streams.udp_rate_bps)
         self._servers.await_turn(arrival.scenario.peer, limits.stream_ended_s(path))
-        # So a stream has the same luck under every policy, whatever came before it.
+        # Restart the backoffs' random numbers, so that they are equal under every policy, whatever
+        # was sent before.
         self._site.testbed.draw_anew(protocol)
         session.stamp(f"{protocol}_start")
         session.raw[f"iperf_{protocol}"] = iperf.stream(
@@ -218,12 +234,12 @@ class Workload:
         return self._access.limits.to_peer(arrival.scenario)
 
     def _explained(self, error: MeasureError, arrival: Arrival) -> MeasureError:
-        """The error of a stream, with what of the path explains it."""
+        """Return a stream's error with the cause that the path shows."""
         cause = self._cause(arrival)
         return MeasureError(error.stage, f"{error.reason}: {cause}") if cause else error
 
     def _cause(self, arrival: Arrival) -> str:
-        """What keeps packets from the peer, asked of the path itself; "" where nothing does."""
+        """Return what keeps packets from the peer ("": nothing), by probing the path."""
         name, testbed = arrival.station.name, self._site.testbed
         device = self._access.tunnel_device(name) or arrival.station.radio
         mtu = int(testbed.run(name, ["cat", f"/sys/class/net/{device}/mtu"]))
@@ -235,14 +251,14 @@ class Workload:
         return auth_points(scenario, has_macsec=bool(self._site.testbed.macsec))
 
     def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
-        """The air, the wire behind each access point in use, the agents' wire, the peer."""
+        """Return the capture points: the air, the peer and the wires on the path."""
         return [self._receiver(scenario), *path_points(
             self._site, scenario, has_ipsec=self._access.has_ipsec, one_in=streams.one_in)]
 
     def _receiver(self, scenario: Scenario) -> Point:
-        """Return where the stream arrives, decrypted where the kernel shows that.
+        """Return the capture point of the receiver, behind the tunnel if there is one.
 
-        In transport mode the kernel shows ESP packets only.
+        In transport mode the kernel shows ESP packets only, so these are captured.
         """
         peer = self._site.network.nodes[scenario.peer]
         encrypted = any(state["mode"] == "transport"
@@ -252,12 +268,12 @@ class Workload:
                      "esp" if encrypted else f"udp dst port {iperf.PORT}")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Bring the mobile node up as a repetition does, and leave it so."""
+        """Connect the mobile node as a repetition does, and leave it connected."""
         station = self._access.connect(_scenario(task))
         return {"station": station.name}
 
     def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Move while a TCP connection is in use; see `survival`."""
+        """Move while a TCP connection is in use (see `survival`)."""
         scenario = _scenario(task)
         return survival.survive(self._site.testbed, self._access, scenario)
 

@@ -1,4 +1,4 @@
-"""The judge makes a record's body of what a repetition left: dissect, time, verify."""
+"""Judge: turn the files of a repetition into a record's body and evidence."""
 
 from __future__ import annotations
 
@@ -49,12 +49,22 @@ from topologies.model import Scenario
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
                  "processor_s", "port_check", "pulses", "ike_sas", "clock_step_s", "failure",
                  "left", "harness_work")
-#: Directions of the stream over a move.
+#: Number of directions of the stream during a move.
 _WAYS = 2
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition whose files are in `out` came to. Raises MeasureError, OSError."""
+    """Judge a repetition by the files that its workload left.
+
+    Args:
+        repetition: the cell, the settings, the run's secrets and the folder of the files.
+
+    Returns:
+        The measured values, the evidence, and the reason of a failure.
+
+    Raises:
+        MeasureError, OSError: a file is missing or cannot be read.
+    """
     policy: Policy = repetition.cell.value("policy")
     scenario: Scenario = repetition.cell.value("scenario")
     asked = repetition.asked
@@ -84,16 +94,16 @@ def judge(repetition: Repetition) -> Judged:
         evidence=judging.recorded(checks),
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
-        # Where wires lose packets, that is the network's doing, and not this machine's.
+        # Retransmissions on lossy wires are the network's doing, not this machine's.
         flags=[retransmissions.FLAG] if again and not seen.wires_lose else [],
         raw=_recorded(raw) | ({"retransmissions": again} if again else {}),
         causes={} if reason else _causes(seen, scenario))
 
 
 def _lacking(measured: Measured) -> str:
-    """Return which authentication lacks a component that a mean is over all of them; "" if none.
+    """Return the authentications that lack a component at home, or "".
 
-    A mean over those that have it would be of fewer than were asked for.
+    Otherwise a mean would be over fewer authentications than requested.
     """
     at_home = [name for name in measured.authentication_sum if name.endswith(HOME)]
     lacking = [(number, name) for number, each in enumerate(measured.authentications, start=1)
@@ -103,7 +113,7 @@ def _lacking(measured: Measured) -> str:
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record keeps of raw values, those of its parts among them."""
+    """Return the raw values that a record keeps, with those of its parts."""
     own = judging.kept(raw, _RECORDED_RAW)
     parts = {name: _recorded(part) for name, part in raw.get("parts", {}).items()}
     return own | ({"parts": parts} if parts else {})
@@ -111,7 +121,7 @@ def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Sequence[Observed], *,
               is_proven: bool) -> Measured:
-    """The body; what did not come about is empty, and only a proven time counts."""
+    """Return the body. Values that were not measured are empty, and only a proven time counts."""
     raw = seen.raw
     was_set = bool(clock.was_set(raw))
     took_place = [] if was_set else _phases(seen)
@@ -137,7 +147,7 @@ def _outages(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:
 
 
 def _phases(seen: Observed) -> list[Phase]:
-    """The phases of an authentication; none where it did not begin."""
+    """Return the phases of an authentication, or none if it did not begin."""
     if "start" not in seen.raw["stamps"]:
         return []
     return phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
@@ -149,7 +159,7 @@ def _authentication(policy: Policy, took_place: Sequence[Phase]) -> Authenticati
 
 
 def _earlier(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> HandoffRecord | None:
-    """The move after an authentication before the last; None where it did not come about."""
+    """Return the move after an authentication other than the last, or None if it failed."""
     moved = _handoff(raw, took_place)
     found = [PhaseRecord(**asdict(phase)) for phase in took_place]
     whole_s = handoff_s(found, moved, raw["stamps"])
@@ -165,7 +175,7 @@ def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
     if clock.was_set(raw):
         return clock.was_set(raw)
     if raw["failure"]:
-        # It broke off in the last part that there is, or in what comes after all parts.
+        # The failure is in the last part, or in what follows all parts.
         begun = [*earlier, *([seen] if "left" in raw or not earlier else [])]
         is_of_one = begun[-1] is not seen or "first_packet" not in seen.raw["stamps"]
         where = f"authentication {len(begun)}: " if earlier and is_of_one else ""
@@ -174,7 +184,7 @@ def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
 
 
 def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
-    """Return TCP's goodput by iperf3's server; None where it received nothing."""
+    """Return TCP's goodput by iperf3's server, or None if it received nothing."""
     if "iperf_tcp" not in raw:
         return None
     said = iperf.summarize(raw["iperf_tcp"])
@@ -183,10 +193,10 @@ def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
 
 
 def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
-    """Return UDP's goodput: what iperf3's server received, over the time that the stream lasted.
+    """Return UDP's goodput: the bytes at iperf3's server, over the duration of the stream.
 
-    Iperf3's own duration also holds its closing talk, so arrivals are timed where the peer captures
-    them (arrived_stream). None where nothing arrived.
+    Iperf3's own duration includes its closing exchange, so arrivals are timed by the peer's capture
+    (arrived_stream). The result is None if nothing arrived.
     """
     if "iperf_udp" not in raw:
         return None
@@ -199,7 +209,7 @@ def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | No
 
 
 def _causes(seen: Observed, scenario: Scenario) -> dict[str, str]:
-    """Return why a stream has no value, by its metric's name."""
+    """Return the reasons why streams have no value, by metric."""
     raw = seen.raw
     return {
         TCP.name: "iperf3's server received none of its bytes" if "iperf_tcp" in raw else

@@ -1,4 +1,6 @@
-"""Outcomes made up for benchmarks: of the shape and size of measured ones, near a quick run's.
+"""Random outcomes for benchmarks, with the shape and size of measured ones.
+
+Durations and rates are near those of a quick run.
 
 They say nothing about any policy.
 """
@@ -31,9 +33,10 @@ from studies.study import Cell, Judged
 from topologies.model import STATION, Scenario
 
 _STREAM_BYTES, _AUTHENTICATIONS = 1_000_000, 4
-#: Goodput without security on one crossing of the air, in bit/s, and its share on two.
+#: Goodput without security on one crossing of the air, in bit/s, and its share on two crossings.
 _TCP_BPS, _UDP_BPS, _SHARED = 4.6e6, 5.8e6, 0.52
-#: Duration in seconds, and packets, of the phases of a stay; a policy leaves out what it lacks.
+#: Duration in seconds, and packets, of the phases of a stay. A policy leaves out phases that it
+#: lacks.
 _STAY = {"scan": (0.0394, 3), "authentication": (0.0009, 2), "association": (0.0002, 2),
          "dot1x": (0.0217, 17), "agent_discovery": (0.0017, 2), "registration": (0.0020, 2),
          "ike": (0.0171, 9), "first_packet": (0.0135, 2)}
@@ -41,7 +44,7 @@ _LEAVING_S = 0.0085
 
 
 def judged(cell: Cell, generator: np.random.Generator) -> Judged:
-    """A repetition of a cell, each with durations and rates of its own."""
+    """Return the outcome of a repetition, with random durations and rates."""
     policy, scenario = cell.value("policy"), cell.value("scenario")
     slower, faster = float(generator.gamma(50, 1 / 50)), float(generator.normal(1, 0.01))
     stamps = {"start": 1e9 + float(generator.uniform(0, 1e6))}
@@ -54,7 +57,7 @@ def judged(cell: Cell, generator: np.random.Generator) -> Judged:
 
 def _stays(policy: Policy, scenario: Scenario, slower: float,
            stamps: dict[str, float]) -> list[Phase]:
-    """The phases at home and, of a node that roams, away; with the stamps of the move."""
+    """Return the phases at home and away, and add the time stamps of a move."""
     home = _stay(policy, slower, 0.0, "")
     if not scenario.roams_to:
         return home
@@ -95,7 +98,7 @@ def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
 
 
 def _raw(stamps: dict[str, float]) -> dict[str, Any]:
-    """What reports do not read, but must get past: as much of it as a measured record has."""
+    """Return raw values as large as measured ones, which reports load but do not read."""
     events = [{"at_s": stamps["start"] + number, "name": "CTRL-EVENT-MADE-UP",
                "text": "02:00:00:00:a1:00 no such event, and no such packet either"}
               for number in range(60)]

@@ -1,4 +1,4 @@
-"""A cell of the study as the engine needs it: its testbed, its task, what it takes."""
+"""A cell of the study for the engine: testbed, task and expected cost."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
 from topologies.model import Medium, Scenario
 
-#: What packages.yml calls the strongSwan with ML-KEM.
+#: Name of the strongSwan with ML-KEM in packages.yml.
 MLKEM = "mlkem"
-#: The first security parameter index that RFC 5944 leaves to users.
+#: First security parameter index that RFC 5944 leaves to users.
 SPI = 256
-#: So much for each further authentication or move, on a busy machine.
+#: Time (s) of each further authentication or move on a busy machine.
 _SLOWEST_FURTHER_S = 3.0
-#: UDP is offered above what the medium can carry; without a medium, this much.
+#: Ratio of UDP's offered rate to the medium's capacity, and its rate without a medium (bit/s).
 _OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
-#: Getting on the network, starting and ending captures and streams; and moving, where one moves.
+#: Time (s) to get on the network and to start and end captures and streams, and time of a move.
 _FIXED_S, _MOVE_S = 1.0, 0.6
-#: Streams through kernel and processor alone.
+#: Rate of streams without a medium (bit/s), limited by kernel and processor.
 _UNLIMITED_BPS = 300e6
-#: A further authentication: in time, processor seconds, compressed captures.
+#: Time (s), processor seconds and bytes of compressed captures of a further authentication.
 _AUTHENTICATION_S, _AUTHENTICATION_PROCESSOR_S, _AUTHENTICATION_BYTES = 0.4, 0.25, 18e3
 #: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
 _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
-#: Compressed captures: of getting on, and for each byte of a stream each time it is on the air.
+#: Bytes of compressed captures: of an authentication, and per byte of a stream each time that it is
+#: on the air.
 _FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
 
 
 def medium(asked: Asked) -> Medium | None:
-    """The air that was asked for; None streams at the processor's pace. Raises StudyError."""
+    """Return the medium of the settings, or None to stream without one. Raises StudyError."""
     return mobile.air(asked.medium)
 
 
 def testbed(cell: Cell, asked: Asked) -> Spec:
-    """The policy on the scenario's network, over the air that was asked for."""
+    """Return the testbed: the policy on the scenario's network, over the chosen medium."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
     return Spec(network=scenario.network, policy=policy,
@@ -50,9 +51,9 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
-    """The scenario, how often to get on and move, what is special about that, and both streams.
+    """Return the task of a repetition: scenario, authentications, moves and streams.
 
-    Sizes are in bytes; with UDP's rate.
+    Sizes are in bytes, UDP's rate in bit/s.
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
@@ -67,13 +68,16 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
 
 
 def goes_abroad(cell: Cell) -> bool:
-    """Whether the cell's mobile node moves to another subnet."""
+    """Return whether the cell's mobile node moves to another subnet."""
     scenario: Scenario = cell.value("scenario")
     return scenario.foreign_agent is not None
 
 
 def roaming(policy: Policy, scenario: Scenario) -> str:
-    """How the mobile node moves on; "" where it stays, or leaves first (see Arrival)."""
+    """Return how the mobile node roams.
+
+    The result is "" where the node stays, or leaves first (see Arrival).
+    """
     if scenario.roams_to is None or not (scenario.moves_on or scenario.foreign_agent is None):
         return ""
     link = policy.layers.link
@@ -86,7 +90,7 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
     if link is None or not scenario.moves_on or scenario.foreign_agent is None:
         return
     if link.roaming in (None, BACK) or link.keys == "psk":
-        return  # of a passphrase, each access point makes them
+        return  # With a passphrase, each access point derives the keys itself.
     raise StudyError(
         f"policy {policy.id} in scenario {scenario.id}: roaming: {link.roaming} has access points "
         f"share keys on one wire, and a router is between {scenario.home} and {scenario.roams_to}; "
@@ -94,7 +98,7 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
 
 
 def check_sessions(policy: Policy, scenario: Scenario) -> None:
-    """Refuse sessions that another agent's server does not have. Raises StudyError."""
+    """Refuse to resume sessions at another agent's server. Raises StudyError."""
     if policy.resumes_sessions and scenario.foreign_agent is not None:
         raise StudyError(
             f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
@@ -128,7 +132,7 @@ def check_transport_mode(policy: Policy, scenario: Scenario) -> None:
 
 
 def deadline_s(cell: Cell, asked: Asked) -> float:
-    """As long as the slowest streams still waited for, and further authentications and moves."""
+    """Return the deadline: the slowest accepted streams, and further authentications and moves."""
     scenario: Scenario = cell.value("scenario")
     limits, size = TimeLimits(scenario.network, medium(asked)), asked.stream_bytes
     path = limits.to_peer(scenario)
@@ -139,9 +143,9 @@ def deadline_s(cell: Cell, asked: Asked) -> float:
 
 
 def expected(cell: Cell, asked: Asked) -> Expected:
-    """By the air's ceilings, so that it is the same for all policies of a scenario.
+    """Estimate duration and costs by the medium's ceilings, which all policies share.
 
-    UDP is offered at the rate that one crossing can carry, wherever it goes.
+    UDP is offered at the rate that one crossing of the air can carry, on every path.
     """
     scenario: Scenario = cell.value("scenario")
     size, air = asked.stream_bytes, medium(asked)
@@ -149,7 +153,7 @@ def expected(cell: Cell, asked: Asked) -> Expected:
     tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
     udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
     moves = asked.moves if scenario.roams_to else 0
-    # After each move but the last, it comes home once more.
+    # After each move except the last, the node comes home once more.
     further = asked.authentications - 1 + max(0, moves - 1)
     fixed_s = _FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
     return Expected(
@@ -161,7 +165,7 @@ def expected(cell: Cell, asked: Asked) -> Expected:
 
 
 def _crossings(scenario: Scenario) -> int:
-    """How often a packet between the mobile node and its peer is on the air."""
+    """Count a packet's crossings of the air between mobile node and peer."""
     return 2 if scenario.network.nodes[scenario.peer].has("station") else 1
 
 

@@ -1,4 +1,4 @@
-"""The study's metrics, and the stages of a repetition that the processor must not limit."""
+"""Metrics of the study, and stages that the processor must not limit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from analysis.metrics import Metric, Stage
 
 _TIMES = "Authentication"
 TRAFFIC = "Throughput and cryptographic overhead"
-#: Differences of time that do not matter: a thirtieth of the 0.15 s below which the paper takes a
-#: delay for inaudible.
+#: Difference of time (s) that does not matter: a thirtieth of the 0.15 s below which the paper
+#: takes a delay for inaudible.
 _NEGLIGIBLE_S = 0.005
 
 AUTHENTICATION = Metric(
@@ -35,13 +35,14 @@ UDP = Metric(
     negligible=0.01, is_relative=True, stops=True, heading=("goodput", "UDP"), part=TRAFFIC,
     difference=UDP_OVERHEAD)
 METRICS = (AUTHENTICATION, HANDOFF, OUTAGE, LOST, TCP, UDP)
-#: By what they carry, as tables and options name them.
+#: Metrics of streams by protocol, as tables and options name them.
 STREAMS = {"tcp": TCP, "udp": UDP}
 OVERHEADS = {"tcp": TCP_OVERHEAD, "udp": UDP_OVERHEAD}
 
-#: As seen where every program's waiting counts (docs/running.md): with nothing beside, getting on
-#: waits for 0.2 to 0.3 of its time, as the kernel and its programs take turns on one processor;
-#: beyond 0.35 it takes a fifth to two fifths longer, while goodput does not depend on it.
+#: Limits are from measurements in which the waiting of every program counts (docs/running.md).
+#: Without other load, authentication waits for 0.2 to 0.3 of its time, because the kernel and its
+#: programs share one processor. Beyond 0.35 it takes a fifth to two fifths longer. Goodput does not
+#: depend on it.
 STAGES = (
     Stage("authentication", ("start",), ("foreign_first_packet", "first_packet"), limit=0.35),
     Stage("tcp", ("tcp_start",), ("tcp_end",), limit=0.3),

@@ -1,4 +1,4 @@
-"""Table 4 of the paper says which phases make up the authentication time; they are summed here."""
+"""Sum of the authentication time: the phases that Table 4 of the paper names."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from measure.phases import FOREIGN, Phase
 from policies import Policy
 from policies.layers import MOBILE_IP
 
-#: Where keys come of an exchange on the link before any handshake: the phases that it takes. The
-#: paper has none of these; a component of each bears its name.
+#: Phases of the key exchange on the link before a handshake, by `keys` of the link layer. The paper
+#: has no such exchange. A component of each has its name.
 EXCHANGES: Mapping[str, tuple[str, ...]] = {"sae": ("authentication",), "owe": ("association",)}
-#: What the names of components at home end with.
+#: Suffix of the names of components at home.
 HOME = "_home"
 
 
 def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
-    """What authentication times are sums of, in seconds, by Table 4's names.
+    """Return the parts of authentication times in seconds, by Table 4's names.
 
-    A registration counts from the first solicitation or request to the accepted reply. `exchange`
-    is what the link's keys come of (`exchange_of`).
+    A registration lasts from the first solicitation or request to the accepted reply. `exchange`
+    names the exchange that gives the link its keys (`exchange_of`).
     """
     on_the_link = {exchange: EXCHANGES[exchange]} if exchange in EXCHANGES else {}
     by_name = {phase.name: phase for phase in phases}
@@ -39,13 +39,13 @@ def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
 
 
 def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
-    """Which components make up the authentication time: Table 4 of the paper.
+    """Return the components of the authentication time, by Table 4 of the paper.
 
-    The table has no row for policies without any negotiation; theirs is Mobile IP alone, which is
-    how the text's shortest time (0.11 s) comes about.
+    The table has no row for policies without any negotiation. They count Mobile IP alone, which
+    explains the shortest time in the text (0.11 s).
     """
     exchange = exchange_of(policy)
-    # Where a tunnel follows its node, nobody registers.
+    # Where the node's tunnel roams, there is no registration.
     has_mobile_ip = policy.layers.mobility == MOBILE_IP
     summed = ["mip_registration_home"] if has_mobile_ip else []
     if exchange:
@@ -62,16 +62,16 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
 
 
 def exchange_of(policy: Policy) -> str:
-    """The exchange that the link's keys come of, "" where there is none before the handshake."""
+    """Return the exchange before a handshake that gives the link its keys, or ""."""
     keys = policy.layers.link.keys if policy.layers.link else ""
     return keys if keys in EXCHANGES else ""
 
 
 def missing(parts: Mapping[str, float], summed: Sequence[str]) -> list[str]:
-    """The components of a sum that did not take place."""
+    """Return the components of a sum that did not take place."""
     return [name for name in summed if name not in parts]
 
 
 def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float | None:
-    """The sum of these components, in seconds; None where one of them did not take place."""
+    """Return the sum of these components (s), or None if one is missing."""
     return None if missing(parts, summed) else sum(parts[name] for name in summed)

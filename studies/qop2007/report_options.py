@@ -1,4 +1,4 @@
-"""Options of `./qop report` that this study brings, and what its baseline is."""
+"""Options of `./qop report` for this study, and the digest of its baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""Definition of the study, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
 
 
 class Qop2007(Study):
-    """Policies in scenarios: authentication time, handoffs, TCP and UDP throughput."""
+    """A study of policies in scenarios: authentication, handoffs and throughput."""
 
     id: ClassVar[str] = "qop2007"
     title: ClassVar[str] = "Quality of protection in wireless LANs with IP mobility"
     paper: ClassVar[str] = ("Agarwal and Wang, On the Impact of Quality of Protection in Wireless "
                             "Local Area Networks with IP Mobility, 2007")
-    #: 2: a TCP stream lasts until all of it is acknowledged, before until its last byte was sent.
-    #: 3: coming home from abroad is in no authentication at home, before in the first one after it.
+    #: 2: a TCP stream lasts until all of it is acknowledged. Before, it lasted until its last byte
+    #: was sent.
+    #: 3: no authentication at home includes the return from abroad. Before, the first one after the
+    #: return included it.
     version: ClassVar[int] = 3
     factors: ClassVar[tuple[Factor, ...]] = FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
@@ -71,14 +73,15 @@ class Qop2007(Study):
     judged_with: ClassVar[Sequence[str]] = (
         *mobile.JUDGED_WITH, "subscriber.key_hex", "subscriber.opc_hex")
 
-    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+    # Imports are local, so that commands that only list studies do not load measuring and reporting
+    # code.
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
-        """Of its content: policies and scenarios may be the user's."""
+        """Build a level from its stored content: policies and scenarios may be the user's."""
         return mobile.level(factor.name, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Every policy in every scenario, but for moves, sessions and wires that it cannot have."""
+        """Yield every policy in every scenario. Refuse moves, sessions and wires that cannot be."""
         from studies.qop2007 import matrix
 
         for cell in super().cells(levels):
@@ -89,23 +92,23 @@ class Qop2007(Study):
             yield cell
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """The policy on the scenario's network, over the air that was asked for."""
+        """Return the testbed: the policy on the scenario's network, over the chosen medium."""
         from studies.qop2007 import matrix
 
         return matrix.testbed(cell, asked)
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """The scenario, and the streams with their rate and deadline."""
+        """Return the scenario, and the streams with their rate."""
         from studies.qop2007 import matrix
 
         return matrix.task(cell, asked)
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
-        """Small streams: what later repetitions find in memory is loaded all the same."""
+        """Return settings with small streams, which load the same files into memory."""
         return asked.model_copy(update={"stream_bytes": 50_000, "authentications": 1, "moves": 1})
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
-        """One that goes abroad, if any does: what is there loads as well.
+        """Return a cell that goes abroad if there is one, which loads a handoff's files.
 
         The first move abroad in a testbed took up to an eighth longer than all others.
         """
@@ -114,68 +117,68 @@ class Qop2007(Study):
         return next(filter(matrix.goes_abroad, cells), cells[0])
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the air's ceilings: the same for all policies of a scenario."""
+        """Estimate duration and costs by the medium's ceilings, which all policies share."""
         from studies.qop2007 import matrix
 
         return matrix.expected(cell, asked)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """As long as the slowest streams still waited for."""
+        """Return the time of the slowest streams that are still accepted."""
         from studies.qop2007 import matrix
 
         return matrix.deadline_s(cell, asked)
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Dissect, time, verify."""
+        """Dissect, time and verify a repetition."""
         from studies.qop2007 import judge
 
         return judge.judge(repetition)
 
     def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return time and streams; where the node moves the handoff, and what a stream lost."""
+        """Return times and streams, with handoff and losses where the node moves."""
         moves = cell.value("scenario").roams_to is not None
         return [AUTHENTICATION, TCP, UDP, *([HANDOFF] if moves else []),
                 *([OUTAGE, LOST] if moves and asked.move_stream_ms else [])]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """The metrics, the authentication time's components and the phases, a column each."""
+        """Return a column for each metric, phase and component of the authentication time."""
         from studies.qop2007 import values
 
         return values.values(measured)
 
     def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged:
-        """With durations and rates near those of a quick run."""
+        """Return an outcome with durations and rates near those of a quick run."""
         from studies.qop2007 import made_up
 
         return made_up.judged(cell, generator)
 
     def impossible(self, measured: Any) -> str:
-        """A negative number, or an authentication time that is not the sum of its components."""
+        """Describe a negative number, or an authentication time unequal to its parts' sum."""
         from studies.qop2007 import values
 
         return values.impossible(measured)
 
     def parts(self, cells: Cells) -> Sequence[MetricPart]:
-        """The components of the authentication time."""
+        """Return the components of the authentication time."""
         from studies.qop2007.report import clock_parts
 
         return clock_parts.parts(cells)
 
     def run_table(self, cells: Cells) -> Table:
-        """The metrics, with components and phases."""
+        """Return the table of metrics, with components and phases."""
         from studies.qop2007.report import run_notes
 
         return run_notes.run_table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """The paper's tables and figures, claims, advice and what bounds the throughput."""
+        """Return the paper's tables and claims with figures, advice and throughput bounds."""
         from studies.qop2007.report import report
 
         return report(results, options)
 
     def report_alone(self, options: Mapping[str, Any]) -> Report:
-        """The same of the published values: `--published`."""
+        """Return the report of the published values (`--published`)."""
         from studies.qop2007.report import of_paper
 
         return of_paper(options)

@@ -1,6 +1,6 @@
-"""Survival is that a TCP connection opened at home outlives the move: stream, move, look at it.
+"""Survival of a TCP connection that is opened at home and streams during a move.
 
-The kernel of the stream's receiver is asked, by connection: iperf3 is not trusted to use the same.
+The kernel of the receiver is asked about the connection, because iperf3 might open another one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from measure.access import Access
 from measure.errors import MeasureError
 from topologies.model import Scenario
 
-if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+if TYPE_CHECKING:  # The builder needs Mininet, which only the guest has.
     from topologies.builder import Testbed
 
-# Enough to be in the middle of a stream, and little enough to get there soon at 1 Mbit/s.
+# Bytes that show a stream under way. They pass within a second at 1 Mbit/s.
 _ENOUGH_BYTES = 100_000
 _DEADLINE_S = 10.0
 _POLL_S = 0.02
@@ -26,12 +26,19 @@ _STREAM_S = 60
 
 
 def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, Any]:
-    """Move to the visited network in the middle of a stream. Raises MeasureError.
+    """Move to the visited network in the middle of a stream.
 
-    The mobile node is connected at home first. `connection` is its end of the stream's TCP
-    connection; `received_before`, `received_arriving` and `received_after` are what the peer had
-    of it before the node left, when it was registered again, and at the end; `outage_s` is how
-    long nothing came after leaving.
+    The mobile node is connected at home first.
+
+    Returns:
+        `connection`: the mobile node's end of the stream's TCP connection. `received_before`,
+        `received_arriving` and `received_after`: bytes of the connection at the peer before the
+        node left, when it was registered again, and at the end. `outage_s`: time (s) without
+        new bytes after the node left.
+
+    Raises:
+        MeasureError: the scenario has no move, or the stream does not begin, stalls, or does not
+            continue after the move.
     """
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")

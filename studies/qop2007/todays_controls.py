@@ -1,4 +1,4 @@
-"""Negative controls of what today's policies add: all goes on flowing, and one thing is less."""
+"""Negative controls for what today's policies add: one protection less, while everything flows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
 _LENGTHS = "frames are as long as the air charges"
 
 
-#: Policies that sessions are resumed in, whose network is hidden, and that a card decides in.
+#: Policies with resumed sessions, with a hidden network, and with a SIM card.
 _RESUMED = "examples/wpa2-eap-tls-resumed.yml"
 _HIDDEN = "examples/wpa2-psk-hidden.yml"
 _CARD = "examples/wpa3-eap-aka-prime.yml"
@@ -29,7 +29,7 @@ _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
 def _usual_keys(policy: Policy) -> Policy:
-    """A 192-bit policy with certificates of P-256, under key management that allows them."""
+    """Replace a 192-bit policy's certificates by P-256, with a key management that allows them."""
     smaller = changed("dot1x", tls=TlsSettings(key="p-256"))(policy)
     return changed("link", akm="sha256")(smaller)
 

@@ -1,6 +1,6 @@
-"""Negative controls inside the machine: protection is taken away, and the streams go on without it.
+"""Negative controls in the guest: take a protection away while the streams go on.
 
-Most are done before the streams begin, while they are captured. Standard library only.
+Most are applied before the streams begin, while captures run. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ from topologies import wires
 from topologies.mobile_ip import kernel
 from topologies.model import HOME_AGENT, ROUTER, Node, Scenario
 
-if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+if TYPE_CHECKING:  # The builder needs Mininet, which only the guest has.
     from measure.access import Access
     from topologies.builder import Testbed
 
-#: The controls that nobody verifies authenticators in, that nobody registers in, and that every
-#: registration is denied in, and the modules that run such programs.
+#: Controls in which authenticators are not verified, no node registers, and every registration is
+#: denied. Then the modules that run such programs.
 UNVERIFIED, UNREGISTERED = "unverified-registration", "unregistered"
 DENIED = "denied-registration"
 RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
                               UNREGISTERED: "studies.qop2007.unregistered",
                               DENIED: "studies.qop2007.denied"}
-#: Those that the capture on the wire loses packets in, that a companion is gone in once all has
-#: been sent, that one authentication fewer takes place in than was asked for, and that something is
-#: left of the one before.
+#: Controls: the capture on the wire loses packets; a companion leaves after all streams; one
+#: authentication less takes place than requested; and state of the one before is left.
 LOSSY, LEAVES, FEWER, LEFT_OVER = "lossy-capture", "companion-leaves", "one-fewer", "left-over"
-#: That the agents' tunnel is passed by in.
+#: Control in which packets bypass the agents' tunnel.
 UNTUNNELLED = "agents-untunnelled"
-#: Room for two dozen headers.
+#: Capture buffer with room for two dozen headers.
 _NO_ROOM = Detail(snap_bytes=192, buffer_kib=8)
-#: Before every policy of charon's, and every rule of Mobile IP's.
+#: Priority before every policy of charon's, and every rule of Mobile IP's.
 _FIRST = "1"
 _TABLE = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
 
 
 def apply(site: Site, scenario: Scenario) -> None:
-    """What the control that was asked for does in the machine; nothing without one."""
+    """Apply the fault of the run's control, if it is one of these."""
     if site.fault in _CONTROLS:
         _CONTROLS[site.fault](site.testbed, scenario)
 
@@ -54,7 +53,7 @@ def apply(site: Site, scenario: Scenario) -> None:
 @contextmanager
 def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
               detail: Detail) -> Iterator[None]:
-    """Captures of the streams; under a control that on the wire stands still, and has no room."""
+    """Capture the streams, under one control with a stopped and tiny capture on the wire."""
     still = [point for point in points if fault == LOSSY and point.name == "wire"]
     if fault == LOSSY and not still:
         raise MeasureError("testbed", f"the control {LOSSY} needs a capture on the wire, and this "
@@ -71,7 +70,7 @@ def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
 
 
 def afterwards(fault: str, access: Access, scenario: Scenario) -> None:
-    """What a control does once all has been sent, and what it takes back for the next time."""
+    """Apply a control's fault after all streams, and undo faults that would last."""
     if fault == LEAVES:
         if not scenario.companions:
             raise MeasureError("testbed", f"the control {LEAVES} needs a scenario with another "
@@ -89,7 +88,10 @@ def afterwards(fault: str, access: Access, scenario: Scenario) -> None:
 
 @contextmanager
 def left_over(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None]:
-    """Under a control, an IPsec SA of nobody's between mobile node and agent while this lasts."""
+    """Add an IPsec SA that no daemon knows, under one control.
+
+    It is between mobile node and agent, and exists while this lasts.
+    """
     if fault != LEFT_OVER:
         yield
         return
@@ -105,7 +107,7 @@ def left_over(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None
 
 
 def _bypass(testbed: Testbed, scenario: Scenario) -> None:
-    """The stream's datagrams go around the mobile node's tunnel, at both of its ends."""
+    """Let the stream's datagrams bypass the mobile node's tunnel, at both of its ends."""
     nodes = scenario.network.nodes
     source, target = nodes[scenario.mobile_node].address, nodes[scenario.peer].address
     for node, directions in ((scenario.mobile_node, ("out",)), (scenario.agent, ("in", "fwd"))):
@@ -116,15 +118,16 @@ def _bypass(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _beside_wireguard(testbed: Testbed, scenario: Scenario) -> None:
-    """The stream's datagrams go around the mobile node's WireGuard tunnel."""
+    """Let the stream's datagrams bypass the mobile node's WireGuard tunnel."""
     node, rule = scenario.mobile_node, ["priority", _FIRST]
-    if not testbed.run(node, ["ip", "rule", "list", *rule]).strip():  # as an earlier one left it
+    # An earlier repetition may have left the rule.
+    if not testbed.run(node, ["ip", "rule", "list", *rule]).strip():
         testbed.run(node, ["ip", "rule", "add", *rule, "ipproto", "udp", "dport", str(iperf.PORT),
                            "lookup", "main"])
 
 
 def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
-    """No policy sends the companions' packets through their tunnels any more."""
+    """Delete the policies that send the companions' packets through their tunnels."""
     nodes = scenario.network.nodes
     for name in scenario.companions:
         for node in (name, nodes[name].agent or ""):
@@ -132,7 +135,7 @@ def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
-    """No policy sends anything through the tunnel between the home agents any more."""
+    """Delete the policies that send packets through the tunnel between the home agents."""
     agents = scenario.network.of_duty(HOME_AGENT)
     outer = {scenario.network.nodes[name].outer_address for name in agents}
     for name in agents:
@@ -140,7 +143,7 @@ def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _untunnelled(testbed: Testbed, scenario: Scenario) -> None:
-    """The visiting mobile node's packets cross between the agents as they are, both ways."""
+    """Let the visiting node's packets cross between the agents without a tunnel, both ways."""
     network = scenario.network
     home, away = scenario.agent, scenario.foreign_agent or ""
     node, [router] = network.nodes[scenario.mobile_node].address, network.of_duty(ROUTER)
@@ -163,12 +166,12 @@ def _next_hop(route: str) -> str:
 
 def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
                      both: bool = False) -> None:
-    """Delete IPsec policies whose tunnel ends at one of these addresses, or at two of them.
+    """Delete IPsec policies whose tunnel has one of these ends, or two of them.
 
-    Those that hold packets of these addresses back where there is no tunnel go with them.
+    Policies that block packets of these addresses without a tunnel are deleted, too.
 
     Raises:
-        MeasureError: no policy with such a tunnel is there.
+        MeasureError: there is no policy with such a tunnel.
     """
     is_deleted = False
     shown = testbed.run(node, ["ip", "xfrm", "policy", "list"])
@@ -184,9 +187,9 @@ def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
 
 
 def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]]:
-    """`ip xfrm policy list` as selector, direction, and both ends of the template's tunnel.
+    """Yield selector, direction and both tunnel ends from `ip xfrm policy list`.
 
-    A policy that blocks has no tunnel: both ends are "".
+    Both ends of a policy that blocks are "", because it has no tunnel.
     """
     selector: list[str] = []
     direction = ""
@@ -203,17 +206,23 @@ def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]
 
 
 def _clear_frame(testbed: Testbed, scenario: Scenario) -> None:
-    """One frame of the mobile node's, from a monitor interface, which no key is for."""
+    """Send a frame of the mobile node in clear by a monitor interface.
+
+    No key applies to that interface.
+    """
     _from_station(testbed, scenario)
 
 
 def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
-    """The same, with the mark of an encrypted one and an initialisation vector."""
+    """Send a clear frame that is marked as encrypted and has an initialisation vector."""
     _from_station(testbed, scenario, flags=injection.PROTECTED, before=bytes((0x12, 0x34, 0x56, 0)))
 
 
 def _long_but_marked(testbed: Testbed, scenario: Scenario) -> None:
-    """The same again, as long as a stream's: captures keep its head only."""
+    """Send a marked clear frame as long as a stream's.
+
+    Captures keep its head only.
+    """
     _from_station(testbed, scenario, flags=injection.PROTECTED,
                   before=bytes((0x12, 0x34, 0x57, 0)), after=bytes(1400))
 
@@ -228,7 +237,7 @@ def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
 
 
 def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
-    """One frame of the mobile node's, addressed to a companion's radio."""
+    """Send a frame of the mobile node that is addressed to a companion's radio."""
     nodes = scenario.network.nodes
     station = nodes[scenario.mobile_node]
     companion = _mac(nodes[next(iter(scenario.companions))])
@@ -237,7 +246,7 @@ def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
-    """One frame of the access point's to all that listen, from a monitor interface."""
+    """Send a multicast frame of the access point in clear, by a monitor interface."""
     name = scenario.access_point
     cell = scenario.network.nodes[name]
     injection.inject(testbed, name, cell,
@@ -245,7 +254,7 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _clear_on_wire(testbed: Testbed, scenario: Scenario) -> None:
-    """One frame in the mobile node's name on the wire behind its access point, below MACsec."""
+    """Send a frame in the mobile node's name on its access point's wire, below MACsec."""
     nodes = scenario.network.nodes
     name, port = scenario.access_point, scenario.network.link_of(scenario.access_point)[0]
     injection.send_by(testbed, name, wires.below(port),
@@ -253,7 +262,10 @@ def _clear_on_wire(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _repeated_on_wire(testbed: Testbed, scenario: Scenario) -> None:
-    """A frame of the access point's comes a second time on its wire, by somebody without a key."""
+    """Repeat a frame of the access point on its wire.
+
+    An attacker without a key can do that.
+    """
     nodes, name = scenario.network.nodes, scenario.access_point
     node, port = nodes[name], scenario.network.link_of(name)[0]
     injection.repeat(testbed, name, wires.below(port), node.address,
@@ -261,7 +273,7 @@ def _repeated_on_wire(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
-    """One frame that sends the mobile node away, in its access point's name."""
+    """Send a forged deauthentication of the mobile node in its access point's name."""
     nodes, name = scenario.network.nodes, scenario.access_point
     injection.inject(testbed, name, nodes[name], injection.deauthentication(
         _mac(nodes[name]), _mac(nodes[scenario.mobile_node])))

@@ -1,7 +1,7 @@
-"""Program: a mobile node's Mobile IP program that registers with nobody and says that it has.
+"""Program that runs a mobile node's Mobile IP program, which only claims to register.
 
-A negative control: at home packets find the node all the same.
-`python3 -m studies.qop2007.unregistered MODULE CONFIG.json`.
+A negative control: at home packets still find the node. `python3 -m studies.qop2007.unregistered
+MODULE CONFIG.json`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from topologies.mobile_ip.mobile_node import MobileNode
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program of the module that is named first until it ends."""
+    """Run the program of the module that is the first argument until it ends."""
     MobileNode._start = _claimed  # type: ignore[assignment, method-assign]  # noqa: SLF001 - what it is for
     module, *its_own = arguments
     status: int = importlib.import_module(module).main(its_own)
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _claimed(node: MobileNode, *_: float) -> list[Effect]:
-    """In place of a request, and of waiting for its reply."""
+    """Claim a registration, instead of sending a request and waiting for its reply."""
     node.registered = True
     agent = node.agent
     return [DaemonEvent("registered", {"agent": agent.address if agent else "", "place": "home"})]

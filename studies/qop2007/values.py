@@ -1,14 +1,21 @@
-"""Values of a record's body: one row of numbers, and what of them cannot be.
+"""Values of a record's body as one row of numbers, and detection of impossible values.
 
-Columns: the metrics, `authentications` (how many), `authentication_sum` (components, joined by
-`+`), `authentication_time_sd_s` (the standard deviation, over a repetition's authentications, of
-what of that sum is negotiated at home; absent where there is one), `handoff_sum_s`,
-`outage_up_s`, `outage_down_s` and `outage_up_lost_packets`, `outage_down_lost_packets`,
-`tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
-`udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
-`phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
-`handoff_` in place of `phase_`. Of components, phases and handoffs that took place several times,
-in one authentication after the other, the row has means.
+Columns:
+
+- the metrics
+- `authentications`: number of authentications
+- `authentication_sum`: components of the authentication time, joined by `+`
+- `authentication_time_sd_s`: standard deviation over a repetition's authentications of the
+  part of that sum that is negotiated at home; absent with one authentication
+- `handoff_sum_s`
+- `outage_up_s`, `outage_down_s`, `outage_up_lost_packets` and `outage_down_lost_packets`
+- `tcp_bytes`, `udp_bytes`, `tcp_duration_s` and `udp_duration_s`
+- `udp_sent_packets` and `udp_lost_packets`: iperf3's counts
+- `component_NAME_s`, `phase_NAME_duration_s` and `phase_NAME_packets` for every NAME in a
+  record, and the latter two with `handoff_` instead of `phase_` for the phases of a handoff
+
+The row has the means of components, phases and handoffs that took place several times, in
+one authentication after the other.
 """
 
 from __future__ import annotations
@@ -19,12 +26,12 @@ from statistics import fmean, stdev
 
 from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
 
-#: How far an authentication time may be from the sum of its components: rounding.
+#: Largest rounding difference (s) between an authentication time and the sum of its components.
 _ROUNDING_S = 1e-6
 
 
 def values(measured: Measured) -> dict[str, float | int | str | None]:
-    """The row of a record's body, by name."""
+    """Return the row of a record's body, by column."""
     row: dict[str, float | int | str | None] = {
         "authentication_time_s": measured.authentication_time_s,
         "authentications": len(measured.authentications),
@@ -37,7 +44,7 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
         row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
                 f"{name}_bytes": stream.bytes if stream else None,
                 f"{name}_duration_s": stream.duration_s if stream else None}
-    # Offered above what the medium carries, so the losses are the overload's.
+    # UDP is offered above the medium's capacity, so the losses are due to overload.
     said = measured.udp.iperf if measured.udp else {}
     row |= {"udp_sent_packets": said.get("packets"), "udp_lost_packets": said.get("lost_packets")}
     row |= {f"component_{name}_s": seconds
@@ -48,7 +55,7 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
 
 
 def at_home_s(measured: Measured) -> list[float]:
-    """Of each authentication, the sum of what the authentication time counts of it at home (s)."""
+    """Return each authentication's sum of the components that count at home (s)."""
     names = [name for name in measured.authentication_sum if name.endswith("_home")]
     return [sum(each.components_s.get(name, 0.0) for name in names)
             for each in measured.authentications]
@@ -60,13 +67,13 @@ def _deviation_s(measured: Measured) -> float | None:
 
 
 def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each column over the rows that have it."""
+    """Return the mean of each column over the rows that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: fmean(row[name] for row in rows if name in row) for name in names}
 
 
 def impossible(measured: Measured) -> str:
-    """Which number of a record's body cannot be, in a few words; empty where all can."""
+    """Describe the first impossible number of a record's body, or return ""."""
     for name, value in _numbers(measured):
         if value is not None and not (math.isfinite(value) and value >= 0):
             return f"{name} is {value}, which cannot be"
@@ -79,7 +86,7 @@ def impossible(measured: Measured) -> str:
 
 
 def _outages(measured: Measured) -> dict[str, float | int | str | None]:
-    """The worse direction's gap, the losses of both, and each by itself."""
+    """Return the longer gap and both directions' losses, then each direction's."""
     ways = measured.outages or {}
     if not ways:
         return {"outage_s": None, "outage_lost_packets": None}
@@ -98,7 +105,7 @@ def _sum_s(phases: Sequence[PhaseRecord]) -> float:
 
 
 def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
-    """Durations and packets; a phase that took place twice took the sum of both."""
+    """Return durations and packets by phase, added up for a phase that took place twice."""
     row: dict[str, float] = {}
     for phase in phases:
         duration, packets = (f"{prefix}{phase.name}_{what}" for what in ("duration_s", "packets"))
@@ -108,7 +115,7 @@ def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
 
 
 def _numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
-    """Every number of a body that cannot be negative, with where it stands."""
+    """Yield every number of a body that cannot be negative, with its name."""
     yield "authentication_time_s", measured.authentication_time_s
     yield from (("handoff", seconds) for seconds in measured.handoffs_s)
     yield from _stream_numbers("tcp", measured.tcp)

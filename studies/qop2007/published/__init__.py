@@ -1,4 +1,4 @@
-"""What the paper printed, as data: its policies, its tables, and its conclusions."""
+"""Printed values of the paper as data: policies, tables and conclusions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the published values into SI units."""
+"""Loader of the published values, in SI units."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from policies import Layers, Policy
 from policies.weights import Feature
 
 _FOLDER = Path(__file__).parent
-#: Libyaml's where PyYAML has it, which is ten times as fast.
+#: LibYAML's loader where PyYAML has it, because it is ten times as fast.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FEATURES: Mapping[str, Feature] = {
     "A": "authentication", "M": "mutual_authentication", "C": "confidentiality",
     "I": "data_integrity", "N": "non_repudiation"}
-#: The CSV's metrics, with their name in a study and what turns them into bit/s.
+#: Metrics of the CSV file, with their name in the study and the factor to bit/s.
 _METRICS = {"tcp_crypto_overhead_kbps": ("tcp_overhead_bps", 1e3),
             "udp_crypto_overhead_kbps": ("udp_overhead_bps", 1e3),
             "tcp_throughput_mbps": ("tcp_goodput_bps", 1e6),
             "udp_throughput_mbps": ("udp_goodput_bps", 1e6)}
-#: Table 9's columns, likewise; a variance of 1000 (kbit/s)^2 is 1e9 (bit/s)^2.
+#: Columns of Table 9, with the factor to SI units. A variance of 1000 (kbit/s)^2 is 1e9 (bit/s)^2.
 _ROBUSTNESS = {"overhead_mean": 1e3, "overhead_var": 1e9,
                "throughput_mean": 1e6, "throughput_var": 1e12}
 
@@ -35,10 +35,13 @@ _ROBUSTNESS = {"overhead_mean": 1e3, "overhead_var": 1e9,
 class Published:
     """The paper's numbers in SI units.
 
-    `scenarios` are its scenarios' titles. `cells` by metric, policy and scenario (Tables 5 to 8);
-    `authentication_time_s` by policy and kind of scenario; `robustness` by column of Table 9 and
-    policy; `sums` by class of policy and kind of scenario; `recommended` by metric, then by kind
-    and group as in values.yml.
+    `scenarios` are the titles of its scenarios. The other mappings have these keys:
+
+    - `cells`: metric, policy and scenario (Tables 5 to 8)
+    - `authentication_time_s`: policy and kind of scenario
+    - `robustness`: column of Table 9 and policy
+    - `sums`: class of policy and kind of scenario
+    - `recommended`: metric, then kind and group as in values.yml
     """
 
     scenarios: Mapping[str, str]
@@ -56,7 +59,7 @@ class Published:
 
 @cache
 def load() -> Published:
-    """Everything that the paper printed, but for its claims."""
+    """Return all printed values of the paper, except its claims."""
     raw = _yaml("values.yml")
     return Published(
         scenarios=raw["scenarios"],
@@ -80,14 +83,14 @@ def load() -> Published:
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """The paper's conclusions in order of their numbers."""
+    """Return the paper's conclusions in order of their numbers."""
     return tuple(Claim(key, str(row["says"]), str(row["where"]), tuple(row["rests_on"]))
                  for key, row in _yaml("claims.yml").items())
 
 
 @cache
 def policies() -> tuple[Policy, ...]:
-    """The paper's twelve policies, in order of their numbers."""
+    """Return the paper's twelve policies in order of their numbers."""
     return tuple(Policy(id=key, name=row["name"], layers=Layers.model_validate(row["layers"]))
                  for key, row in _yaml("policies.yml").items())
 

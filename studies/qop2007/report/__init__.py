@@ -1,7 +1,7 @@
-"""The study's report: the paper's tables and figures, claims, advice, and what bounds throughput.
+"""Report of the study, with tables, figures, claims and advice.
 
-`report` makes it of a results folder; options make the handoffs' table and figure, or the report of
-the paper's printed values, in its place.
+`report` builds it from a results folder. Options replace it by the handoffs' table and figure, or
+by the report of the paper's printed values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ __all__ = ["of_paper", "report"]
 
 
 def report(results: Results, options: Mapping[str, Any]) -> Report:
-    """The report that the options ask for; raises StudyError or NothingToReport, in one line."""
+    """Build the report that the options select.
+
+    Raises StudyError or NothingToReport, each with a message of one line.
+    """
     from studies.qop2007.report import assembling
 
     weights, applications = _scored_by(options)
@@ -30,20 +33,23 @@ def report(results: Results, options: Mapping[str, Any]) -> Report:
 
 
 def of_paper(options: Mapping[str, Any]) -> Report:
-    """The report of the published values alone; raises StudyError in one line."""
+    """Build the report of the published values alone.
+
+    Raises StudyError with a message of one line.
+    """
     from studies.qop2007.report import assembling
 
     return assembling.of_paper(*_scored_by(options))
 
 
 def _scored_by(options: Mapping[str, Any]) -> tuple[Weights | None, tuple[str, ...]]:
-    """The weights and the applications that the options name."""
+    """Return the weights and the applications that the options name."""
     path = options.get("weights")
     return load_weights(path) if path else None, tuple(options.get("application") or ())
 
 
 def _handoffs(cells: Cells) -> Report:
-    """The handoffs' table, and their figure as files."""
+    """Build the report of the handoffs: their table, and their figure as files."""
     from studies.qop2007.report import handoff, waterfall  # matplotlib takes its time
 
     return Report("Handoffs", "", run=handoff.table(cells), has_page=False,

@@ -1,4 +1,4 @@
-"""The landing view: for each application the policy to take, at home and roaming, and its cost."""
+"""First view of the report: a policy and its cost for each application."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST_RUNNERS = 6
 
 
 def answers(overview: Table) -> tuple[Answer, ...]:
-    """An answer for each application of the overview, which has a row a kind of scenario.
+    """Return an answer for each application of the overview.
 
-    Applications with the same answers everywhere share one.
+    The overview has a row for each kind of scenario. Applications with equal answers share one.
     """
     grouped: dict[str, list[Sequence[Entry]]] = {}
     for row in overview.rows:
@@ -31,7 +31,7 @@ def answers(overview: Table) -> tuple[Answer, ...]:
 
 
 def _joined(together: Sequence[Answer]) -> Answer:
-    """Return one answer for applications that all have the same."""
+    """Join the equal answers of several applications."""
     if len(together) == 1:
         return together[0]
     first = together[0]
@@ -56,7 +56,7 @@ def _offer(overview: Table, row: Sequence[Entry]) -> Offer:
 
 
 def _costs(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, str]]:
-    """Columns that say what a policy gives and costs, and what their numbers are."""
+    """Yield the columns of a policy's protection and costs, and the meaning of their numbers."""
     for column in overview.columns:
         if column.key.startswith("sigma_"):
             yield column.key, f"protection (scheme of {column.title.rpartition(' ')[2]})"
@@ -66,7 +66,10 @@ def _costs(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, str]]:
 
 
 def _said(overview: Table, row: Sequence[Entry], key: str) -> str:
-    """A number with its unit and scenario, without its interval; empty where there is none."""
+    """Return a number with its unit and scenario, without its interval.
+
+    The result is "" where there is none.
+    """
     index = next(index for index, column in enumerate(overview.columns) if column.key == key)
     number = row[index].number
     if number is None:
@@ -85,7 +88,10 @@ def _entry(overview: Table, row: Sequence[Entry], key: str) -> Entry:
 
 
 def _runners(others: str) -> Iterator[str]:
-    """`P2, P10; undecided: P3` as two lines, the strongest first and not too many of them."""
+    """Yield each list of policies on a line, the strongest first, and shorten long ones.
+
+    An example of the text is `P2, P10; undecided: P3`.
+    """
     for part in filter(None, (part.strip() for part in others.split(";"))):
         title, colon, listed = part.rpartition(":")
         names = [name.strip() for name in listed.split(",")][::-1]

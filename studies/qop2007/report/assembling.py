@@ -1,4 +1,4 @@
-"""The study's report is assembled: from a run's results, or from the published values alone."""
+"""Assembly of the report from a run's results, or from the published values alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from studies.qop2007.report.from_run import from_run
 from studies.qop2007.report.run_notes import run_table
 
 PAPER = "the 2007 paper"
-#: Sections in their order: id, title, lead, the tables by their ids (or how these begin).
+#: Sections in order: id, title, lead, and the tables by id or prefix of it.
 _SECTIONS = (
     ("authentication", "Authentication", ("What it takes to get on the network, and how that goes "
      "with protection."), ("figure-2", "table-4", "moves")),
@@ -67,15 +67,15 @@ _CLAIMANT = "The paper's"
 
 def of_run(cells: Cells, weights: Weights | None = None,
            applications: Sequence[str | Limits] = ()) -> Report:
-    """The report of a results folder, with sections for what was measured.
+    """Build the report of a results folder, with sections for the measured values.
 
-    `applications` are names or limits beside the paper's.
+    `applications` are names or limits in addition to the paper's.
     """
     results = cells.results
     basis = replace(from_run(cells, weights), calls=throughput_bounds.calls_of(cells, G711))
     decisions, run = significance.decisions(cells), run_table(cells)
     today = todays_protection.rescored(basis)
-    # The paper's scheme is for the paper's policies, or for whoever gives one of their own.
+    # The paper's scheme is for the paper's policies, or for users with weights of their own.
     are_papers = all(basis.is_papers(policy.id) for policy in basis.policies)
     advised, beside = (basis, today) if weights or are_papers else (today, None)
     offers = advice.overview(advised, beside)
@@ -84,7 +84,8 @@ def of_run(cells: Cells, weights: Weights | None = None,
               *_advice(advised, applications, beside), throughput_bounds.table(cells),
               *significance.tables(cells, decisions)]
     flagged = tuple(contention_lines(results))
-    # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
+    # A table without records does not depend on the clock: weights, attacks, the paper's own
+    # values.
     tables = [stamped(table, results.clock, flagged) if _is_measured(table) else table
               for table in tables]
     verdicts = tuple(claims.judge(basis))
@@ -107,7 +108,7 @@ def of_run(cells: Cells, weights: Weights | None = None,
 
 def of_paper(weights: Weights | None = None,
              applications: Sequence[str | Limits] = ()) -> Report:
-    """The report of the published values alone: the paper's tables, made again."""
+    """Build the report of the published values alone: the paper's tables, recomputed."""
     basis = from_paper(weights)
     today = todays_protection.rescored(basis)
     offers = advice.overview(basis, today)
@@ -149,9 +150,10 @@ def _advice(basis: Basis, applications: Sequence[str | Limits],
 
 def _sections(basis: Basis, tables: Iterable[Table],
               drawn: Iterable[Figure | None], about: str = "") -> tuple[Section, ...]:
-    """Tables and figures by section; an unknown table comes last, an empty section not at all.
+    """Return the sections with their tables and figures.
 
-    `about` is said of every figure, too.
+    Unknown tables come last, and empty sections are left out. `about` is added to the caption of
+    every figure.
     """
     left = {table.id: replace(table, source=PAPER) for table in tables if table.rows}
     times = None

@@ -1,4 +1,4 @@
-"""Attacks are withstood, or not, by the reasons of section 6.4 of the paper."""
+"""Attacks and whether policies withstand them, by the reasons of section 6.4 of the paper."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from policies.document import read_document
 from policies.facts import When, facts, holds
 
 _FILE = Path(__file__).with_name("attacks.yml")
-#: Those that the paper does not ask about.
+#: Attacks that the paper does not discuss.
 TODAYS_ATTACKS = Path(__file__).with_name("attacks-2026.yml")
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack, what withstands it, and what the paper says of its own policies."""
+    """An attack: what withstands it, and the paper's statements on its policies."""
 
     id: str
     title: str
     reason: str
     withstood_by: tuple[When, ...]
     said: Mapping[str, bool]
-    #: How it was carried out, and what came of it; "" where it is argued alone.
+    #: Test of the attack and its result, or "" where there are only arguments.
     tried: str = ""
 
     def withstood(self, policy: Policy) -> bool:
-        """Whether a policy's layers withstand the attack."""
+        """Return whether a policy's layers withstand the attack."""
         said = facts(policy)
         return any(holds(when, said) for when in self.withstood_by)
 
 
 @cache
 def attacks(file: Path = _FILE) -> tuple[Attack, ...]:
-    """The attacks of a file, in its order; by default the paper's."""
+    """Return the attacks of a file in its order, by default the paper's."""
     document: dict[str, Any] = read_document(str(file)).data
     return tuple(Attack(key, attack["title"], attack["reason"], tuple(attack["withstood_by"]),
                         {policy: word == "withstands" for policy, word in attack["said"].items()},

@@ -1,4 +1,4 @@
-"""The basis of tables, claims and advice: every value of a policy in a scenario, and sigma."""
+"""Basis of tables, claims and advice: values of policies in scenarios, and sigma."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from studies.qop2007.report.calls import CallPackets
 
 Kind = Literal["home", "roaming"]
 KINDS: tuple[Kind, ...] = ("home", "roaming")
-#: The authentication time by another reading of Table 4: with what the visited network negotiates.
+#: Authentication time by another reading of Table 4, with the negotiations of the visited network.
 IN_BOTH_NETWORKS = "authentication_time_in_both_networks_s"
-#: What the kinds of scenarios are called in headings, as in the paper.
+#: Titles of the kinds of scenarios in headings, as in the paper.
 KIND_TITLES: Mapping[Kind, str] = {"home": "Non-roaming", "roaming": "Roaming"}
 
 
 @dataclass(frozen=True)
 class ScoredPolicy:
-    """A policy of the study; `definition` and `score` are None where its layers are not known."""
+    """A policy of the study. `definition` and `score` are None where its layers are unknown."""
 
     id: str
     name: str
@@ -32,18 +32,18 @@ class ScoredPolicy:
 
     @property
     def group(self) -> str:
-        """Its security group, or `unknown`."""
+        """Return the security group, or `unknown`."""
         return self.score.group if self.score else "unknown"
 
     @property
     def encrypts(self) -> bool:
-        """Whether it has the confidentiality feature."""
+        """Return whether the policy has the confidentiality feature."""
         return self.score is not None and "confidentiality" in self.score.features
 
 
 @dataclass(frozen=True)
 class Place:
-    """A scenario of the study, at home or roaming, with its access points' channels if known."""
+    """A scenario of the study: its kind, and its access points' channels if known."""
 
     id: str
     title: str
@@ -53,15 +53,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Basis:
-    """Everything that tables, claims and advice are made of.
+    """Source of all tables, claims and advice.
 
-    `policies` are in order of sigma, those of unknown layers last; `observations` by metric,
-    policy and scenario (components of the authentication time among them, as `component_NAME_s`);
-    `packets` are the fewest and most packets of a phase, by phase and policy; `published` are the
-    paper's values, to be shown beside; `notes` what a reader must know; `clock` the one of all
-    repetitions; `devices` the names of those that nodes computed on; `air` who let stations take
-    turns, "" where none was emulated; `calls` how many calls of some packets the air of a policy
-    and scenario carries at most.
+    - `policies`: in order of sigma, those with unknown layers last
+    - `observations`: by metric, policy and scenario, also `component_NAME_s` for the components
+      of the authentication time
+    - `packets`: fewest and most packets of a phase, by phase and policy
+    - `sums`: components of the authentication time, by policy and scenario
+    - `published`: the paper's values for comparison, by metric, policy and scenario
+    - `notes`: notes for the reader
+    - `clock`: the clock of all repetitions
+    - `devices`: names of the devices that nodes computed on
+    - `air`: channel access of stations, `dcf` or `queue`, "" where no medium was emulated
+    - `calls`: largest number of calls on the air, by packets of a call, policy and scenario
     """
 
     origin: Origin
@@ -80,11 +84,11 @@ class Basis:
     calls: Mapping[tuple[CallPackets, str, str], int] = field(default_factory=dict)
 
     def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
-        """The observation of a cell, or None where there is no number."""
+        """Return the observation of a cell, or None where there is no number."""
         return self.observations.get((metric, policy, scenario))
 
     def without_weight(self) -> Iterator[str]:
-        """One line that names what of the policies' protection the weights do not know."""
+        """Yield a line that names protections of the policies that the weights do not know."""
         policies: dict[str, list[str]] = {}
         for policy in self.policies:
             for word in policy.score.unweighted if policy.score else ():
@@ -95,26 +99,26 @@ class Basis:
                    "in \N{GREEK SMALL LETTER SIGMA}.")
 
     def of_kind(self, kind: Kind) -> tuple[Place, ...]:
-        """The scenarios at home, or those that roam."""
+        """Return the scenarios at home, or those that roam."""
         return tuple(place for place in self.places if place.kind == kind)
 
     def in_group(self, group: str) -> tuple[ScoredPolicy, ...]:
-        """The policies of a security group, in order of sigma."""
+        """Return the policies of a security group, in order of sigma."""
         return tuple(policy for policy in self.policies if policy.group == group)
 
     def is_papers(self, policy: str) -> bool:
-        """Whether a policy is the paper's of that name, by its layers."""
+        """Return whether a policy has the layers of the paper's policy of that name."""
         return any(name == policy for _, name, _ in self.published)
 
     def mean(self, metric: str, policy: str, places: Iterable[Place]) -> float | None:
-        """The mean over scenarios of a policy's means; None where one is missing."""
+        """Return the mean over scenarios of a policy's means, or None if one is missing."""
         observations = [self.find(metric, policy, place.id) for place in places]
         values = [value.estimate.mean for value in observations if value is not None]
         return sum(values) / len(values) if values and len(values) == len(observations) else None
 
     def records(self, metric: str, policies: Iterable[str],
                 places: Iterable[Place]) -> Iterator[str]:
-        """Names of the records behind several cells."""
+        """Yield the names of the records behind several cells."""
         scenarios = [place.id for place in places]
         for policy in policies:
             for scenario in scenarios:
@@ -122,15 +126,16 @@ class Basis:
                 yield from value.records if value else ()
 
     def measured_places(self, metric: str, places: Iterable[Place]) -> list[Place]:
-        """The scenarios in which any policy has a number for the metric."""
+        """Return the scenarios in which any policy has a number for the metric."""
         there = {key[2] for key in self.observations if key[0] == metric}
         return [place for place in places if place.id in there]
 
     def over(self, metric: str, policy: str, places: Iterable[Place],
              level: float = LEVEL) -> Observation | None:
-        """A metric of a policy as the mean over scenarios, of those that anybody has it in.
+        """Return a policy's mean over the scenarios in which any policy has the metric.
 
-        None where the policy lacks one of them, so that all policies' means are over the same.
+        The result is None where the policy lacks one of them, so that all policies have the mean
+        over equal scenarios.
         """
         return mean_over(self.observations, [(metric, policy, place.id) for place in
                                              self.measured_places(metric, places)], level)

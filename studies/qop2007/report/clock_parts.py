@@ -1,4 +1,4 @@
-"""Parts of the authentication time that real and virtual time are compared by."""
+"""Parts of the authentication time in the comparison of real and virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from studies.qop2007.report.phase_names import component_label, components
 
 
 def parts(cells: Cells) -> list[MetricPart]:
-    """The components, each with the cells whose authentication time adds it up."""
+    """Return the components, each with the cells whose authentication time adds it up."""
     return [MetricPart(AUTHENTICATION, f"component_{name}_s", component_label(name), frozenset(
         ids for ids in cells.results.cells
         if any(name in text.split("+") for text in cells.words("authentication_sum", ids))))

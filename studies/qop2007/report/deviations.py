@@ -1,4 +1,4 @@
-"""Where the paper's printed values do not follow from one another, by name."""
+"""Printed values of the paper that contradict each other, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOLD = ("The text names P8 for TCP at home and UDP roaming, P12 for UDP at home
          "gives P12 for TCP roaming.")
 _LATE = ("The authentication times that the text prints for them, 1.4 s and more, are beyond the "
          "limits of 6.1.")
-#: What no cell shows: where, what the paper has, what is here, and why.
+#: Contradictions that no cell shows: place, printed value, value here, and reason.
 _OTHERS = (
     ("Tables 5, 6 in N2", "overhead", "shown as printed", _N2),
     ("Table 6 in R2", "241.26 for P9, P10, P11 and P12", "shown as printed",
@@ -34,7 +34,7 @@ _OTHERS = (
 
 
 def table_deviations() -> Table:
-    """Every cell of the paper that is not reproduced, and what else does not add up."""
+    """Build the table of values that are not reproduced, and of other contradictions."""
     basis = from_paper(load_weights())
     rows = [*_cells(basis), *(tuple(Entry(text) for text in row) for row in _OTHERS)]
     return Table("deviations", "Where the paper does not follow from itself",
@@ -59,7 +59,7 @@ def _title(column: Column) -> str:
 
 
 def _both(table: str, column: Column, entry: Entry) -> tuple[Entry, Entry, Entry]:
-    """What is printed, what is here, and why they differ."""
+    """Return the printed value, the value here and the reason why they differ."""
     if entry.number is not None and entry.published is not None:
         digits = column.digits or 0
         return (Entry(f"{entry.published * column.scale:.{digits}f}"),

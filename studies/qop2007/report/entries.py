@@ -1,4 +1,4 @@
-"""Columns, sections and entries that the study's tables share."""
+"""Columns, sections and entries that several tables of the study use."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ SIGMA = Column("sigma_normalized_percent", "\N{GREEK SMALL LETTER SIGMA}", "%", 
 
 
 def about(policy: ScoredPolicy) -> tuple[Entry, Entry, Entry]:
-    """The first three entries of a policy's row: id, name and normalised sigma."""
+    """Return the first three entries of a policy's row: id, name and normalised sigma."""
     sigma = exact(policy.score.sigma_normalized) if policy.score else NOTHING
     return Entry(policy.id), Entry(policy.name), sigma
 
 
 def sections(policies: Sequence[ScoredPolicy]) -> tuple[tuple[int, str], ...]:
-    """A heading above the first policy of each security group."""
+    """Return a heading above the first policy of each security group."""
     return tuple((row, GROUP_TITLES[policy.group]) for row, policy in enumerate(policies)
                  if row == 0 or policy.group != policies[row - 1].group)
 
 
 def place_columns(places: Iterable[Place], metric: Metric,
                   digits: int | None) -> Iterator[Column]:
-    """A column for each scenario, under the heading of its kind."""
+    """Yield a column for each scenario, under the heading of its kind."""
     for place in places:
         yield Column(named(metric.name, place.id), place.id, metric.unit, metric.scale, digits,
                      KIND_TITLES[place.kind])
 
 
 def same_as_printed(value: float, printed: float, scale: float, digits: int) -> bool:
-    """Whether a number, rounded as the paper prints it, is the one that it printed."""
+    """Return whether a number rounds to the paper's printed one."""
     return f"{value * scale:.{digits}f}" == f"{printed * scale:.{digits}f}"

@@ -1,4 +1,7 @@
-"""The study's figures, as data for plotly in the page's palette; markers differ in grey, too."""
+"""Figures of the study as data for plotly, in the page's palette.
+
+Marker shapes also differ, so that the figures can be read in grey.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,26 @@ from studies.qop2007.metrics import AUTHENTICATION, OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Basis
 from studies.qop2007.report.handoff import Bar, bars, labels
 
-#: Position in the page's palette, and marker, of each group of policies.
+#: Position in the page's palette, and marker, of each security group.
 _GROUPS = {"none": ("@ink", "x"), "open": ("@6", "triangle-up"), "low": ("@5", "circle"),
            "middle": ("@0", "square"), "high": ("@1", "diamond"), "unknown": ("@3", "cross")}
 _GROUP_NAMES = {"none": "no security", "open": "data not protected"}
-#: The same of scenarios, by their order.
+#: Position in the palette, and marker, of scenarios by their order.
 _PLACES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
            ("@3", "triangle-down"))
 _PATTERNS = ("", "/", "", "\\", "", "x", "", "-", "", ".")
 _COLOURS = ("@5", "@0", "@4", "@2", "@1", "@3", "@6", "@ink")
-#: How far apart the scenarios of a policy are drawn, in rows.
+#: Distance over which the scenarios of a policy are spread, in rows.
 _SPREAD = 0.62
-#: An axis of more powers of ten than this has a tick at each, and no others with numbers.
+#: Powers of ten above which an axis has ticks at these only.
 _FEW_DECADES = 1.5
-#: Room beside the first and last policy of Fig. 2, for markers and names, in percent.
+#: Room beyond the first and last policy of Fig. 2, for markers and names, in percent.
 _MARGIN = 6
 _BLANK = "\N{NO-BREAK SPACE}"
 
 
 def times(table: Table, basis: Basis) -> Figure | None:
-    """Fig. 2: authentication time against sigma, from the table of its data; None if empty."""
+    """Draw Fig. 2, authentication time against sigma (None: empty table)."""
     groups = {policy.id: policy.group for policy in basis.policies}
     panels = [_time_panel(title, rows, table, groups) for title, rows in _by_section(table)]
     if not panels:
@@ -85,7 +88,7 @@ def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
 
 
 def _decades(data: Sequence[Mapping[str, Any]]) -> float:
-    """How many powers of ten the points of a panel span."""
+    """Return the powers of ten that the points of a panel span."""
     values = [value for trace in data for value in trace["y"] if value and value > 0]
     return math.log10(max(values) / min(values)) if values else 0.0
 
@@ -107,10 +110,10 @@ def _times_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
 
 def _names_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
               sigma: int) -> dict[str, Any]:
-    """The policies' names, above their intervals."""
+    """Return the names of the policies, above their intervals."""
     rows = [row for row in rows if row[time].number is not None]
     tops = [max(number.value, number.high or 0.0) for row in rows if (number := row[time].number)]
-    # Without an interval to stand on, a name is lifted off its marker by an empty line.
+    # Without an interval, an empty line raises a name above its marker.
     names = [row[0].text if (number := row[time].number) and number.high is not None
              else f"{row[0].text}<br>{_BLANK}" for row in rows]
     return {"type": "scatter", "mode": "text", "legendgroup": group, "showlegend": False,
@@ -123,7 +126,7 @@ def _value(entry: Entry) -> float | None:
 
 
 def traffic(basis: Basis) -> tuple[Figure, ...]:
-    """Throughput and overhead of every policy by scenario, with intervals."""
+    """Draw throughput and overhead of every policy by scenario, with intervals."""
     figures = []
     for what, metrics in (("Throughput", STREAMS), ("Overhead", OVERHEADS)):
         panels = tuple(panel for stream, metric in metrics.items() if (
@@ -194,7 +197,7 @@ def _printed_dots(basis: Basis, what: tuple[str, str], there: Sequence[str], shi
 
 
 def handoffs(cells: Cells) -> Figure | None:
-    """The phases of the handoffs, a bar a policy; None where nothing moved."""
+    """Draw the phases of the handoffs, a bar per policy (None: no handoff)."""
     try:
         panels = bars(cells)
     except NothingToReport:

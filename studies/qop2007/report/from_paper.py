@@ -1,4 +1,4 @@
-"""The paper becomes the basis of a report: what it printed, values without intervals."""
+"""Basis of a report from the paper: its printed values, without intervals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _PLACES: tuple[tuple[str, Kind], ...] = (
 
 
 def from_paper(weights: Weights | None = None) -> Basis:
-    """The values that the paper printed; of P1 to P12 in its five scenarios.
+    """Return the printed values of P1 to P12 in the paper's five scenarios.
 
-    The paper gives authentication times for a kind of scenario; they stand in each of its kind.
+    The paper gives authentication times for a kind of scenario. They are used for each scenario of
+    that kind.
     """
     used, printed, among = weights or load_weights(), published.load(), published.policies()
     policies = in_order(ScoredPolicy(policy.id, policy.name, policy, score(policy, used, among))

@@ -1,4 +1,4 @@
-"""A run becomes the basis of a report: estimates, and sigma from the layers in its manifest."""
+"""Basis of a report from a run: estimates, and sigma by the manifest's layers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis, Kind, Place, S
 from studies.qop2007.report.phase_names import components, phases
 from topologies.model import Scenario, from_json
 
-#: How the names of components end that took place in the visited network.
+#: Suffix of the names of components in the visited network.
 _AWAY = "_foreign"
 
 
 def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
-    """The basis of a run; without weights, by the paper's."""
+    """Return the basis of a run, by default with the paper's weights."""
     results = cells.results
     used = weights or load_weights()
     policies = _policies(results, used)
@@ -44,7 +44,7 @@ def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
 
 
 def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str], float]:
-    """The published values of the policies that are the paper's, by their layers."""
+    """Return the published values of the policies that have the layers of the paper's."""
     paper = published.load()
     same = {policy.id: policy.layers for policy in published.policies()}
     ours = {scored.id for scored in policies
@@ -53,26 +53,30 @@ def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str
 
 
 def in_order(policies: Iterable[ScoredPolicy]) -> tuple[ScoredPolicy, ...]:
-    """By sigma, then by name; those that do not protect data first, of unknown layers last."""
+    """Sort policies by sigma, then by name.
+
+    Policies that do not protect data come first, those with unknown layers last.
+    """
     return tuple(sorted(policies, key=lambda scored: (
         scored.score is None, scored.score is not None and scored.score.protects,
         scored.score.sigma if scored.score else 0.0, natural(scored.id))))
 
 
 def layers_of(results: Results, name: str) -> Policy | None:
-    """A policy as the run's manifest has it; None where it says nothing of its layers."""
+    """Return a policy from the run's manifest, or None if that lacks its layers."""
     level = results.level("policy", name)
     if level is None or "layers" not in level.content or name in results.changed["policy"]:
         return None
     try:
         return Policy(id=name, name=level.title,
                       layers=Layers.model_validate(level.content["layers"]))
-    except ValidationError:  # of another version, or somebody else's words for a name
+    # The manifest is of another version, or its policy is a different one of that name.
+    except ValidationError:
         return None
 
 
 def scenario_of(results: Results, name: str) -> Scenario | None:
-    """A scenario as the run's manifest has it; None where it says nothing of a network."""
+    """Return a scenario from the run's manifest, or None if that lacks its network."""
     level = results.level("scenario", name)
     if level is None or "network" not in level.content:
         return None
@@ -80,7 +84,8 @@ def scenario_of(results: Results, name: str) -> Scenario | None:
         scenario: Scenario = from_json(Scenario, level.content)
         return scenario if {scenario.home, scenario.roams_to or scenario.home} <= (
             scenario.network.nodes.keys()) else None
-    except (AttributeError, LookupError, TypeError, ValueError):  # of another version
+    # The manifest is of another version.
+    except (AttributeError, LookupError, TypeError, ValueError):
         return None
 
 
@@ -107,7 +112,7 @@ def _places(cells: Cells) -> Iterator[Place]:
 
 
 def _channels(level: LevelRecord | None) -> frozenset[int]:
-    """The channels of a scenario's access points, as the run's manifest has it."""
+    """Return the channels of a scenario's access points, from the run's manifest."""
     network = level.content.get("network") if level else None
     nodes = network.get("nodes") if isinstance(network, dict) else None
     return frozenset(node["channel"] for node in (nodes or {}).values()
@@ -115,7 +120,7 @@ def _channels(level: LevelRecord | None) -> frozenset[int]:
 
 
 def _components(cells: Cells) -> Iterator[tuple[Key, Observation]]:
-    """The components of the authentication time; one that a repetition lacks took no time there."""
+    """Yield the components of the authentication time, 0 in repetitions that lack them."""
     for name in components(cells.results.frame):
         column = f"component_{name}_s"
         for ids in cells.results.cells:
@@ -126,7 +131,10 @@ def _components(cells: Cells) -> Iterator[tuple[Key, Observation]]:
 
 def _in_both_networks(cells: Cells, sums: Mapping[tuple[str, str], Sequence[str]],
                       ) -> Iterator[tuple[Key, Observation]]:
-    """Authentication times with what the visited network negotiates, whatever Table 4 adds up."""
+    """Yield authentication times with all negotiations of the visited network.
+
+    Table 4 does not add up all of them.
+    """
     away = [name for name in components(cells.results.frame) if name.endswith(_AWAY)]
     for ids in cells.results.cells:
         summed = cells.value(AUTHENTICATION.name, ids)
@@ -142,20 +150,23 @@ def _in_both_networks(cells: Cells, sums: Mapping[tuple[str, str], Sequence[str]
 
 
 def _packets(cells: Cells) -> dict[tuple[str, str], tuple[int, int]]:
-    """Fewest and most packets of a phase, by its name (at home or away) and policy."""
+    """Return fewest and most packets of a phase, by its name and policy.
+
+    The names at home and away are the same.
+    """
     counts: dict[tuple[str, str], list[float]] = {}
     for name in phases(cells.results.frame):
         for ids in cells.results.cells:
             values = cells.sample(f"phase_{name}_packets", ids)
             counts.setdefault((name.removeprefix(FOREIGN), ids[0]), []).extend(
                 values[np.isfinite(values)].tolist())
-    # A repetition's is the mean over its authentications.
+    # The value of a repetition is the mean over its authentications.
     return {key: (math.floor(min(values)), math.ceil(max(values)))
             for key, values in counts.items() if values}
 
 
 def _sums(cells: Cells) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The components that the authentication time adds up, by policy and scenario."""
+    """Return the components that the authentication time adds up, by policy and scenario."""
     sums = {}
     for ids in cells.results.cells:
         words = cells.words("authentication_sum", ids)

@@ -1,4 +1,4 @@
-"""Handoffs of a run: their table, and bars of phases that follow each other, one a policy."""
+"""Handoffs of a run: their table, and bars of successive phases for each policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from studies.qop2007.metrics import HANDOFF
 from studies.qop2007.report.phase_names import phase_in_words, phases
 from studies.qop2007.report.run_columns import file_columns, phase_columns, tenths
 
-#: How far the phases of a handoff may be from the measured whole before it is said.
+#: Largest difference (s) between a handoff and the sum of its phases that needs no warning.
 GAP_S = 0.005
 _WATERFALL = ("Handoff: from the order to leave the home network to the first answered packet in "
               "the visited one. A phase lasts from the end of the one before it to its own last "
@@ -30,7 +30,7 @@ _WATERFALL = ("Handoff: from the order to leave the home network to the first an
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a bar: what it is called, where it begins and how long it lasts, in seconds."""
+    """A part of a bar: label, begin and duration in seconds."""
 
     label: str
     start_s: float
@@ -39,7 +39,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Bar:
-    """A policy's mean handoff; without segments, `state` says why there is none."""
+    """A policy's mean handoff. Without segments, `state` gives the reason."""
 
     policy: str
     segments: tuple[Segment, ...]
@@ -48,7 +48,10 @@ class Bar:
 
 
 def roaming(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
-    """The scenarios with any handoff, and their cells; raises NothingToReport without any."""
+    """Return the scenarios with a handoff, and their cells.
+
+    Raises NothingToReport if there are none.
+    """
     sections = {section: members for section, members in cells.sections.items()
                 if any(isinstance(cells.value(HANDOFF.name, ids), Observation)
                        for ids in members)}
@@ -60,7 +63,7 @@ def roaming(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
 
 
 def table(cells: Cells) -> Table:
-    """The handoffs of the scenarios that have any: phases, their sum and the measured whole."""
+    """Build the table of the handoffs: phases, their sum and the measured total."""
     columns = [*about_cell(cells), *phase_columns(cells, "handoff_", "Phases", filled=True),
                _sum(cells), _total(cells), *_files(cells)]
     rows: list[tuple[Entry, ...]] = []
@@ -79,7 +82,7 @@ def table(cells: Cells) -> Table:
 
 
 def remarks(cells: Cells) -> Remarks:
-    """What is to be said of handoffs beside any table: phases that do not add up to the whole."""
+    """Return the warnings on handoffs whose phases do not add up to the total."""
     return Remarks(warnings=tuple(gaps(cells)))
 
 
@@ -103,13 +106,13 @@ def _files(cells: Cells) -> Iterator[Further]:
 
 
 def _differences(cells: Cells, ids: Ids) -> dict[int, float]:
-    """The sum of a cell's phases less the measured whole, by repetition."""
+    """Return the sum of a cell's phases minus the measured total, by repetition."""
     whole, sums = cells.blocks(HANDOFF.name, ids), cells.blocks("handoff_sum_s", ids)
     return {block: sums[block] - whole[block] for block in whole.keys() & sums.keys()}
 
 
 def gaps(cells: Cells) -> Iterator[str]:
-    """Warnings where the phases of a handoff do not add up to what was measured as a whole."""
+    """Yield a warning for each cell whose handoffs are not the sum of their phases."""
     for ids in cells.results.cells:
         off = {block: gap for block, gap in _differences(cells, ids).items() if abs(gap) > GAP_S}
         if off:
@@ -129,13 +132,13 @@ def _agreement(cells: Cells) -> Iterator[str]:
 
 
 def bars(cells: Cells) -> Mapping[str, tuple[Bar, ...]]:
-    """The bars of each roaming scenario, by its heading; raises NothingToReport."""
+    """Return the bars of each roaming scenario, by its heading. Raises NothingToReport."""
     return {cells.heading(section): tuple(_bar(cells, ids) for ids in members)
             for section, members in roaming(cells).items()}
 
 
 def labels(panels: Mapping[str, Sequence[Bar]], cells: Cells) -> list[str]:
-    """What occurs in any bar, in the order in which the phases follow."""
+    """Return the labels of all bars, in the order of the phases."""
     there = {segment.label for row in panels.values() for bar in row for segment in bar.segments}
     ordered = dict.fromkeys(phase_in_words(name)
                             for name in phases(cells.results.frame, "handoff_"))

@@ -1,4 +1,4 @@
-"""Headers: what a policy adds to a packet and to its time on the air, byte by byte, as a table."""
+"""Table of header bytes: additions of a policy to a packet and to its airtime."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _COLUMNS = (
 
 def arithmetic(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenario],
                policies: Iterable[Policy] | None = None) -> Table:
-    """Header and airtime arithmetic of policies (by default P1 to P12) for one UDP datagram.
+    """Build the table of header bytes and airtime of policies for one UDP datagram.
 
-    `paths` are a scenario with one crossing of the air, as N2, and one with Mobile IP's tunnel, as
-    R1. Ceilings are those of the first; a path with two crossings has half of them.
+    The policies are by default P1 to P12. `paths` are a scenario with one crossing of the air, such
+    as N2, and one with Mobile IP's tunnel, such as R1. Ceilings are those of the first. A path with
+    two crossings has half of them.
     """
     rows = tuple(tuple(_row(policy, medium, payload_bytes, paths))
                  for policy in (published.policies() if policies is None else policies))

@@ -1,4 +1,4 @@
-"""Moves as traffic felt them: how a node moved on, by which frames, and the gap in a stream."""
+"""Moves and their effect on traffic: mechanism, frames and the stream's gap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from studies.qop2007.report.basis import Basis, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY
 from studies.qop2007.report.from_run import scenario_of
 
-#: Phases of getting to another access point whose frames are counted.
+#: Phases of joining another access point whose frames are counted.
 _LINK_PHASES = ("authentication", "association", "dot1x", "four_way_handshake")
 _IN_FULL = "in full"
 _WAYS = {ANEW: _IN_FULL, "ft": "fast transition, keys pushed",
@@ -28,21 +28,24 @@ _SAME_SUBNET = "none needed"
 _TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own"}
 _MADE_BY_EACH = "fast transition, keys made by each"
 _UNSAID = replace(NOTHING, note="the results folder does not say how the node moves")
-#: Fields of the link layer that say how it moves.
+#: Fields of the link layer that decide how a node moves.
 _OF_MOVING = ("roaming", "akm")
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
 
 
 @dataclass(frozen=True)
 class Move:
-    """How a cell's node moves on: on the link, and by what packets find it where it is then."""
+    """Way of a cell's node to move: on the link, and on layer 3."""
 
     link: str
     network: str
 
 
 def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
-    """All moves over which a stream went, and ways to move by each other; none without one."""
+    """Yield the tables of moves during streams, and of link and layer 3 combined.
+
+    There are none without such a move.
+    """
     members = [(section, [ids for ids in cells_there if isinstance(
         cells.value(OUTAGE.name, ids), Observation)])
         for section, cells_there in cells.sections.items()]
@@ -68,10 +71,10 @@ def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
 
 def _crossed(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[Ids]]],
              moves: Mapping[Ids, Move | None]) -> Table:
-    """The shortest outage by each way to move on a link and each to be found by packets.
+    """Build the table of the shortest outages, by moves of the link and of layer 3.
 
-    Below each way stands what the same policies take in full: those that differ in nothing but how
-    they move.
+    Below each way to move stands a row of moves with full authentication. Its policies differ from
+    those above only in how they move.
     """
     networks = [_SAME_SUBNET, *_TUNNELS.values()]
     families = {policy.id: _family(policy) for policy in basis.policies}
@@ -106,10 +109,12 @@ def _crossed(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[I
 
 
 def _family(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
-    """Return what a policy says of some layers, or of all, but for how its link moves.
+    """Return a policy's settings on layers, without those on how its link moves.
 
-    A way to move on may be a key management of its own, so that is left out, too. Of unknown
-    layers it is the policy's id.
+    The layers are the named ones, or all.
+
+    A way to move may have a key management of its own, which is left out, too. For unknown layers
+    the result is the policy's id.
     """
     if policy.definition is None:
         return policy.id
@@ -124,8 +129,9 @@ def _chosen(cells: Cells, links: Mapping[str, str],
             of: Sequence[Sequence[Ids]]) -> list[Ids | None]:
     """Return the cell of the shortest outage for each column.
 
-    All are of the one link layer that is there in most columns, so that columns compare how layer
-    3 moves; of several, of that with the shortest outage. Where it lacks, of any.
+    All cells have the link layer that most columns have, so that columns compare how layer 3 moves.
+    Of several such link layers, the one with the shortest outages is taken. A column without it has
+    any link layer.
     """
     found: dict[str, list[Ids | None]] = {
         link: [_shortest(cells, [ids for ids in column if links.get(ids[0]) == link])
@@ -140,7 +146,7 @@ def _chosen(cells: Cells, links: Mapping[str, str],
 
 def _crossed_rows(cells: Cells, link: str,
                   chosen: Sequence[Ids | None]) -> Iterator[tuple[Entry, ...]]:
-    """Yield a row of outages, if there is any."""
+    """Yield a row of outages, if there are any."""
     if any(chosen):
         yield Entry(link), *(NOTHING if ids is None else replace(
             of_value(cells.value(OUTAGE.name, ids)), detail=ids[0]) for ids in chosen)
@@ -172,7 +178,7 @@ _COLUMNS = (
 
 
 def _move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
-    """As the policy has it in the scenario; None where the folder does not say what they are."""
+    """Return how a policy moves in a scenario, or None if the folder lacks either."""
     scenario = scenario_of(results, scenario_id)
     if policy is None or policy.definition is None or scenario is None:
         return None
@@ -194,7 +200,7 @@ def _row(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
 
 
 def _frames(cells: Cells, ids: Ids) -> Entry:
-    """The mean number of frames of the phases that took place."""
+    """Return the mean number of frames of the phases that took place."""
     counts = [value for phase in _LINK_PHASES if isinstance(
         value := cells.value(f"handoff_{phase}_packets", ids), Observation)]
     return exact(sum(value.estimate.mean for value in counts)) if counts else NOTHING

@@ -1,4 +1,4 @@
-"""The paper's tables, and what stands beside them, in the order in which a report shows them."""
+"""The paper's tables and the study's own additions, in the order of a report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from studies.qop2007.report.time_tables import figure_2, table_4
 from studies.qop2007.report.traffic_tables import table_5, table_6, table_7, table_8, table_n2
 from studies.qop2007.report.view_tables import table_attacks, table_sensitivity, table_views
 
-#: The seed of the sensitivity analysis: one report of the same records is like the other.
+#: Seed of the sensitivity analysis, so that reports of equal records are equal.
 SEED = 2007
 
 
 def tables(basis: Basis, generator: np.random.Generator | None = None) -> list[Table]:
-    """Tables 1 to 9, the data of Fig. 2, and what stands beside them; empty ones are left out.
+    """Return Tables 1 to 9, the data of Fig. 2 and additions, but no empty tables.
 
-    The generator draws the weights of the sensitivity analysis; by default one of a fixed seed.
+    The generator draws the weights of the sensitivity analysis. By default it has a fixed seed.
     """
     random = generator or np.random.default_rng(SEED)
     candidates = [table_1(basis), table_2(basis), table_3(basis), table_views(basis),

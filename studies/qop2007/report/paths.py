@@ -1,4 +1,4 @@
-"""The path of a cell's streams, from the mobile node to its peer, as its ceilings need it."""
+"""Path of a cell's streams from mobile node to peer, to compute ceilings."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ _MTU_BYTES = 1500
 
 
 def path(policy: Policy, scenario: Scenario) -> Path:
-    """The path of a cell's streams, from the mobile node to its peer."""
+    """Return the path of a cell's streams, from the mobile node to its peer."""
     link = policy.layers.link
     return Path(_hops(policy, scenario), _limit_bytes(policy, scenario),
                 link.frame_expansion_bytes if link else 0)
 
 
 def _hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
-    """Crossings of the air in the order of the path; all traffic passes the agents."""
+    """Return the crossings of the air in the order of the path. All traffic passes the agents."""
     nodes = scenario.network.nodes
     crossings = [(scenario.access_point, scenario.mobile_node, scenario.access_point)]
     if nodes[scenario.peer].has(STATION):
         point = scenario.home_of(scenario.peer)
         crossings.append((point, point, scenario.peer))
     esp = esp_of(policy)
-    # A tunnel takes whatever a mobile node sends; without one, only what is for the agent itself.
+    # In tunnel mode, ESP takes all packets of a mobile node. Otherwise it takes only those to the
+    # agent.
     if esp and not esp.tunnel and scenario.peer != scenario.agent:
         esp = None
     return tuple(Hop(nodes[point].channel or 0, esp, sender, receiver)
@@ -35,45 +36,45 @@ def _hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
 
 
 def _limit_bytes(policy: Policy, scenario: Scenario) -> int:
-    """The longest IP packet of the mobile node's that nobody on the path has to split."""
+    """Return the longest IP packet of the mobile node that is not split on the path."""
     esp, between = _hops(policy, scenario)[0].esp, between_agents(policy, scenario)
     on_air = room = _MTU_BYTES
     if between is not None:
         wire = _wire_mtu_bytes(scenario)
         room = between.esp.largest_inner_bytes(wire) if between.esp else wire
-        if between.ip_in_ip:  # what comes from the air is wrapped as it is
+        if between.ip_in_ip:  # The foreign agent wraps a packet as it came from the air.
             on_air = min(on_air, room - IP_IN_IP_BYTES)
     sent = esp.largest_inner_bytes(on_air) if esp else on_air
-    # Without a tunnel to the home agent, this one unpacks it before it goes on.
+    # Without a tunnel to the home agent, this agent unpacks the packet before it forwards it.
     return sent if between is not None and between.ip_in_ip else min(sent, room)
 
 
 @dataclass(frozen=True)
 class Between:
-    """What is around a packet on the wire between the agents."""
+    """Headers around a packet on the wire between the agents."""
 
     ip_in_ip: bool
     esp: Esp | None
 
     def packet_bytes(self, from_air_bytes: int) -> int:
-        """Length of the IP packet there."""
+        """Return the length of the IP packet on that wire (bytes)."""
         inner = from_air_bytes + IP_IN_IP_BYTES * self.ip_in_ip
         return self.esp.packet_bytes(inner) if self.esp else inner
 
 
 def between_agents(policy: Policy, scenario: Scenario) -> Between | None:
-    """What the agents put around packets between them; None where none pass there."""
+    """Return the headers that agents add between them, or None if no packet passes there."""
     peer = scenario.network.nodes[scenario.peer].agent or scenario.peer
     away = scenario.foreign_agent not in (None, scenario.agent)
     if not away and peer == scenario.agent:
         return None
     esp = esp_of(policy)
-    # Between agents there is always a tunnel, whatever mobile nodes have.
+    # Between agents there is always a tunnel, also without one of the mobile nodes.
     return Between(away, Esp(esp.block_bytes, esp.vector_bytes, esp.check_bytes) if esp else None)
 
 
 def _wire_mtu_bytes(scenario: Scenario) -> int:
-    """The shortest limit of the wires to routers."""
+    """Return the smallest MTU of the wires to routers."""
     routers = set(scenario.network.of_duty(ROUTER))
     return min((link.mtu_bytes for link in scenario.network.links
                 if any(end.partition("/")[0] in routers for end in link.ends)),

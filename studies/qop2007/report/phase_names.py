@@ -1,4 +1,4 @@
-"""Phases and components have names in tables and figures, and an order in which they follow."""
+"""Names of phases and components in tables and figures, and their order."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from analysis.records import Frame
 from studies.qop2007.body import FOREIGN
 from studies.qop2007.phases import EXCHANGES
 
-#: Components of the authentication time as they follow, at home before away.
+#: Components of the authentication time in order, at home before away.
 COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
                    for name in (*EXCHANGES, "eap", "mip_registration", "wireguard", "ike"))
-#: Phases in the order in which a mobile node goes through them, and what people call them, as the
-#: two lines of a heading. Phases of one name stand together:
-#: 802.11 authentication and association are one short exchange.
+#: Phases in the order of a mobile node's progress, with the two lines of their headings. Phases of
+#: one name are adjacent: 802.11 authentication and association are one short exchange.
 _PHASES = {
     "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
     "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "agent_discovery":
     ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"),
     "ike": ("", "IKE"),
     "first_packet": ("first", "packet")}
-#: The same in words, where there is room for them.
+#: Names of the phases in words, where there is room.
 _PHASES_IN_WORDS = {
     "scan": "Scan", "authentication": "802.11 authentication, association",
     "association": "802.11 authentication, association", "dot1x": "802.1X (EAP, keys)",
@@ -31,17 +30,17 @@ _PLACES = {"home": "home", "foreign": "away"}
 
 
 def phase_heading(name: str) -> tuple[str, str]:
-    """The two lines of a phase's heading."""
+    """Return the two lines of a phase's heading."""
     return _PHASES.get(name, ("", name.replace("_", " ")))
 
 
 def phase_in_words(name: str) -> str:
-    """What a phase is called in a legend."""
+    """Return the name of a phase in a legend."""
     return _PHASES_IN_WORDS.get(name, name.replace("_", " ").capitalize())
 
 
 def component_heading(name: str) -> tuple[str, str]:
-    """The two lines of the heading of a component of the authentication time."""
+    """Return the two lines of the heading of a component of the authentication time."""
     what, _, place = name.rpartition("_")
     if what in _COMPONENTS and place in _PLACES:
         return _COMPONENTS[what], _PLACES[place]
@@ -49,12 +48,12 @@ def component_heading(name: str) -> tuple[str, str]:
 
 
 def component_label(name: str) -> str:
-    """The same on one line."""
+    """Return the name of a component on one line."""
     return " ".join(part for part in component_heading(name) if part)
 
 
 def component_phases(name: str) -> tuple[str, ...]:
-    """The phases of which a component of the authentication time consists."""
+    """Return the phases of which a component of the authentication time consists."""
     what, _, place = name.rpartition("_")
     parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",), "wireguard": ("wireguard",),
              "mip_registration": ("agent_discovery", "registration"), **EXCHANGES}.get(what, ())
@@ -62,9 +61,10 @@ def component_phases(name: str) -> tuple[str, ...]:
 
 
 def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
-    """Names of the phases in a frame (or with `handoff_`, of its handoffs) as they follow.
+    """Return the names of a frame's phases in order (`handoff_`: of its handoffs).
 
-    At home before away. An unknown phase goes before `first_packet`, which by definition is last.
+    Phases at home come before those away. An unknown phase comes before `first_packet`, which is
+    last by definition.
     """
     names = [column[len(prefix):-len("_duration_s")] for column in frame.columns
              if column.startswith(prefix) and column.endswith("_duration_s")]
@@ -78,7 +78,7 @@ def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
 
 
 def components(frame: Frame) -> tuple[str, ...]:
-    """Names of what authentication times are summed up from, as they follow; unknown ones last."""
+    """Return the names of the components of authentication times in order, unknown ones last."""
     names = [column[len("component_"):-len("_s")] for column in frame.columns
              if column.startswith("component_")]
     rank = {name: number for number, name in enumerate(COMPONENTS)}

@@ -17,7 +17,7 @@ _ONCE = ("Integrity counts once per policy, as the strongest of its implementati
 
 
 def table_1(basis: Basis) -> Table:
-    """Table 1: the features of each policy."""
+    """Build Table 1: the features of each policy."""
     rows = []
     for policy in basis.policies:
         entries = [_feature(basis, policy, feature) for feature in basis.weights.features]
@@ -45,7 +45,7 @@ def _feature(basis: Basis, policy: ScoredPolicy, feature: Feature) -> Entry:
 
 
 def table_2(basis: Basis) -> Table:
-    """Table 2: the weights in use, beside those that the paper printed."""
+    """Build Table 2: the weights in use, next to those that the paper printed."""
     printed = paper.load().weights
     rows: list[tuple[Entry, ...]] = []
     starts: dict[str, int] = {}
@@ -71,7 +71,7 @@ def table_2(basis: Basis) -> Table:
 
 
 def table_3(basis: Basis) -> Table:
-    """Table 3: additive rewards, normalised, and the groups."""
+    """Build Table 3: additive rewards, normalised rewards and groups."""
     printed = paper.load()
     groups = {policy: group for group, members in printed.groups.items() for policy in members}
     rows = []

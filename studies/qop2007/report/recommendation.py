@@ -1,12 +1,14 @@
-"""Which policies are recommended, by the paper's own rule made exact.
+"""Recommendation of policies, by an exact form of the paper's own rule.
 
-The 2007 paper says it in words (section 5.2): "within each group, we recommend security policies by
-giving normalized sigma values higher priority", even if the cost is "a bit higher", unless another
-policy of the group comes at "almost half" of the overhead; and of all policies the one with "a good
-balance between security benefits and low cryptographic overhead", or the strongest where the
-difference is "relatively less". So the strongest policy is taken unless the cheapest costs so much
-less that one of the two factors below is exceeded. The factors are not the paper's: it gives none.
-Any from 1.4 to 1.8 and from 2.1 to 3.5 choose every policy that its text names.
+The 2007 paper states the rule in words (section 5.2): "within each group, we recommend security
+policies by giving normalized sigma values higher priority", even if the cost is "a bit higher",
+unless another policy of the group comes at "almost half" of the overhead. Of all policies it
+recommends the one with "a good balance between security benefits and low cryptographic overhead",
+or the strongest where the difference is "relatively less".
+
+So the strongest policy is taken unless the cheapest costs so much less that one of the two factors
+below is exceeded. The factors are not the paper's, because it gives none. Any from 1.4 to 1.8 and
+from 2.1 to 3.5 choose every policy that its text names.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from analysis.statistics import LEVEL
 from studies.qop2007.metrics import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
 
-#: How much more than the cheapest of its group the strongest policy may cost, as a factor.
+#: Largest cost of the strongest policy relative to the cheapest of its group.
 WITHIN_GROUP = 1.5
-#: The same among the groups' choices.
+#: Largest cost of the strongest of the groups' choices relative to the cheapest.
 AMONG_GROUPS = 2.5
-#: A cost below this share of the bit rate without security is none: factors of noise say nothing.
+#: Costs below this share of the bit rate without security count as none: ratios of noise have no
+#: meaning.
 NO_COST = 0.01
 GROUPS = ("low", "middle", "high")
 ALL = "all"
@@ -30,19 +33,19 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy with its cost, in any unit that is the same for all."""
+    """A policy with its cost, in any unit that all candidates share."""
 
     policy: ScoredPolicy
     cost: float
 
     @property
     def sigma(self) -> float:
-        """Its additive reward."""
+        """Return the additive reward."""
         return self.policy.score.sigma if self.policy.score else 0.0
 
 
 def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
-    """The policy recommended in each group, and under `all` the one of all, by policy id.
+    """Return the id of the recommended policy by group, and of all under `all`.
 
     Policies are compared by the means of a stream's overhead over the kind's scenarios. A policy
     without confidentiality has no overhead and is no choice among the groups.
@@ -61,10 +64,10 @@ def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
 
 
 def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]]:
-    """In each group, the policies that the rule may recommend, by the costs' intervals.
+    """Return the policies that the rule may recommend in each group, by the costs' intervals.
 
-    The data choose the cheapest, so the intervals of all candidates hold together, at the level
-    that Bonferroni asks for so many. A group is left out where a candidate has no interval.
+    The data choose the cheapest policy, so the intervals of all candidates hold together, at
+    Bonferroni's level for their number. A group is left out where a candidate has no interval.
     """
     metric, floor = OVERHEADS[stream].name, _floor(basis, stream, kind)
     members = {group: _candidates(basis, metric, kind, group) for group in GROUPS}
@@ -81,14 +84,14 @@ def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]
 
 
 def _floor(basis: Basis, stream: str, kind: Kind) -> float:
-    """What counts as no cost at all, in the stream's unit."""
+    """Return the cost that counts as none, in the stream's unit."""
     rate = basis.over(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
     return NO_COST * rate.estimate.mean if rate else 0.0
 
 
 def _may_be_chosen(candidate: Candidate, low: float,
                    known: Sequence[tuple[Candidate, float, float]], floor: float) -> bool:
-    """Whether it may be affordable, and whether each stronger one may be too dear."""
+    """Return whether a policy may be affordable and each stronger one may be too expensive."""
     others = [(other, at_least, at_most) for other, at_least, at_most in known
               if other is not candidate]
     dearest = max(WITHIN_GROUP * min((at_most for *_, at_most in others), default=low), floor)
@@ -100,7 +103,10 @@ def _may_be_chosen(candidate: Candidate, low: float,
 
 
 def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> Candidate | None:
-    """The one of highest sigma that costs at most `factor` times the cheapest, or `floor`."""
+    """Return the affordable policy of highest sigma.
+
+    It costs at most `factor` times the cheapest, or `floor`.
+    """
     if not candidates:
         return None
     limit = max(factor * min(policy.cost for policy in candidates), floor)
@@ -110,7 +116,7 @@ def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> C
 
 
 def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
-    """In each group, the policy whose overhead varies least over the scenarios (Table 9)."""
+    """Return the policy of each group whose overhead varies least over the scenarios (Table 9)."""
     chosen = {}
     for group in GROUPS:
         members = [policy.id for policy in basis.in_group(group) if policy.id in variance]
@@ -120,7 +126,7 @@ def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
 
 
 def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None:
-    """The strongest policy whose throughput varies little more than the steadiest one's."""
+    """Return the strongest policy whose throughput varies little more than the steadiest one's."""
     candidates = [Candidate(policy, variance[policy.id]) for group in GROUPS
                   for policy in basis.in_group(group) if policy.id in variance]
     best = strongest(candidates, WITHIN_GROUP, 0.0)

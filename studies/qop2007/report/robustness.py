@@ -17,7 +17,7 @@ from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_p
 from studies.qop2007.report.recommendation import steadiest, steady_and_strong
 
 _SQUARED = "\N{SUPERSCRIPT TWO}"
-#: Columns: key of the paper's data, which metric, which moment, unit, scale.
+#: Columns: key of the paper's data, metric, moment, unit, scale.
 _COLUMNS = (
     ("overhead_mean", "overhead", "mean", "kbit/s", 1e-3),
     ("overhead_var", "overhead", "variance", f"1000 (kbit/s){_SQUARED}", 1e-9),
@@ -31,7 +31,7 @@ _ROUNDED = ("Recomputed from Tables 5 and 7; three variances of throughput diffe
 
 
 def table_9(basis: Basis, stream: str = "tcp") -> Table:
-    """Table 9, which the paper has for TCP; `stream` may be udp, too."""
+    """Build Table 9 for a stream, of which the paper has TCP only."""
     policies = tuple(policy for policy in basis.policies
                      if policy.group != "none" and policy.id != basis.baseline)
     marked = recommended(basis, stream)
@@ -54,7 +54,7 @@ def table_9(basis: Basis, stream: str = "tcp") -> Table:
 
 
 def recommended(basis: Basis, stream: str) -> frozenset[tuple[str, str]]:
-    """The cells of Table 9 that the paper's rule marks, as (column, policy)."""
+    """Return the cells (column and policy) of Table 9 that the paper's rule marks."""
     overheads = _variances(basis, OVERHEADS[stream].name)
     marks = {("overhead_var", policy) for policy in steadiest(basis, overheads).values()}
     strong = steady_and_strong(basis, _variances(basis, STREAMS[stream].name))
@@ -62,13 +62,13 @@ def recommended(basis: Basis, stream: str) -> frozenset[tuple[str, str]]:
 
 
 def variance(basis: Basis, metric: str, policy: str) -> Estimate | None:
-    """Sample variance of a policy's means over the scenarios; None below two scenarios."""
+    """Return the sample variance of a policy's means over two or more scenarios, or None."""
     cells = [(metric, policy, place.id) for place in basis.measured_places(metric, basis.places)]
     return ask(basis.observations, cells, sample_variance) if len(cells) > 1 else None
 
 
 def sample_variance(means: Sample) -> Any:
-    """Over the last axis, divided by n - 1, as in Table 9."""
+    """Return the variance over the last axis (divisor n - 1), as in Table 9."""
     return np.var(means, axis=-1, ddof=1)
 
 

@@ -1,4 +1,4 @@
-"""Columns of the study's own in the run's table: components and phases, with their packets."""
+"""Columns of the study in the run's table: components and phases, with their packets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PHASES = "Phases at home"
 
 
 def run_columns(cells: Cells) -> list[Further]:
-    """What stands behind the handoff in the run's table: on screens, and all of it in files."""
+    """Return the columns after the handoff in the run's table, for screens and for files."""
     columns = [*_components(cells), *_phases_at_home(cells)]
     return [*(Further(further.column, further.entry, HANDOFF.name) for further in columns),
             *_in_files(cells)]
@@ -47,7 +47,7 @@ def _in_files(cells: Cells) -> Iterator[Further]:
 
 
 def file_columns(cells: Cells, prefix: str, *, filled: bool) -> Iterator[Further]:
-    """Duration, fewest and most packets of each phase, as programs read them."""
+    """Yield columns for programs: duration, fewest and most packets of each phase."""
     for name in phases(cells.results.frame, prefix):
         yield _file_column(cells, f"{prefix}{name}_duration_s", filled=filled)
         for ending, end in (("min", min), ("max", max)):
@@ -57,14 +57,17 @@ def file_columns(cells: Cells, prefix: str, *, filled: bool) -> Iterator[Further
 def _file_column(cells: Cells, key: str, *, filled: bool) -> Further:
     def entry(ids: Ids) -> Entry:
         value = _duration(cells, key, ids, filled=filled)
-        # What state a cell is in, a column of its own says.
+        # A column of its own shows the state of a cell.
         return Entry("") if isinstance(value, Missing) else of_value(value)
 
     return Further(Column(key, key, only="file"), entry)
 
 
 def _duration(cells: Cells, key: str, ids: Ids, *, filled: bool) -> Value:
-    """The mean duration of what may lack in a repetition: of those that have it, unless filled."""
+    """Return the mean duration of a phase or component that a repetition may lack.
+
+    The mean is over the repetitions that have it, or with `filled` over all.
+    """
     missing = cells.standing(ids).missing
     if filled or missing is not None:
         return cells.value(key, ids, filled=filled)
@@ -86,13 +89,16 @@ def _rank(cells: Cells) -> Callable[[str], int]:
 
 
 def _summed(cells: Cells, ids: Ids) -> set[str]:
-    """The components that the authentication time of a cell adds up."""
+    """Return the components that the authentication time of a cell adds up."""
     words = set(cells.words("authentication_sum", ids))
     return {name for text in words for name in text.split("+") if name}
 
 
 def _components(cells: Cells) -> Iterator[Further]:
-    """A component, in the cells that count it; so that a row of them adds up to its T_A."""
+    """Yield a column for each component, so that a row adds up to T_A.
+
+    Only cells that count the component have a value.
+    """
     for name in _shown_components(cells, cells.results.cells):
         lines = tuple(filter(None, component_heading(name)))
         yield Further(Column(f"shown_{name}", component_label(name), "ms", 1e3, 1, heading=lines,
@@ -118,7 +124,7 @@ def _shown_components(cells: Cells, members: Sequence[Ids]) -> list[str]:
 
 
 def _phases_at_home(cells: Cells) -> Iterator[Further]:
-    """Phases of the stay at home, where they are not all of a component that is shown."""
+    """Yield the phases of the stay at home that no shown component shows already."""
     hidden = {ids: told for members in cells.sections.values()
               for told in (_told_by_components(cells, members),) for ids in members}
     names = [name for name in phases(cells.results.frame) if not name.startswith(FOREIGN)]
@@ -126,7 +132,7 @@ def _phases_at_home(cells: Cells) -> Iterator[Further]:
 
 
 def _told_by_components(cells: Cells, members: Sequence[Ids]) -> set[str]:
-    """Phases that a component of the same scenario shows already."""
+    """Return the phases that a component of the same scenario shows already."""
     return {phase for component in _shown_components(cells, members)
             if all(len(_took_place(cells, component, ids)) < 2 for ids in members)
             for phase in component_phases(component)}
@@ -139,7 +145,7 @@ def _took_place(cells: Cells, component: str, ids: Ids) -> list[str]:
 
 
 def phase_columns(cells: Cells, prefix: str, part: str, *, filled: bool) -> Iterator[Further]:
-    """A column for each phase, as people call them; those of one name stand together."""
+    """Yield a column for each name of a phase. Phases of one name share a column."""
     yield from _columns(cells, prefix, phases(cells.results.frame, prefix), part, {},
                         filled=filled)
 
@@ -171,9 +177,9 @@ def _phase(cells: Cells, prefix: str, members: Sequence[str], hidden: dict[Ids, 
 
 
 def tenths(values: Sequence[Value], packets: str = "") -> Entry:
-    """The sum of what there is, with its packets, or a word.
+    """Return the sum of existing values with their packets, or a missing value's text.
 
-    Table-wide tenths of a millisecond: phases are read against each other.
+    All entries of the table have tenths of a millisecond, so that phases can be compared.
     """
     there = [value for value in values if isinstance(value, Observation)]
     if not there:
@@ -182,17 +188,17 @@ def tenths(values: Sequence[Value], packets: str = "") -> Entry:
 
 
 def _packets(cells: Cells, phase: str, ids: Ids) -> tuple[int, int] | None:
-    """Fewest and most packets of a phase in the good repetitions of a cell."""
+    """Return fewest and most packets of a phase in the good repetitions of a cell."""
     if cells.standing(ids).missing is not None:
         return None
     counts = cells.sample(f"{phase}_packets", ids)
     counts = counts[np.isfinite(counts)]
-    # A repetition's is the mean over its authentications.
+    # The value of a repetition is the mean over its authentications.
     return (math.floor(counts.min()), math.ceil(counts.max())) if counts.size else None
 
 
 def _counts(cells: Cells, ids: Ids, names: Sequence[str]) -> str:
-    """How many packets phases took together: `17`, or `16-18` where repetitions differ."""
+    """Return the packets of several phases: `17`, or `16-18` where repetitions differ."""
     counts = [count for name in names if (count := _packets(cells, name, ids)) is not None]
     if not counts:
         return ""

@@ -1,4 +1,4 @@
-"""Notes of the study's own beside the run's table: what is summed up, and what a number is."""
+"""Notes of the study below the run's table: components of sums, and meaning of numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HANDOFF = ("Handoff is the time from leaving the home network to the first answ
 
 
 def run_table(cells: Cells) -> Table:
-    """The run's table with components and phases."""
+    """Build the run's table with components and phases."""
     return toolkit.table(cells, run_columns(cells), Remarks(
         (*_authentication(cells), _throughput(cells)),
         (*_mixed_sums(cells), *gaps(cells)), _overhead(cells)))
@@ -41,7 +41,7 @@ def _overhead(cells: Cells) -> str:
 
 
 def _authentication(cells: Cells) -> Iterator[str]:
-    """What T_A adds up, as the records say, and what is beside it."""
+    """Yield notes on the components of T_A in the records, and on other phases."""
     there = {name.rpartition("_")[0] for name in components(cells.results.good)
              if cells.results.good[f"component_{name}_s"].notna().any()}
     said = [text for name, text in _COMPONENTS.items() if name in there]
@@ -55,7 +55,7 @@ def _authentication(cells: Cells) -> Iterator[str]:
 
 
 def _several(cells: Cells) -> Iterator[str]:
-    """What a value is where repetitions authenticated several times."""
+    """Yield the note on values of repetitions with several authentications."""
     good = cells.results.good
     counts = sorted({int(count) for count in good["authentications"].dropna()}
                     if "authentications" in good else ())
@@ -66,7 +66,7 @@ def _several(cells: Cells) -> Iterator[str]:
 
 
 def _sums(cells: Cells) -> Iterator[str]:
-    """A line for each group of scenarios with the same sums: which policies have which."""
+    """Yield a line for scenarios with equal sums, with the policies of each sum."""
     order = components(cells.results.frame)
     places: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for section, members in cells.sections.items():
@@ -83,7 +83,10 @@ def _sums(cells: Cells) -> Iterator[str]:
 
 
 def _in_words(sum_: str, order: Sequence[str]) -> str:
-    """The components of a sum, in the order of the table's columns; what no record has, last."""
+    """Return a sum's components in the order of the table's columns.
+
+    Components that no record has come last.
+    """
     names = sum_.split("+")
     ordered = [name for name in order if name in names]
     return " + ".join(component_label(name) for name in
@@ -100,7 +103,7 @@ def _throughput(cells: Cells) -> str:
 
 
 def _mixed_sums(cells: Cells) -> Iterator[str]:
-    """Warnings where authentication times of one cell are sums of different components."""
+    """Yield warnings where authentication times of one cell are sums of different components."""
     mixed: list[Ids] = [ids for ids in cells.results.cells
                         if len(set(cells.words("authentication_sum", ids))) > 1]
     for ids in mixed:

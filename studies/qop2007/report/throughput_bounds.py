@@ -1,4 +1,4 @@
-"""Every throughput beside its theoretical ceiling, with what bounded it, as a table."""
+"""Table of every throughput with its theoretical ceiling and its limiting factor."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ PROTOCOLS: tuple[Protocol, ...] = ("udp", "tcp")
 
 @dataclass
 class Circumstances:
-    """What a run's manifest says of policies, scenarios and media; what it does not is noted."""
+    """Policies, scenarios and media in a run's manifest. Missing ones are noted in `unknown`."""
 
     results: Results
     unknown: set[str] = field(default_factory=set)
     _read: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def path(self, ids: Ids) -> Path | None:
-        """The path of a cell's streams; None where its layers or its scenario are not known."""
+        """Return the path of a cell's streams, or None without its layers or scenario."""
         policy, scenario = self._policy(ids[0]), self._scenario(ids[1])
         return path(policy, scenario) if policy and scenario else None
 
     def medium(self, cells: Cells, ids: Ids) -> Medium | None:
-        """The medium of a cell's good repetitions."""
+        """Return the medium of a cell's good repetitions."""
         names = set(cells.words("medium", ids))
         documents = self.results.manifest.media if self.results.manifest else {}
         name = next(iter(names)) if len(names) == 1 else ""
@@ -62,7 +62,7 @@ class Circumstances:
 
     @property
     def payload_bytes(self) -> int | None:
-        """The payload of a UDP datagram, as it was asked for."""
+        """Return the payload of a UDP datagram, as set for the run."""
         size = self.results.manifest.asked.get("udp_payload_bytes") if self.results.manifest \
             else None
         return size if isinstance(size, int) else None
@@ -89,7 +89,9 @@ class Circumstances:
 
 
 def table(cells: Cells) -> Table:
-    """Goodput, ceiling, share and verdict of every cell with good repetitions.
+    """Build the table of goodputs, with ceiling, share and verdict of each.
+
+    Only cells with good repetitions have a row.
 
     A cell whose policy, scenario or medium the run's manifest does not describe has no ceiling.
     """
@@ -112,11 +114,11 @@ def table(cells: Cells) -> Table:
 
 
 def calls_of(cells: Cells, packets: CallPackets) -> dict[tuple[CallPackets, str, str], int]:
-    """Return how many calls of some packets the air carries at most, by policy and scenario.
+    """Return the largest number of calls on the air, by policy and scenario.
 
-    A call sends a datagram each way every interval. Stations contend, so the access point, which
-    draws a backoff for each datagram to a station, sets the pace (Garg and Kappes, "Can I add a
-    VoIP call?", 2003). Cells whose path or medium is not known are left out.
+    A call sends a datagram each way every interval. Stations contend, and the access point
+    draws a backoff for each datagram to a station. So the access point sets the pace (Garg and
+    Kappes, "Can I add a VoIP call?", 2003). Cells with unknown path or medium are left out.
     """
     known, calls = Circumstances(cells.results), {}
     for ids in cells.results.cells:
@@ -129,9 +131,10 @@ def calls_of(cells: Cells, packets: CallPackets) -> dict[tuple[CallPackets, str,
 
 
 def _counts_processor(cells: Cells) -> bool:
-    """Return whether the machine's processor can have bounded a stream.
+    """Return whether this machine's processor can have limited a stream.
 
-    In virtual time nothing computes, and by the processor clock each node has its own processor.
+    In virtual time computing takes no time, and by the processor clock each node has its own
+    processor.
     """
     return cells.results.clock in (REAL, "")
 
@@ -149,7 +152,7 @@ def _row(cells: Cells, ids: Ids, known: Circumstances) -> Iterator[Entry]:
 
 def _stream(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
             processor: float | None) -> Iterator[Entry]:
-    """Goodput, ceiling, share and verdict of one stream."""
+    """Yield the entries of one stream: goodput, ceiling, share and verdict."""
     goodput = cells.mean_of_any(STREAMS[protocol].name, ids)
     if goodput is None:
         yield from (NOT_COUNTED,) * 4
@@ -174,7 +177,7 @@ def _stream(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
 
 
 def _datagrams(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling) -> float:
-    """Return how many payloads a cell's streams have brought; one a stream where none is told."""
+    """Return the number of payloads in a cell's streams, at least one for each stream."""
     counts = cells.sample(f"{protocol}_bytes", ids)
     counts = counts[np.isfinite(counts)]
     return max(float(counts.sum()) / ceiling.payload_bytes, float(len(cells.records(ids))), 1.0)
@@ -190,9 +193,10 @@ def _ceiling(protocol: Protocol, way: Path | None, medium: Medium | None,
 
 
 def _processor(cells: Cells, ids: Ids) -> float | None:
-    """The most of the streams' time that one processor can have worked, averaged over repetitions.
+    """Return the largest share of the streams' time in which one processor can have worked.
 
-    Processor time is of the whole repetition, so all of it may have been the streams', or less.
+    It is a mean over repetitions. Processor time is known for the whole repetition only, so the
+    streams may have used all of it or less.
     """
     streams = np.nansum([cells.sample(f"{name}_duration_s", ids) for name in PROTOCOLS], axis=0)
     busy = cells.sample("processor_busy_s", ids)

@@ -1,4 +1,4 @@
-"""Table 4 and Fig. 2: what authentication times are sums of, and the times against sigma."""
+"""Table 4 and Fig. 2: components of authentication times, and these times against sigma."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT = ("The paper's figure has no numbers; those printed are what its text say
 
 
 def table_4(basis: Basis) -> Table:
-    """Table 4: the components that each policy's authentication time adds up, at home and away."""
+    """Build Table 4: the components of each policy's authentication time, at home and away."""
     return Table("table-4", "Table 4: computation of authentication time",
                  (POLICY, NAME, Column("class", "Policy has"),
                   *(Column(f"sum_{kind}", KIND_TITLES[kind]) for kind in KINDS)),
@@ -34,7 +34,7 @@ def table_4(basis: Basis) -> Table:
 
 
 def class_of(policy: ScoredPolicy) -> str:
-    """The column of Table 4 that a policy belongs to; empty where it has none.
+    """Return the column of Table 4 for a policy, or "" if there is none.
 
     A handshake on the link (passphrase, SAE, OWE) is timed and counted like that of 802.1X.
     """
@@ -70,9 +70,9 @@ def _in_words(parts: tuple[str, ...]) -> str:
 
 
 def figure_2(basis: Basis) -> Table:
-    """The data of Fig. 2: authentication time, its components and sigma; a section for each kind.
+    """Build the data of Fig. 2 by kind: authentication time, components and sigma.
 
-    Rows are in order of sigma within a kind; times are means over the kind's scenarios.
+    Rows are in order of sigma within a kind. Times are means over the kind's scenarios.
     """
     parts = _parts(basis)
     handoffs = any(key[0] == HANDOFF.name for key in basis.observations)
@@ -97,7 +97,7 @@ def figure_2(basis: Basis) -> Table:
 
 
 def _parts(basis: Basis) -> list[str]:
-    """The components that any policy's sum has, in the order of Table 4."""
+    """Return the components in any policy's sum, in the order of Table 4."""
     counted = {part for sums in basis.sums.values() for part in sums}
     order = ("eap_home", "mip_registration_home", "ike_home", "mip_registration_foreign")
     return [*(part for part in order if part in counted), *sorted(counted - set(order))]

@@ -1,4 +1,4 @@
-"""Protection by today's weights, beside the paper's and never mixed with it."""
+"""Protection by today's weights, in columns apart from the paper's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPEN = ("Group open: neither confidential nor protected from change on any laye
 
 
 def rescored(basis: Basis) -> Basis:
-    """The same values, with protection by today's weights, and policies in that order."""
+    """Return the values with protection by today's weights, and the policies in its order."""
     weights, among = load_weights(TODAYS), published.policies()
     policies = in_order(
         replace(policy, score=score(policy.definition, weights, among))
@@ -35,7 +35,7 @@ def rescored(basis: Basis) -> Basis:
 
 
 def tables(basis: Basis, today: Basis) -> Iterator[Table]:
-    """Both scores of each policy, and attacks as of today."""
+    """Yield the table of both scores, and that of attacks as of today."""
     yield _scores(basis, today)
     yield _attacks(today)
 

@@ -1,4 +1,4 @@
-"""Tables 5 to 8: cryptographic overhead and throughput by policy and scenario; and N2's oddity."""
+"""Tables 5 to 8 on overhead and throughput, and a contradiction in N2."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _N2_NOTES = (
     ("Left out: policies whose throughput differs by less than 0.05 Mbit/s, where rounding to "
      "0.01 decides."),
     "What is measured here follows equation 3 in every scenario.")
-#: Below this a difference of printed throughputs, in bit/s, is mostly rounding.
+#: Difference of printed throughputs (bit/s) below which rounding dominates.
 _ROUNDING_BPS = 0.05e6
 
 
 def table_5(basis: Basis) -> Table:
-    """Table 5: cryptographic overhead of TCP."""
+    """Build Table 5: cryptographic overhead of TCP."""
     return _overhead(basis, "tcp", "table-5", "Table 5")
 
 
 def table_6(basis: Basis) -> Table:
-    """Table 6: cryptographic overhead of UDP."""
+    """Build Table 6: cryptographic overhead of UDP."""
     return _overhead(basis, "udp", "table-6", "Table 6")
 
 
 def table_7(basis: Basis) -> Table:
-    """Table 7: throughput of TCP."""
+    """Build Table 7: throughput of TCP."""
     return _throughput(basis, "tcp", "table-7", "Table 7")
 
 
 def table_8(basis: Basis) -> Table:
-    """Table 8: throughput of UDP."""
+    """Build Table 8: throughput of UDP."""
     return _throughput(basis, "udp", "table-8", "Table 8")
 
 
@@ -70,7 +70,7 @@ def _overhead(basis: Basis, stream: str, key: str, title: str) -> Table:
 
 
 def _unsettled(basis: Basis, stream: str) -> Iterator[str]:
-    """Which recommendations the intervals leave open."""
+    """Yield the recommendations that the intervals leave open."""
     for kind in KINDS:
         chosen = by_overhead(basis, stream, kind)
         open_ = [f"{group}: {', '.join(names)}" for group, names in
@@ -94,7 +94,7 @@ def _columns(basis: Basis, metric: Metric) -> tuple[Column, ...]:
 
 def _rows(basis: Basis, policies: tuple[ScoredPolicy, ...], stream: str, *,
           is_overhead: bool) -> Iterator[tuple[Entry, ...]]:
-    """A row a policy; overheads mark the choice of each group, too."""
+    """Yield a row for each policy. Overheads also mark the recommendation of each group."""
     metric = (OVERHEADS if is_overhead else STREAMS)[stream].name
     choices = {kind: by_overhead(basis, stream, kind) for kind in KINDS}
     for policy in policies:
@@ -119,7 +119,7 @@ def _is_printed(basis: Basis) -> bool:
 
 
 def table_n2() -> Table:
-    """The paper's printed overhead beside the difference of its printed throughputs."""
+    """Build the table of printed overheads relative to differences of printed throughputs."""
     rows = []
     for stream in STREAMS:
         for scenario in _PAPER_PLACES:

@@ -1,4 +1,4 @@
-"""Views beside the additive reward: no adding up, how sure the ranking is, attacks withstood."""
+"""Other views of protection than the additive reward: maxima, sensitivity and attacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TODAY = ("This is what the paper knew. WEP's keys have since been recovered fro
 
 
 def table_views(basis: Basis) -> Table:
-    """The strongest weight of each feature, their sum, and who dominates whom."""
+    """Build the table of features' strongest weights, their sum and dominance."""
     known = [policy for policy in basis.policies if policy.score is not None]
     policy_views = views([policy.score for policy in known if policy.score is not None])
     rows = []
@@ -46,7 +46,7 @@ def table_views(basis: Basis) -> Table:
 
 
 def table_sensitivity(basis: Basis, generator: np.random.Generator) -> Table:
-    """Rank intervals under perturbed weights, and the smallest change that swaps neighbours."""
+    """Build the table of rank intervals under perturbed weights, and of the smallest swaps."""
     known = {policy.id: policy for policy in basis.policies if policy.definition is not None}
     ranking = sensitivity([policy.definition for policy in known.values()
                            if policy.definition is not None],
@@ -79,7 +79,7 @@ def _swap(basis: Basis, swap: Swap | None, *, below: bool) -> tuple[Entry, Entry
 
 
 def table_attacks(basis: Basis) -> Table:
-    """Attacks that each policy withstands (section 6.4), from its layers."""
+    """Build the table of attacks that each policy withstands (section 6.4), from its layers."""
     known, kinds = [policy for policy in basis.policies if policy.definition is not None], attacks()
     rows = []
     for policy in known:

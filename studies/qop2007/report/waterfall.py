@@ -1,8 +1,8 @@
-"""The waterfall draws the handoffs of a run: a panel a scenario, a bar a policy, phases in order.
+"""Waterfall drawing of a run's handoffs: a panel per scenario, a bar per policy.
 
-Colours are Okabe and Ito's (2008), one of them lighter, which stay apart for colour-blind readers;
-neighbours differ in lightness, too, and the last phase is hatched, so that the figure can be read
-in print without colours.
+The colours are those of Okabe and Ito (2008), one of them lighter, which colour-blind readers can
+tell apart. Neighbours also differ in lightness and the last phase is hatched, so that the figure
+can be read in print without colours.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _SETTINGS: Any = {
 
 
 def save(cells: Cells, folder: Path) -> list[Path]:
-    """Draw the waterfall and write it as handoff.svg and handoff.png; raises OSError.
+    """Draw the waterfall and write it as handoff.svg and handoff.png.
 
-    Raises NothingToReport where there is no handoff.
+    Raises OSError, and NothingToReport where there is no handoff.
     """
     figure = draw(cells)
     paths = []
@@ -65,7 +65,7 @@ def save(cells: Cells, folder: Path) -> list[Path]:
 
 
 def draw(cells: Cells) -> Figure:
-    """The figure; raises NothingToReport where there is no handoff."""
+    """Return the figure. Raises NothingToReport where there is no handoff."""
     panels = bars(cells)
     styles = _styles(labels(panels, cells))
     heights = [len(row) * _BAR_IN for row in panels.values()]
@@ -97,7 +97,7 @@ def _legend(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
 
 
 def _styles(labels: Sequence[str]) -> dict[str, str]:
-    """A colour for each label; phases of later studies share what the known ones leave."""
+    """Return a colour for each label. Unknown phases use colours that the known ones leave."""
     unknown = [label for label in labels if label not in _STYLES]
     return {label: _STYLES.get(label) or _OTHERS[unknown.index(label) % len(_OTHERS)]
             for label in labels}
@@ -119,7 +119,7 @@ def _panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
                     edgecolor="black", linewidth=0.4)
         _end(ax, y, bar)
     ax.set_yticks(range(len(row)), [_short(bar.policy) for bar in row])
-    ax.set_ylim(len(row) - 0.3, -0.6)  # the first policy on top
+    ax.set_ylim(len(row) - 0.3, -0.6)  # The first policy is on top.
     ax.set_ylabel("Policy")
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right"]].set_visible(False)
@@ -128,7 +128,7 @@ def _panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
 
 
 def _end(ax: Axes, y: int, bar: Bar) -> None:
-    """The measured total and its interval, or why there is none."""
+    """Draw the measured total with its interval, or the reason why there is none."""
     if bar.total is None:
         ax.annotate(bar.state, (0, y), (3, 0), textcoords="offset points", va="center",
                     color="0.35", style="italic")
@@ -137,7 +137,8 @@ def _end(ax: Axes, y: int, bar: Bar) -> None:
     half = None if bar.total.half_width is None else bar.total.half_width * 1e3
     shown, width = uncertain(total, half)
     if half is not None:
-        # Under the bar, where it hides no phase; it may be wide where the machine was busy.
+        # The interval is drawn below the bar, where it hides no phase. It may be wide on a busy
+        # machine.
         ax.errorbar(total, y + _BAR_HEIGHT / 2 + 0.12, xerr=half, color="black", capsize=1.6,
                     linewidth=0.8)
     ax.annotate(f"{shown} {PLUS_MINUS} {width} ms" if width else f"{shown} ms",
@@ -145,7 +146,7 @@ def _end(ax: Axes, y: int, bar: Bar) -> None:
 
 
 def _right_edge(panels: _Panels) -> float:
-    """Milliseconds that hold every interval, and room for the number behind every bar."""
+    """Return the milliseconds that hold every interval, and room for the number after each bar."""
     totals = [bar.total for row in panels.values() for bar in row if bar.total]
     return 1e3 * max(1.2 * max(total.mean for total in totals),
                      1.02 * max(total.high or 0.0 for total in totals))

@@ -1,4 +1,4 @@
-"""Policies that qualify for an application, at home and roaming, as tables."""
+"""Tables of the policies that qualify for an application, at home and roaming."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _PRINTED = ("Printed values have no intervals and are taken as they are. The pap
 
 
 def advise(basis: Basis, application: str | Limits, beside: Basis | None = None) -> Table:
-    """The policies that qualify for an application (by name) or for limits of one's own.
+    """Build the table of policies that qualify for an application or for limits.
 
-    `beside` has the same policies with another scheme of protection; what protects no data by
-    either is never recommended.
-    Raises ValueError, with one line for the user, for an application that is not known.
+    The second basis has the same policies with another scheme of protection. A policy that protects
+    no data by either scheme is never recommended.
+
+    Raises ValueError with a one-line message for an unknown application.
     """
     limits = limits_of(application) if isinstance(application, str) else application
     kinds = [kind for kind in KINDS if basis.of_kind(kind)]
@@ -46,7 +47,8 @@ def advise(basis: Basis, application: str | Limits, beside: Basis | None = None)
     for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
                    for entry in _entries(basis, fits[kind][index], limits, kind, chosen[kind])]
-        policy, _, sigma = about(scored)  # wide enough without names, which other tables have
+        # The row is wide enough without names, which other tables have.
+        policy, _, sigma = about(scored)
         rows.append((policy, sigma, *entries))
     best = [f"{KIND_TITLES[kind]}: {fit.policy.id if fit else 'no policy qualifies'}."
             for kind, fit in chosen.items()]
@@ -60,23 +62,23 @@ def advise(basis: Basis, application: str | Limits, beside: Basis | None = None)
 
 
 def unprotected(basis: Basis, beside: Basis | None = None) -> frozenset[str]:
-    """Return the policies that protect no data by a scheme, or by another one beside it."""
+    """Return the policies that protect no data by at least one of the schemes."""
     return frozenset(policy.id for one in (basis, beside) if one is not None
                      for policy in one.policies
                      if policy.score is None or not policy.score.protects)
 
 
 def strongest(fits: Sequence[Fit], unprotected: frozenset[str]) -> Fit | None:
-    """Of those that qualify, the one of highest sigma, and of these the cheapest; or None.
+    """Return the qualifying policy of highest sigma (the cheapest of equals), or None.
 
-    What does not protect data is no advice, even where it qualifies.
+    A policy that does not protect data is never recommended, even if it qualifies.
     """
     good = [fit for fit in fits if fit.answer == "yes" and fit.policy.id not in unprotected]
     return max(good, key=_rank, default=None)
 
 
 def _has_calls(basis: Basis, limits: Limits) -> bool:
-    """Return whether it is known how many calls of an application the air carries."""
+    """Return whether the number of calls of an application on the air is known."""
     return any(packets == limits.packets for packets, *_ in basis.calls)
 
 
@@ -115,14 +117,14 @@ def _entries(basis: Basis, fit: Fit, limits: Limits, kind: Kind,
 
 
 def _worst(basis: Basis, kind: Kind, worst: Worst | None, note: str = "") -> Entry:
-    """Return the entry of a value with the scenario that it is of."""
+    """Return the entry of a value, with its scenario."""
     if worst is None:
         return observed(None, note=note)
     return replace(observed(worst.value, note=note), detail=_named(basis, kind, worst.place))
 
 
 def _named(basis: Basis, kind: Kind, place: str) -> str:
-    """Return a scenario's id, or nothing where it is the only one of its kind, or all are alike."""
+    """Return a scenario's id, or "" where one is enough or all are equal."""
     alike = basis.origin == "published"
     return place if len(basis.of_kind(kind)) > 1 and not alike else ""
 
@@ -136,9 +138,10 @@ def _number(estimate: Estimate | None, detail: str = "") -> Entry:
 
 
 def overview(basis: Basis, beside: Basis | None = None) -> Table:
-    """One row an application and kind of scenario: the strongest policy, and its cost.
+    """Build the table of the strongest policy and its cost, by application and kind.
 
-    `beside` has the same policies with another scheme of protection, which is shown, too.
+    The second basis has the same policies with another scheme of protection, whose sigma is shown,
+    too.
     """
     open_ = unprotected(basis, beside)
     scored = {policy.id: policy for policy in beside.policies} if beside else None
@@ -186,7 +189,7 @@ def _choice(basis: Basis, fits: Sequence[Fit], limits: Limits, kind: Kind,
 
 def _others(fits: Sequence[Fit], best: Fit | None,
             unprotected: frozenset[str]) -> Iterator[str]:
-    """The other policies that qualify, those without protection, and those that are undecided."""
+    """Yield other qualifying policies, unprotected ones and undecided ones."""
     good = [fit for fit in fits if fit.answer == "yes" and fit is not best]
     protecting = [fit.policy.id for fit in good if fit.policy.id not in unprotected]
     if protecting:

@@ -1,4 +1,4 @@
-"""What applications ask of a network: limits on delay, loss, rate and protection."""
+"""Limits of applications on delay, loss, rate and protection."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import Literal
 from studies.qop2007.report.calls import G711, CallPackets
 from studies.study import StudyError
 
-#: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds: no audible delay
-#: below the first, communication with quality of service to the second, none beyond the third.
+#: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds. Up to the first
+#: no delay is audible. Up to the second there is quality of service. Beyond the third no
+#: communication is possible.
 INAUDIBLE_S, SERVICE_S, POSSIBLE_S = 0.15, 0.40, 0.60
-#: Loss that real-time services bear (6.3, 6.5): streams 1 percent, voice up to 3.
+#: Loss that real-time services tolerate (6.3, 6.5): streams 1 percent, voice up to 3 percent.
 STREAM_LOSS, VOICE_LOSS = 0.01, 0.03
-#: A voice call (6.2), in bit/s.
+#: Rate of a voice call in bit/s (6.2).
 CALL_BPS = 64e3
-#: A video conference in bit/s. The paper names no rate; this is six channels of 64 kbit/s (H.320).
+#: Rate of a video conference in bit/s. The paper names none. This is six channels of 64 kbit/s
+#: (H.320).
 VIDEO_BPS = 384e3
-#: How often a user changes the network. The paper has no number; somebody walking past access
-#: points changes about once a minute.
+#: Time between two network changes of a user (s). The paper has no number. A person who walks past
+#: access points changes about once a minute.
 BETWEEN_MOVES_S = 60.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an application can bear; None where it does not care.
+    """Limits of an application, with None where it has none.
 
-    `delay_s` seconds of interruption, `loss` share of packets, `rate_bps` bit/s of one stream,
-    `sigma` percent of normalised sigma, `between_moves_s` seconds from one handoff to the next;
-    `stream` is what its data go by, and `packets` those of a call, where it has calls.
+    - `delay_s`: interruption in seconds
+    - `loss`: share of packets
+    - `rate_bps`: rate of one stream in bit/s
+    - `sigma`: normalised sigma in percent
+    - `between_moves_s`: seconds from one handoff to the next
+    - `stream`: transport protocol of the data
+    - `packets`: packets of a call, if the application has calls
     """
 
     name: str
@@ -45,7 +51,7 @@ class Limits:
 
     @property
     def words(self) -> str:
-        """The limits in words."""
+        """Return the limits in words."""
         said = [f"an interruption of {self.delay_s:g} s at most" if self.delay_s else "",
                 f"loss of {100 * self.loss:g} % at most, with a handoff every "
                 f"{self.between_moves_s:g} s" if self.loss else "",
@@ -64,10 +70,11 @@ _KEYS = {"delay": "delay_s", "loss": "loss", "rate": "rate_bps", "sigma": "sigma
 
 
 def limits_of(text: str) -> Limits:
-    """The limits of an application by name, or of one's own: `delay=0.2,loss=0.01,sigma=50`.
+    """Return the limits of an application by name, or parse limits.
 
-    Keys are delay and moves (seconds), loss (a share), rate (bit/s) and sigma (percent). Raises
-    StudyError, with one line for the user, for anything else.
+    An example is `delay=0.2,loss=0.01,sigma=50`. Keys are delay and moves (seconds), loss (a
+    share), rate (bit/s) and sigma (percent). Raises StudyError with a one-line message for other
+    keys and values.
     """
     known = APPLICATIONS.get(text.strip().lower().replace(" ", "-"))
     if known is not None:
@@ -94,7 +101,7 @@ def _positive(key: str, value: str) -> float:
 
 
 def grade(delay_s: float) -> str:
-    """What an interruption means for a conversation, by the paper's thresholds."""
+    """Describe an interruption of a conversation, by the paper's thresholds."""
     steps = ((INAUDIBLE_S, "not audible"), (SERVICE_S, "with quality of service"),
              (POSSIBLE_S, "poor"))
     return next((word for limit, word in steps if delay_s <= limit), "not possible")

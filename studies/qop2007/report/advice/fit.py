@@ -1,4 +1,4 @@
-"""How well a policy fits an application in one kind of scenario."""
+"""Fit of a policy to an application in one kind of scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Literal["yes", "no", "undecided", "not measured"]
 
 @dataclass(frozen=True)
 class Worst:
-    """A value of a policy in the scenario of a kind where it is worst, and that scenario's id."""
+    """A policy's worst value in the scenarios of a kind, and its scenario."""
 
     place: str
     value: Observation
@@ -26,12 +26,16 @@ class Worst:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a policy qualifies, and the numbers behind it; None where they were not measured.
+    """Verdict on a policy for an application, and its numbers (None: not measured).
 
-    Each number is of the scenario where it is worst: `interruptions` are the authentication time
-    and, roaming, the handoff; `loss` the share of packets lost to handoffs; `throughput` that of
-    the slowest scenario, `calls` as many as its air carries; `cost` the share of the rate without
-    security that is lost, in the scenario `cost_place`. `fails` is what is not met or open.
+    Each number is of the scenario where it is worst:
+
+    - `interruptions`: the authentication time and, roaming, the handoff
+    - `loss`: share of packets lost to handoffs
+    - `throughput`: that of the slowest scenario
+    - `calls`: largest number of calls on the air of the scenario `calls_place`
+    - `cost`: share of the rate without security that is lost, in the scenario `cost_place`
+    - `fails`: limits that are not met or undecided
     """
 
     policy: ScoredPolicy
@@ -47,7 +51,10 @@ class Fit:
 
 
 def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
-    """The fit of a policy; a limit that an interval does not decide leaves the answer undecided."""
+    """Return the fit of a policy.
+
+    The answer is undecided where the interval of a value holds a limit.
+    """
     names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
     there = {name: _observations(basis, name, policy, kind) for name in names}
     interruptions = tuple(_largest(values) for values in there.values())
@@ -79,7 +86,7 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
 
 
 def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
-    """An estimate times a factor."""
+    """Multiply an estimate by a factor."""
     if estimate is None:
         return None
     low, high = (None if side is None else side * factor
@@ -89,13 +96,16 @@ def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
 
 def _observations(basis: Basis, metric: str, policy: ScoredPolicy,
                   kind: Kind) -> dict[str, Observation | None]:
-    """Return a policy's values by scenario, in those scenarios that any policy has a value in."""
+    """Return a policy's values by scenario, where any policy has a value."""
     return {place.id: basis.find(metric, policy.id, place.id)
             for place in basis.measured_places(metric, basis.of_kind(kind))}
 
 
 def _largest(values: Mapping[str, Observation | None]) -> Worst | None:
-    """Return the largest of these; None where one is missing, which may be the largest."""
+    """Return the largest value.
+
+    The result is None where a value is missing, because it could be the largest.
+    """
     there = [Worst(place, seen) for place, seen in values.items() if seen]
     if len(there) < len(values):
         return None
@@ -104,9 +114,9 @@ def _largest(values: Mapping[str, Observation | None]) -> Worst | None:
 
 def _calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
            places: Iterable[str]) -> tuple[int | None, str]:
-    """Return how many calls the air carries at most in that of some scenarios with the fewest.
+    """Return the smallest number of calls that a scenario's air carries, and the scenario.
 
-    None where the packets of a call or the air of a scenario are not known.
+    The number is None where the packets of a call or the air of a scenario are unknown.
     """
     if limits.packets is None:
         return None, ""
@@ -120,7 +130,7 @@ def _calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
 
 def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits,
           kind: Kind) -> tuple[Estimate | None, str]:
-    """Return the largest share of the rate without security that is lost, and in which scenario."""
+    """Return the largest lost share of the rate without security, and its scenario."""
     if policy.id == basis.baseline:
         return Estimate(0.0, None, None, 0), ""
     lost, rate = OVERHEADS[limits.stream].name, STREAMS[limits.stream].name
@@ -132,7 +142,7 @@ def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits,
 
 
 def _below(estimate: Estimate | None, limit: float | None) -> Answer:
-    """Whether a value stays below a limit for sure; printed values count as they are."""
+    """Answer whether a value is surely below a limit. Printed values are taken as they are."""
     if limit is None:
         return "yes"
     if estimate is None:

@@ -1,4 +1,4 @@
-"""The paper's conclusions, each with a verdict: confirmed, refuted or undecided."""
+"""The paper's conclusions with verdicts: confirmed, refuted or undecided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's claims are judged, each by the questions that it comes to."""
+"""Judge of the paper's claims, each by questions to the data."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ QUESTIONS: Mapping[str, Asker] = {
     "Q6": timing.q6, "Q8": traffic.q8, "Q9": traffic.q9, "Q10": traffic.q10, "Q11": traffic.q11,
     "Q12": traffic.q12, "Q13": traffic.q13, "Q14": traffic.q14, "Q15": traffic.q15,
     "Q16": timing.q16}
-#: Claims on counts, which are what they are.
+#: Claims on counts, which have no confidence interval.
 FINDINGS: Mapping[str, Callable[[Basis], Sequence[Finding]]] = {"Q7": timing.q7}
-#: Claims on all policies of the paper: those that a run lacks may refute them.
+#: Claims on all policies of the paper. Policies that a run lacks could refute them.
 OF_ALL_POLICIES = frozenset({"Q1", "Q3", "Q6", "Q7", "Q11", "Q12", "Q14", "Q15"})
 
 #: Section 5.1 says that roaming takes longer "due to the re-authentication in a foreign network for
-#: all policies", which Table 4 does not add up where there is 802.1X.
+#: all policies". Table 4 does not add that up where there is 802.1X.
 _NEGOTIATED = "With all that the visited network negotiates"
-#: Other readings of a claim: what is read otherwise, and what it then asks of the paper's scenarios
-#: and of all.
+#: Other readings of a claim: their title, and their questions to the paper's scenarios and to all.
 READINGS: Mapping[str, tuple[str, Callable[[Basis, Basis], Sequence[Asks]]]] = {
     "Q3": (_NEGOTIATED, lambda basis, _: timing.q3(basis, IN_BOTH_NETWORKS)),
     "Q5": (_NEGOTIATED, lambda basis, _: timing.q5(basis, IN_BOTH_NETWORKS)),
@@ -42,9 +41,10 @@ READINGS: Mapping[str, tuple[str, Callable[[Basis, Basis], Sequence[Asks]]]] = {
 
 
 def judge(whole: Basis) -> list[Verdict]:
-    """A verdict on each claim, in order of their numbers. It never raises for lack of data.
+    """Return a verdict on each claim, in order of their numbers.
 
-    Claims are about the paper's own scenarios; others are a second reading, where one is.
+    Claims are about the paper's own scenarios. Some have a second reading that uses others. Missing
+    data raises no exception.
     """
     basis = of_the_papers_scenarios(whole)
     verdicts, devices = [], on_devices(basis)
@@ -62,20 +62,20 @@ def judge(whole: Basis) -> list[Verdict]:
 
 
 def _lacking_policies(basis: Basis) -> list[str]:
-    """Return the paper's policies that were not measured, in one text, if there are any."""
+    """Return the paper's policies that were not measured, in one text if any."""
     there = {policy.id for policy in papers(basis)}
     lacking = [policy.id for policy in published.policies() if policy.id not in there]
     return [", ".join(lacking)] if lacking else []
 
 
 def of_the_papers_scenarios(basis: Basis) -> Basis:
-    """The basis without scenarios that are not the paper's."""
+    """Return the basis with the paper's scenarios only."""
     paper = published.load().scenarios
     return replace(basis, places=tuple(place for place in basis.places if place.id in paper))
 
 
 def _otherwise(claim: Claim, basis: Basis, whole: Basis) -> Iterator[str]:
-    """The verdicts under other readings, in words; nothing where they were not measured."""
+    """Yield the verdicts under other readings in words, if they were measured."""
     if claim.id not in READINGS or basis.origin != "measured":
         return
     title, ask = READINGS[claim.id]
@@ -88,5 +88,5 @@ def _otherwise(claim: Claim, basis: Basis, whole: Basis) -> Iterator[str]:
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
-    """The verdicts as a table, one row a claim."""
+    """Build the table of verdicts, with one row for each claim."""
     return verdict.table(verdicts, "The paper's conclusions", "The paper says", (_READ,))

@@ -1,4 +1,4 @@
-"""Questions that several claims ask: differences and ratios of policies over kinds of scenarios."""
+"""Questions for several claims: differences and ratios of policies over kinds of scenarios."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ VARIANCE = Unit("1000 (kbit/s)\N{SUPERSCRIPT TWO}", 1e-9)
 
 
 def papers(basis: Basis) -> tuple[ScoredPolicy, ...]:
-    """The policies of the basis that are the paper's; claims are about no others."""
+    """Return the policies of the basis that are the paper's. Claims are about no others."""
     known = {policy for _, policy, _ in basis.published}
     return tuple(policy for policy in basis.policies if policy.id in known)
 
 
 def group(basis: Basis, name: str) -> list[str]:
-    """The paper's policies in the security group that the paper has them in, whatever the weights.
+    """Return the paper's policies in a security group of the paper, whatever the weights.
 
-    In order of the study; the baseline is in none.
+    They are in order of the study. The baseline is in no group.
     """
     members = published.load().groups[name]
     return [policy.id for policy in papers(basis)
@@ -38,15 +38,15 @@ def group(basis: Basis, name: str) -> list[str]:
 
 
 def kind_words(kind: Kind) -> str:
-    """A kind of scenario as it stands within a sentence."""
+    """Return the name of a kind of scenario for use inside a sentence."""
     return KIND_TITLES[kind].lower()
 
 
 def cells(basis: Basis, metric: str, policies: Iterable[str],
           places: Iterable[Place]) -> list[Key]:
-    """The cells of policies in those scenarios where anybody has the metric.
+    """Return the cells of policies in the scenarios where any policy has the metric.
 
-    Where nobody has, a cell that does not exist, so that the question counts as not measured.
+    If there are none, the cells do not exist, so that the question counts as not measured.
     """
     there = basis.measured_places(metric, places)
     names = [place.id for place in there] or ["?"]
@@ -55,7 +55,10 @@ def cells(basis: Basis, metric: str, policies: Iterable[str],
 
 def more(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
          kind: Kind | None, unit: Unit) -> Question:
-    """Whether the mean of the first policies exceeds that of the second, in a kind (None: all)."""
+    """Ask whether the first policies' mean exceeds the second ones'.
+
+    The mean is over the scenarios of a kind, or over all.
+    """
     places = basis.places if kind is None else basis.of_kind(kind)
     left = cells(basis, metric, first, places)
     right = cells(basis, metric, second, places)
@@ -65,10 +68,10 @@ def more(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
 
 
 def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
-    """The difference of a metric that does not matter, in its SI unit.
+    """Return the difference of a metric that does not matter, in its SI unit.
 
-    Of overheads, as of the goodput that they are differences of, a share of the baseline's; none
-    that is known where it was not measured.
+    For overheads and for the goodput behind them it is a share of the baseline's goodput, or 0
+    where that was not measured.
     """
     stream = next((each for each in STREAMS.values()
                    if each.difference is not None and each.difference.name == metric), None)
@@ -81,7 +84,10 @@ def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
 
 def times(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str], kind: Kind,
           band: Band, unit: Unit) -> Question:
-    """Whether the mean of the first policies is a multiple, within a band, of the second's."""
+    """Ask whether the first policies' mean is a multiple of the second ones'.
+
+    The multiple must lie within a band.
+    """
     places = basis.of_kind(kind)
     return Question(f"{_names(first)} / {_names(second)}, {kind_words(kind)}",
                     cells(basis, metric, first, places), band, unit,
@@ -89,7 +95,7 @@ def times(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str]
 
 
 def halves(count: int) -> Function:
-    """The mean of the first `count` cells less the mean of the rest."""
+    """Return a function: the first `count` cells' mean minus the others'."""
     def difference(means: Sample) -> Any:
         return means[..., :count].mean(axis=-1) - means[..., count:].mean(axis=-1)
 
@@ -98,7 +104,7 @@ def halves(count: int) -> Function:
 
 def having(basis: Basis, *, eap: str | None = None, ipsec: bool | None = None,
            link: bool | None = None) -> Iterator[str]:
-    """The paper's policies with (or without) layers."""
+    """Yield the paper's policies with (or without) certain layers."""
     for policy in papers(basis):
         if policy.definition is None:
             continue

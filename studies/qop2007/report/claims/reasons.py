@@ -1,4 +1,4 @@
-"""Why a claim may fail here that held in 2007, as far as it is known."""
+"""Known reasons why a claim that held in 2007 may fail here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DETECTION = ("Movement is detected by an event, not by waiting for advertisemen
 _SHARE = ("Overhead is a share of the rate here, so its variance over scenarios grows with its "
           "mean; the paper's in N2 is only half of the difference of its throughputs.")
 
-#: By the claim's number; used where a claim is refuted.
+#: Reasons by the claim's number, used where a claim is refuted.
 REASONS: Mapping[str, str] = {
     "Q1": f"{_HARDWARE} Without them IKE, with its own public key operations and exchanges, takes "
           "as long as EAP-TLS.",
@@ -42,15 +42,15 @@ REASONS: Mapping[str, str] = {
     "Q15": f"{_UNLIMITED} {_SHARE}",
     "Q16": f"{_HARDWARE} {_DETECTION}",
 }
-#: Claims that are on time at all, where it matters how much of it processors take.
+#: Claims on times, for which the share of processor time matters.
 _ON_TIME = frozenset(name for name, text in REASONS.items()
                      if _HARDWARE in text or _UNLIMITED in text)
 
 
 def reason(claim: str, clock: str, on_devices: str = "") -> str:
-    """Why a claim may fail in numbers of this clock; "" where that is not known.
+    """Return why a claim may fail under this clock, or "" if unknown.
 
-    `on_devices` stands for what is said of hardware where nodes compute on devices.
+    `on_devices` replaces the reason about hardware where nodes compute on devices.
     """
     first = caveat(clock) if claim in _ON_TIME else ""
     known = REASONS.get(claim, "")

@@ -1,4 +1,4 @@
-"""Nodes on the paper's devices: in which phase authentication still differs from the paper's."""
+"""Comparison with the paper on its devices: the phases in which authentication times differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from studies.qop2007.metrics import AUTHENTICATION
 from studies.qop2007.report.basis import Basis, Kind
 from studies.qop2007.report.phase_names import component_label
 
-#: The authentication times that the paper prints: abstract, sections 5.1 and 6. In seconds.
+#: Authentication times that the paper prints (s), in its abstract and sections 5.1 and 6.
 _PRINTED: tuple[tuple[str, Kind, float], ...] = (
     ("P1", "home", 0.11), ("P3", "home", 1.4), ("P3", "roaming", 2.8), ("P8", "roaming", 4.96),
     ("P12", "roaming", 6.28))
@@ -16,7 +16,7 @@ _COMPONENTS = ("eap_home", "ike_home", "mip_registration_home", "mip_registratio
 
 
 def on_devices(basis: Basis) -> str:
-    """What takes how long here and there, and of which phases; "" on this machine as it is."""
+    """Describe the times on devices, here and in print by phase ("": no devices)."""
     if not basis.devices:
         return ""
     times = "; ".join(_times(basis))

@@ -26,13 +26,13 @@ from studies.qop2007.report.claims.questions import (
     times,
 )
 
-#: Control packets of a negotiation, by its phase and what the policy must have.
+#: Control packets of a negotiation: title, phase, EAP method of the policy, and number.
 _PACKETS = (("EAP-TLS", "dot1x", "TLS", 17.0), ("EAP-MD5", "dot1x", "MD5", 8.0),
             ("IPsec", "ike", None, 9.0))
 
 
 def q1(basis: Basis) -> list[Question]:
-    """Every policy with EAP-TLS is slower than every one without."""
+    """Ask whether every policy with EAP-TLS is slower than every policy without."""
     with_tls = list(having(basis, eap="TLS"))
     others = [policy.id for policy in papers(basis) if policy.id not in with_tls]
     return [more(basis, TIME, [policy], [other], kind, MILLISECONDS)
@@ -40,12 +40,12 @@ def q1(basis: Basis) -> list[Question]:
 
 
 def q2(basis: Basis) -> list[Question]:
-    """P3 is slower than P5."""
+    """Ask whether P3 is slower than P5."""
     return [more(basis, TIME, ["P3"], ["P5"], kind, MILLISECONDS) for kind in KINDS]
 
 
 def q3(basis: Basis, time: str = TIME) -> list[Question]:
-    """Every policy is slower roaming than at home."""
+    """Ask whether every policy is slower roaming than at home."""
     return list(_roaming_less_home(basis, time))
 
 
@@ -58,25 +58,31 @@ def _roaming_less_home(basis: Basis, time: str) -> Iterator[Question]:
 
 
 def q4(basis: Basis) -> list[Question]:
-    """P6 is slower than P3 and P8 slower than P4, though their sigma is smaller."""
+    """Ask whether P6 is slower than P3, and P8 than P4.
+
+    The slower policies have the smaller sigma.
+    """
     return [more(basis, TIME, [slow], [fast], kind, MILLISECONDS)
             for slow, fast in (("P6", "P3"), ("P8", "P4")) for kind in KINDS]
 
 
 def q5(basis: Basis, time: str = TIME) -> list[Question]:
-    """P12 takes about 7 and 3 times as long as P5."""
+    """Ask whether P12 takes about 7 times (roaming: 3 times) as long as P5."""
     return [times(basis, time, ["P12"], ["P5"], "home", about(7), TIMES),
             times(basis, time, ["P12"], ["P5"], "roaming", about(3), TIMES)]
 
 
 def q6(basis: Basis, time: str = TIME) -> list[Question]:
-    """The high group takes longer than the middle group, up to twice as long."""
+    """Ask whether the high group takes 1 to 2 times as long as the middle group."""
     high, middle = (group(basis, name) or [f"the {name} group"] for name in ("high", "middle"))
     return [times(basis, time, high, middle, kind, Band(1.0, 2.0), TIMES) for kind in KINDS]
 
 
 def q7(basis: Basis) -> list[Finding]:
-    """Packets of the negotiations: the fewest and most of any repetition, in place of intervals."""
+    """Count the packets of the negotiations.
+
+    The fewest and most packets of any repetition take the place of an interval.
+    """
     findings = []
     for title, phase, eap, claimed in _PACKETS:
         for policy in having(basis, eap=eap, ipsec=True if eap is None else None):
@@ -94,7 +100,7 @@ def q7(basis: Basis) -> list[Finding]:
 
 
 def q16(basis: Basis) -> list[Asks]:
-    """The shortest time of a policy is 0.11 s, the longest 6.28 s."""
+    """Ask whether the shortest and longest times are 0.11 s and 6.28 s."""
     means = {(scored.id, kind): mean.estimate.mean for scored in papers(basis) for kind in KINDS
              if (mean := basis.over(TIME, scored.id, basis.of_kind(kind))) is not None}
     if not means:

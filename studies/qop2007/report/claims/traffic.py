@@ -28,16 +28,19 @@ from studies.qop2007.report.recommendation import NO_COST
 from studies.qop2007.report.robustness import sample_variance
 
 TCP, UDP = TCP_OVERHEAD.name, UDP_OVERHEAD.name
-#: Q12: how much throughput differs between policies, as printed.
+#: Q12: printed differences of throughput between policies.
 _SPREADS: tuple[tuple[str, Kind, float, float], ...] = (
     ("tcp", "home", 0.12, 0.15), ("udp", "home", 0.06, 0.08),
     ("tcp", "roaming", 0.10, 0.16), ("udp", "roaming", 0.07, 0.12))
-#: The paper gives these in whole percent.
+#: The paper gives these differences in whole percent.
 _POINT = 0.01
 
 
 def q8(basis: Basis) -> list[Question]:
-    """P5 and P6 cost less than one percent of the rate without security, over all scenarios."""
+    """Ask whether P5 and P6 cost under one percent of the unsecured rate.
+
+    All scenarios count.
+    """
     return [Question(f"{policy}, {stream.upper()} overhead / rate under {basis.baseline}",
                      cells(basis, OVERHEADS[stream].name, [policy], basis.places),
                      Band(-NO_COST, NO_COST), PERCENT,
@@ -47,7 +50,10 @@ def q8(basis: Basis) -> list[Question]:
 
 
 def q9(basis: Basis) -> list[Question]:
-    """IPsec and WEP cost 1.16 times IPsec alone and 3.5 times WEP alone: TCP at home."""
+    """Ask whether IPsec with WEP costs 1.16 times IPsec and 3.5 times WEP.
+
+    Costs are those of TCP at home.
+    """
     both = list(having(basis, ipsec=True, link=True))
     more_by = 0.16 * ABOUT
     return [times(basis, TCP, both, ["P3"], "home", Band(1.16 - more_by, 1.16 + more_by), TIMES),
@@ -55,13 +61,13 @@ def q9(basis: Basis) -> list[Question]:
 
 
 def q10(basis: Basis) -> list[Question]:
-    """P8 costs less than every other policy of its group."""
+    """Ask whether P8 costs less than every other policy of its group."""
     return [more(basis, TCP, [other], ["P8"], "home", KILOBITS)
             for other in group(basis, "middle") if other != "P8"]
 
 
 def q11(basis: Basis) -> list[Question]:
-    """The mean overhead over all policies and scenarios is lower for UDP."""
+    """Ask whether the mean overhead over all policies and scenarios is lower for UDP."""
     policies = [policy.id for policy in papers(basis) if policy.id != basis.baseline]
     tcp, udp = (cells(basis, metric, policies, basis.places) for metric in (TCP, UDP))
     return [Question("TCP less UDP, all policies and scenarios", [*tcp, *udp],
@@ -70,7 +76,7 @@ def q11(basis: Basis) -> list[Question]:
 
 
 def q12(basis: Basis) -> list[Asks]:
-    """The best throughput exceeds the worst of a scenario by so much of the worst."""
+    """Ask how much the best throughput of a scenario exceeds the worst one."""
     return [_spread(basis, STREAMS[stream].name, place, Band(low - _POINT, high + _POINT))
             for stream, kind, low, high in _SPREADS for place in basis.of_kind(kind)]
 
@@ -86,14 +92,15 @@ def _spread(basis: Basis, metric: str, place: Place, band: Band) -> Spread:
 
 
 def q13(basis: Basis) -> list[Asks]:
-    """The fastest scenario at home has about twice the TCP throughput of those that roam."""
+    """Ask whether the fastest scenario at home has twice the TCP throughput of roaming ones."""
     return [_fastest(basis, basis.of_kind("roaming"))]
 
 
 def on_several_channels(basis: Basis, whole: Basis) -> list[Asks]:
-    """Q13 where access points have channels of their own, with the policies measured there.
+    """Ask Q13 where access points have several channels, with the policies measured there.
 
-    `whole` has scenarios that are not the paper's, too. Nothing, where none is of that kind.
+    The second basis also has scenarios that are not the paper's. Without such a scenario the
+    list is empty.
     """
     metric = STREAMS["tcp"].name
     apart = [place for place in whole.measured_places(metric, whole.of_kind("roaming"))
@@ -102,7 +109,10 @@ def on_several_channels(basis: Basis, whole: Basis) -> list[Asks]:
 
 
 def _fastest(basis: Basis, roaming: Sequence[Place]) -> Extreme:
-    """How many times as fast the fastest scenario at home is, with the policies roaming there."""
+    """Ask how much faster than roaming the fastest scenario at home is.
+
+    The policies are those that were measured in all the roaming scenarios.
+    """
     metric = STREAMS["tcp"].name
     home, away = (basis.measured_places(metric, places)
                   for places in (basis.of_kind("home"), roaming))
@@ -121,7 +131,7 @@ def _fastest(basis: Basis, roaming: Sequence[Place]) -> Extreme:
 
 
 def _air(places: Sequence[Place]) -> str:
-    """What the channels of some places make of the air, where they are known."""
+    """Describe the channels of access points, where they are known."""
     plans = {len(place.channels) > 1 for place in places if place.channels}
     if len(plans) != 1:
         return ""
@@ -130,7 +140,7 @@ def _air(places: Sequence[Place]) -> str:
 
 
 def q14(basis: Basis) -> list[Question]:
-    """P6 has the smallest variance of all, P3 that of the middle group."""
+    """Ask whether P6 has the smallest variance, and P3 that of the middle group."""
     ours = [policy.id for policy in papers(basis) if policy.id != basis.baseline]
     pairs = [(policy, "P6") for policy in ours if policy != "P6"]
     pairs += [(policy, "P3") for policy in group(basis, "middle") if policy != "P3"]
@@ -138,7 +148,7 @@ def q14(basis: Basis) -> list[Question]:
 
 
 def q15(basis: Basis) -> list[Question]:
-    """The low group varies less than the others without P8, and P8 more than its group."""
+    """Ask whether the low group varies less than others, and P8 more than its group."""
     low, middle, high = ([policy for policy in group(basis, name) if policy != "P8"] or ["?"]
                          for name in ("low", "middle", "high"))
     return [_variances(basis, high, low), _variances(basis, middle, low),
@@ -146,10 +156,10 @@ def q15(basis: Basis) -> list[Question]:
 
 
 def _variances(basis: Basis, larger: list[str], smaller: list[str]) -> Question:
-    """Whether the mean variance over the scenarios of some policies exceeds that of others."""
+    """Ask whether some policies' mean variance over the scenarios exceeds that of others."""
     count = len(basis.measured_places(TCP, basis.places))
     wide, narrow = (cells(basis, TCP, policies, basis.places) for policies in (larger, smaller))
-    if count < 2:  # a variance needs two scenarios
+    if count < 2:  # A variance needs two scenarios.
         wide = [(TCP, "?", "?")]
 
     return Question(f"variance of {' '.join(larger)} less that of {' '.join(smaller)}",
@@ -158,12 +168,12 @@ def _variances(basis: Basis, larger: list[str], smaller: list[str]) -> Question:
 
 @dataclass(frozen=True)
 class _Excess:
-    """Mean variance of the first policies less that of the rest; a policy has `count` cells."""
+    """Mean variance of the first policies minus that of the rest. A policy has `count` cells."""
 
     count: int
     policies: int
 
     def __call__(self, means: Sample) -> Any:
-        """The excess, over the last axis."""
+        """Return the excess over the last axis."""
         by_policy = sample_variance(means.reshape(*means.shape[:-1], -1, self.count))
         return halves(self.policies)(by_policy)
