@@ -1,1 +1,1 @@
-"""The 1987 study of host-to-host security: the Authenticated Datagram Protocol."""
+"""Study of host-to-host security with the Authenticated Datagram Protocol (1987)."""

@@ -1,4 +1,4 @@
-"""Settings of the study's workload: how many messages, which seed, what the paper leaves open."""
+"""Settings of the workload, such as number of messages, seed and medium."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topologies.loader import medium_names
 
 
 class Asked(study.Asked):
-    """What a repetition is asked for."""
+    """The settings of one repetition."""
 
     messages: int = Field(
         10_000, ge=100, le=10_000, json_schema_extra={"option": "--messages"},
@@ -32,5 +32,8 @@ class Asked(study.Asked):
                         description=f"The air: {', '.join(medium_names())}, a .yml file, or none.")
 
     def kept(self) -> dict[str, Any]:
-        """The path of a user's air is of this machine only; its name is kept."""
+        """Return the settings for manifest and records, with the medium's name only.
+
+        The path of a user's medium file is meaningful on this machine only, so it is not stored.
+        """
         return {**super().kept(), "medium": mobile.air_name(self.medium)}

@@ -1,4 +1,4 @@
-"""What a negative control was let through, by the receiver's deliveries."""
+"""Count how many attempts of a negative control the receiver accepted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from studies.adp1987.evidence import Exhibit
 
 
 def record(fault: str, proof: Exhibit, out: Path) -> AttackRecord:
-    """How often it was tried, and how often it was accepted."""
+    """Return how often an attack was tried and how often the receiver accepted it.
+
+    Args:
+        fault: Name of the negative control, one of `attacks.ATTACKS`.
+        proof: Captures and logs of the repetition.
+        out: Folder of the repetition.
+    """
     phase = proof.logs.phases["proof"]
     delivered, shipments = proof.logs.delivered, len(phase.shipments)
     handed = [proof.payload.checksum(number, message.bytes)

@@ -1,8 +1,8 @@
-"""The attacks of the negative controls, each beside a channel that is otherwise as ever.
+"""Attacks of the negative controls.
 
-Who is on the way can send once more, change or keep what goes by; here the sender's own network
-does so, below the protocol. What came of it is judged outside, from the capture and the receiver's
-deliveries.
+Apart from the attack, the channel works normally. An attacker on the path can repeat, change or
+record packets. Here the sender's own network code does so, below the protocol. The judge decides
+outside of the guest, from the capture and from the receiver's deliveries.
 """
 
 from __future__ import annotations
@@ -18,16 +18,26 @@ from measure.workload import Session
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
 
-#: Makes the capture of a part.
+#: Function that returns a context manager for the capture of a part.
 Capturing = Callable[[str], AbstractContextManager[None]]
-#: Has the sender's short phase go.
+#: Function that starts the sender's short phase `proof`.
 Proving = Callable[[HostProgram], None]
 ATTACKS = ("forged-owner", "stale-channel", "replayed", "altered", "unprotected-body",
            "relayed-owner")
 
 
 def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session) -> None:
-    """One attack, in a short phase that is captured whole. Raises MeasureError."""
+    """Run one attack in a short phase that is captured whole.
+
+    Args:
+        fault: Name of the negative control, one of `ATTACKS`.
+        hosts: Programs of the repetition's hosts.
+        capturing: Starts and ends the capture of a part.
+        session: Gets the time stamps and the name of the attack.
+
+    Raises:
+        MeasureError: The control does not exist for cells over wires.
+    """
     def prove(sender: HostProgram) -> None:
         session.stamp("proof")
         sender.do("proof")
@@ -43,7 +53,7 @@ def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session)
 
 
 def _on_the_way(fault: str, hosts: HostPrograms, prove: Proving) -> None:
-    """Everything is sent again, changed, or signed with another key, and goes on."""
+    """Repeat or change datagrams with user messages, or sign with another key."""
     with ExitStack() as stack:
         receiver = stack.enter_context(hosts.program("receiver", "beta"))
         sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))
@@ -54,7 +64,7 @@ def _on_the_way(fault: str, hosts: HostPrograms, prove: Proving) -> None:
 
 
 def _stale(fault: str, hosts: HostPrograms, prove: Proving) -> None:
-    """The receiver crashes, and its next kernel session gets all that the last one was sent."""
+    """Replay all datagrams to a receiver that has restarted with a new kernel session."""
     with hosts.program("sender", "alpha", fault=fault) as sender:
         with hosts.program("receiver", "beta") as receiver:
             sender.do("establish")
@@ -67,7 +77,7 @@ def _stale(fault: str, hosts: HostPrograms, prove: Proving) -> None:
 
 
 def _relayed(fault: str, hosts: HostPrograms, prove: Proving) -> None:
-    """The owner talks to mid, whose program passes itself off as that owner to beta."""
+    """Have the owner talk to host mid, which impersonates that owner to beta."""
     with ExitStack() as stack:
         receiver = stack.enter_context(hosts.program("receiver", "beta"))
         sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))

@@ -1,4 +1,7 @@
-"""Who is at the ends of a channel is proven from its capture, over wires and on the air alike."""
+"""Prove from captures who is at the ends of a channel.
+
+The checks are the same over wires and on the air.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,36 @@ from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.sniffed import SniffedHead
 
 OWNER = "xena"
-#: Of owners, what it takes to open and to verify a channel.
+#: Key files that are needed to open a channel and to verify its signatures.
 KEY_FILES = (f"{OWNER}.pub.pem", "alice.pub.pem", "bob.pem")
 
 
 def ephemeral(logged: Iterable[Sequence[str]]) -> dict[bytes, bytes]:
-    """Ephemeral private keys by their public halves, of a program's log."""
+    """Return the ephemeral private keys in a program's log, by their public keys."""
     return {bytes.fromhex(public): bytes.fromhex(private) for public, private in logged}
 
 
 def captured(frames: Iterable[CapturedFrame], initiator: str, keys: Path,
              secrets: Mapping[bytes, bytes]) -> OpenedCapture:
-    """The channels of whole frames. Raises MeasureError."""
+    """Open the channels in whole captured frames.
+
+    Args:
+        frames: Captured frames, in order of time.
+        initiator: IPv4 address of the host that requests channels.
+        keys: Folder with the owners' key files.
+        secrets: Ephemeral private keys by their public keys.
+
+    Raises:
+        MeasureError: The frames cannot be read.
+    """
     return opened.capture(sniffed.whole(frames), initiator, keys, secrets)
 
 
 def one_channel(seen: OpenedCapture, later: Sequence[SniffedHead] = ()) -> Check:
-    """One request for one channel, signed by both kernels' owners where they are to.
+    """Check that one request led to one channel that both kernel owners signed.
 
-    `later` are heads of phases that follow: all on that channel, and none that asks for one.
+    Only the modern protocol has handshake signatures. `later` holds the heads of later phases. All
+    of them must be on that channel, and none may request another one.
     """
     requests = sum(len(channel.requests) for channel in seen.channels)
     unsigned = sum(not channel.is_signed for channel in seen.channels)
@@ -46,9 +60,10 @@ def one_channel(seen: OpenedCapture, later: Sequence[SniffedHead] = ()) -> Check
 
 
 def owner(seen: OpenedCapture, folder: Path, later: Sequence[SniffedHead] = ()) -> Check:
-    """One signature an owner and channel, right under its published key, and none once known.
+    """Check that the owner signs a channel validly and only once.
 
-    Nor in `later` heads, as far as they are in the clear.
+    The signature must verify under the owner's published key, and none may follow the confirmation.
+    `later` heads may carry no further signature, as far as signatures are in the clear.
     """
     key = folder / f"{OWNER}.pub.pem"
     counts = [len(channel.proofs.get(OWNER, ())) for channel in seen.channels]

@@ -1,4 +1,4 @@
-"""The body of this study's records, and the metrics and lists in it."""
+"""Measured values of the study's records, with their metrics and distributions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WORK = Metric("messages_per_processor_s", "messages a second of the processor, b
               heading=("messages a", "proc. second"))
 METRICS = (THROUGHPUT, LATENCY, ESTABLISHMENT, UTILISATION, ADP_BYTES, WIRE_BYTES, RATE, WORK)
 LATENCIES = Metric("latencies_s", "latencies of urgent messages", unit="ms", scale=1e3, digits=1)
-#: After which shares of a trace Figure 3 is taken.
+#: Shares of a trace at which Figure 3 has its points.
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class PrefixRecord(RecordPart):
-    """What the first so many messages of the trace come to."""
+    """Throughput and latency of the first messages of a trace."""
 
     messages: int
     throughput_bytes_per_s: float | None
@@ -39,7 +39,7 @@ class PrefixRecord(RecordPart):
 
 
 class AttackRecord(RecordPart):
-    """A negative control: how often it was tried, and how often it was let through."""
+    """A negative control: how often it was tried and how often the receiver accepted it."""
 
     fault: str
     tried: int
@@ -48,7 +48,10 @@ class AttackRecord(RecordPart):
 
 
 class Measured(RecordPart):
-    """What a repetition measured; what it has no part of is empty."""
+    """The measured values of a repetition.
+
+    A value that the cell does not have is empty.
+    """
 
     throughput_bytes_per_s: float | None = None
     latency_s: float | None = None

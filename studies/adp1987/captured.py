@@ -1,7 +1,8 @@
-"""A user's own trace is read from a capture: every packet of IP is a message, but ICMP's.
+"""Read a user's own trace from a capture.
 
-Of either version, with VLAN tags or without; a packet in a tunnel counts as the tunnel's packet,
-whatever it carries. Any file is taken that tshark reads.
+Every IP packet except ICMP is a message, of IPv4 or IPv6, with or without VLAN tags. A packet in a
+tunnel counts as the tunnel's packet, whatever it carries. Any capture file that tshark reads is
+accepted.
 """
 
 from __future__ import annotations
@@ -20,31 +21,34 @@ from measure.errors import MeasureError
 from protocols.adp.packets import MAX_BOUND
 from studies.study import Level, StudyError
 
-#: The paper's length of a trace; what follows is left out.
+#: Length of the paper's traces; later packets are left out.
 MAX_MESSAGES = 10_000
-#: Without a word on urgency in a capture: TCP segments that push data are what somebody waits for.
+#: A capture does not say which messages are urgent. TCP segments with the push flag are taken as
+#: urgent, because a receiver waits for them.
 _FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ip.proto", "ipv6.plen", "ipv6.nxt",
            "ipv6.opt.jumbo", "ipv6.hopopts.nxt", "ipv6.dstopts.nxt", "ipv6.routing.nxt",
            "ipv6.fraghdr.nxt", "tcp.flags.push", "wlan.fc.protected")
-#: A segment that a network card has yet to cut says a length of 0; IPv4 is corrected by default.
+#: Segments before segmentation offload can state a length of 0. tshark corrects IPv4 by default,
+#: IPv6 only with this option.
 _OPTIONS = ("-o", "ipv6.tso_support:TRUE")
-#: IPv6 says its length without its header.
+#: Size of the IPv6 header, which the length field of IPv6 does not include.
 _IPV6_BYTES = 40
 #: Protocol numbers of ICMP and ICMPv6.
 _ICMP = frozenset({"1", "58"})
-#: Headers of IPv6 that say which protocol follows them, by tshark's names.
+#: Extension headers of IPv6 with a next-header field, by tshark's names.
 _EXTENSIONS = ("hopopts", "dstopts", "routing", "fraghdr")
 _MIN_TIMES = 2
 _TRUE = ("1", "true")
-#: The longest part of a file's name that is part of a record's name.
+#: Maximum length of a file name in the name of a record, in characters.
 _ID_CHARACTERS = 40
 
 
 @dataclass(frozen=True)
 class CapturedPacket:
-    """A packet's time stamp ("" without one), its first header of IP, and what lies around it.
+    """A captured packet with its time stamp, its first IP header and flags.
 
-    `version` is "ip", "ipv6" or "" (no IP); `size` is 0 where the header is cut off.
+    `stamp` is "" without a time stamp. `version` is "ip", "ipv6" or "" (no IP). `size` is 0 where
+    the header is cut off.
     """
 
     stamp: str
@@ -56,12 +60,16 @@ class CapturedPacket:
 
     @property
     def is_message(self) -> bool:
-        """Whether the packet is a message of the trace."""
+        """Return whether the packet is a message of the trace."""
         return bool(self.size) and not self.is_icmp
 
 
 def level(path: Path) -> Level:
-    """Return a level of the factor trace. Raises StudyError, in one line."""
+    """Return the level of the factor trace that a capture file makes.
+
+    Raises:
+        StudyError: The file cannot be read as a trace; the message has one line.
+    """
     _refuse_place(path)
     try:
         rows, ends = fields.read_foreign(path, _FIELDS, options=_OPTIONS)
@@ -86,7 +94,7 @@ def level(path: Path) -> Level:
 
 
 def _refuse_place(path: Path) -> None:
-    """Refuse what is no file with something in it. Raises StudyError."""
+    """Raise StudyError unless the path is a regular file that is not empty."""
     if path.is_dir():
         raise StudyError(f"--trace {path}: is a folder; give one of the captures in it")
     if not path.exists():
@@ -98,7 +106,7 @@ def _refuse_place(path: Path) -> None:
 
 
 def _packet(row: Sequence[str]) -> CapturedPacket:
-    """Return a packet from tshark's columns."""
+    """Return the packet in a row of tshark's columns."""
     cells = dict(zip(_FIELDS, row, strict=True))
     stamp, protocols = cells["frame.time_epoch"], cells["frame.protocols"]
     version = next((name for name in protocols.split(":") if name in ("ip", "ipv6")), "")
@@ -114,7 +122,7 @@ def _packet(row: Sequence[str]) -> CapturedPacket:
 
 
 def _last_header(cells: dict[str, str], protocols: str) -> str:
-    """Return the protocol number behind the extension headers of the first header of IPv6."""
+    """Return the protocol number after the extension headers of the first IPv6 header."""
     _, _, behind = f":{protocols}:".partition(":ipv6:")
     number = _first(cells["ipv6.nxt"])
     for name in behind.split(":"):
@@ -127,7 +135,12 @@ def _last_header(cells: dict[str, str], protocols: str) -> str:
 
 def _messages(path: Path, packets: Sequence[CapturedPacket],
               ends: str) -> list[tuple[float, int, bool]]:
-    """Return each message's time from the first one on, size and urgency. Raises StudyError."""
+    """Return time (s from the first message), size (bytes) and urgency of each message.
+
+    Raises:
+        StudyError: A time stamp is missing or goes backwards, all are the same, or a packet is too
+            large.
+    """
     for number, packet in enumerate(packets, 1):
         if not packet.stamp:
             raise StudyError(f"--trace {path}: message {number} has no time stamp; give a capture "
@@ -149,7 +162,7 @@ def _messages(path: Path, packets: Sequence[CapturedPacket],
 
 
 def _why_empty(packets: Sequence[CapturedPacket]) -> str:
-    """Return why a file has no message, and what to do."""
+    """Return why a file has no messages, and what the user can do."""
     if not packets:
         return "holds no packets; give a longer capture"
     if not any(packet.stamp for packet in packets):
@@ -163,7 +176,7 @@ def _why_empty(packets: Sequence[CapturedPacket]) -> str:
 
 
 def _id(path: Path) -> str:
-    """Return the file's name as far as it can be part of a record's name."""
+    """Return the file's name with the characters that a record's name may have."""
     stem = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_.+-]+", "_", stem).lstrip(".+-")[:_ID_CHARACTERS] or "capture"
 

@@ -1,21 +1,22 @@
-"""Which pairs of latencies the paper decides is told from print alone, by rules for all its cells.
+"""Decide from print alone which pairs of latencies can be compared with the paper's order.
 
-No measurement of ours enters. A pair of one table is **decided** if the latencies differ by more
-than the paper's clock tells (1 ms) and by more than the mean of so many urgent messages varies:
-Figure 7's deviation, over the urgent ones of 10,000 messages. A cell is **contradicted**, and with
-it its pairs, if another printed figure rules it out:
+No measured value enters. A pair of cells in one table is **decided** if its latencies differ by
+more than two limits. One is the resolution of the paper's clock (1 ms). The other is the sampling
+error of the mean: Figure 7's deviation over the number of urgent messages among 10,000. A cell is
+**contradicted**, and with it all its pairs, if another printed figure rules it out:
 
-1. Load: its trace offers (Table 2: size by interarrival time) more than its own throughput. The
-   queue grows for as long as the trace lasts, and so does the mean.
-2. One operation has one cost: what encrypting a trailer takes, by the throughputs of two cells that
-   differ in nothing else, is many times the median of all such pairs of Tables 3 and 4.
-3. Shipments: a sender that never idles ships for an urgent message, or because its queue is full or
-   would overflow. The last takes two messages of more than the bound together; Figure 7 has ADP
-   messages of three pages, so that the bound is at least that, and a larger one leaves fewer. What
-   a message and a shipment take follows from two throughputs of Table 3: without a queue every
-   message is one; with it, as many as are urgent at least, which is the reading that suits Table 6
-   best. Less throughput than the most shipments leave is beyond the discipline, whichever messages
-   are urgent.
+1. Load: the trace offers more (Table 2: size by interarrival time) than the cell's own throughput.
+   The queue grows as long as the trace lasts, and the mean latency grows with it.
+2. One operation has one cost. The throughputs of two cells that differ in nothing else say how long
+   the encryption of a trailer takes. Many times the median of all such pairs of Tables 3 and 4 is a
+   contradiction.
+3. Shipments: a sender that never idles ships for an urgent message or for a queue that is full or
+   would overflow. A full queue takes two messages of more than the bound together. Figure 7 has ADP
+   messages of three pages, so the bound is three pages or more; a larger bound leaves fewer
+   shipments. Two throughputs of Table 3 give the cost of a message and of a shipment. Without a
+   queue, every message is a shipment. With a queue, at least the urgent ones are, which is the
+   reading that suits Table 6 best. A throughput below that of the largest number of shipments
+   cannot come from this discipline, whichever messages are urgent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from studies.adp1987.traces import PAGE_BYTES, TRACES
 
 _TRACE = "ALL"
 _MESSAGES, _RESOLUTION_S, _NORMAL = 10_000, 0.001, 1.96
-#: By how many times a cost or a number of shipments has to be out to be no rounding.
+#: Factors above which a difference in cost, or in the number of shipments, is more than rounding.
 _MANY_TIMES, _ROUNDING = 3.0, 1.05
 _PAGES_SEEN = 3
 RANKED = ("2", "3", "4", "5", "6")
@@ -41,7 +42,11 @@ RANKED = ("2", "3", "4", "5", "6")
 
 @dataclass(frozen=True)
 class UrgencyRow:
-    """A row of Table 6: throughputs, and shipments a message; printed, and the limit of each."""
+    """A row of Table 6 with its throughput, its implied shipments and their limits.
+
+    `printed` and `least` are throughputs in bytes/s. `implied_share` and `most_share` are shipments
+    per message.
+    """
 
     printed: float
     least: float
@@ -50,12 +55,12 @@ class UrgencyRow:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the row needs more shipments than there can be, and not by rounding."""
+        """Return whether the row needs more shipments than possible, beyond rounding."""
         return self.implied_share > self.most_share * _ROUNDING
 
 
 def decided(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
-    """The pairs of a table whose order is no matter of the clock, or of which messages came."""
+    """Yield the pairs of a table whose order neither the clock nor sampling explains."""
     printed = {key: value for key, value in paper.tables[table].items() if key[0] == L}
     for one, other in itertools.combinations(printed, 2):
         counts = (URGENCY[key[2]] * _MESSAGES for key in (one, other))
@@ -65,13 +70,13 @@ def decided(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
 
 
 def fitted(paper: PaperValues) -> frozenset[Ids]:
-    """Cells whose latencies the traces were chosen by: all of Tables 2 and 3."""
+    """Return the cells of Tables 2 and 3, by whose latencies the traces were chosen."""
     return frozenset(tuple(key[1:]) for table in ("2", "3") for key in paper.tables[table]
                      if key[0] == L)
 
 
 def contradicted(paper: PaperValues, table: str) -> Mapping[Ids, str]:
-    """Cells of a table whose latency is of circumstances that other figures rule out, and why."""
+    """Return the cells of a table that other printed figures rule out, with the reason."""
     cells = [tuple(key[1:]) for key in paper.tables[table] if key[0] == L]
     by_rule = (_overloaded(paper, table), _costly(paper), _shipped(paper) if table == "6" else {})
     return {cell: "; ".join(rule[cell] for rule in by_rule if cell in rule)
@@ -79,7 +84,7 @@ def contradicted(paper: PaperValues, table: str) -> Mapping[Ids, str]:
 
 
 def rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
-    """Every row of Table 6."""
+    """Return every row of Table 6 with its limits, by urgency."""
     mean_bytes = TRACES[_TRACE].mean_bytes
     alone_s = mean_bytes / paper.tables["3"][T, *scope_ids(_TRACE, "PE", "OFF")]
     queued_s = mean_bytes / paper.tables["3"][T, *scope_ids(_TRACE, "PE", "ON")]
@@ -95,7 +100,10 @@ def rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
 
 
 def trailer_costs(paper: PaperValues) -> Mapping[Ids, float]:
-    """What encrypting a trailer takes (s), by each cell with it and the same one without."""
+    """Return the cost of encrypting a trailer (s) by cell with an encrypted trailer.
+
+    Each cost is the difference to the cell that differs only in having no encryption.
+    """
     made = {}
     for table, trace in (("3", "ALL"), ("4", "ND")):
         printed, mean_bytes = paper.tables[table], TRACES[trace].mean_bytes

@@ -1,6 +1,7 @@
-"""Negative controls are attacks on the channel; what each comes to is in the record.
+"""Negative controls of the study: attacks on the channel, and removal of a protection.
 
-On the air the messages flow on, and what protects them is taken away.
+The record of an attack says how often it succeeded. On the air all messages keep flowing, and only
+the protection is taken away.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from studies.study import Fault
 
 
 def _on(policy: str) -> dict[str, str]:
-    """Modern ADP with queueing over a policy, at home."""
+    """Return the levels of modern ADP with queueing under a policy at home (N2)."""
     return dict(zip(design.NAMES, design.ids(
         "ALL", technology="today", protocol="modern", scope="FE", policy=policy, scenario="N2"),
         strict=True))
 
 
 def _on_wires(scope: str = "PE") -> dict[str, str]:
-    """The protocol of 1987 at the paper's nominal levels."""
+    """Return the levels of the 1987 protocol at the paper's nominal setting, by factor."""
     return dict(zip(design.NAMES, design.ids("ALL", scope=scope), strict=True))
 
 

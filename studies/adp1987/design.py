@@ -1,4 +1,7 @@
-"""The experiments' design: factors, their levels, and one factor at a time as in the paper."""
+"""Factors, levels and cells of the study.
+
+One factor varies at a time, as in the paper.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +15,38 @@ from studies.adp1987.traces import TRACES, TraceKind
 from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed
 
 NOMINAL_URGENCY = "U3"
-#: Share of urgent messages in the ALL trace (Table 1).
+#: Shares of urgent messages in the ALL trace (Table 1).
 URGENCY = {"U1": 0.0008, "U2": 0.03, "U3": 0.10, "U4": 0.19, "U5": 0.27}
 RATES = (0.5, 1.0, 1.5, 2.0)
 TIMEOUTS_MS = (1, 10, 40, 60, 100, 200)
 SCOPES = {"NE": "none", "PE": "trailer", "FE": "all"}
-#: Device by level of the paper's factor Y, and what computes today.
+#: Device by level of the paper's factor Y (technology); `today` is a core of today.
 DEVICES = {"HW": "sun3-50", "SW": "sun3-50-des-routine", "today": "epyc-core"}
-#: In real time: waiting for the processor makes messages late, and fewer of them a second.
+#: Stages of a real-time run with the largest share of waiting for the processor. More makes
+#: messages late and lowers their number per second.
 STAGES = (Stage("latency", ("latency",), ("throughput",), 0.3),
           Stage("throughput", ("throughput",), ("end",), 0.3))
-#: The level of Y that is this machine in real time, and what is measured there side by side.
+#: Level of Y for this machine in real time, and the protocols that are compared there.
 REAL_TIME = "real"
 PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp": "esp",
              "none": "none"}
 BESIDE = ("wireguard", "esp", "none")
-#: The level of scenario that stands for wires, and the protocol of a policy with a layer for it.
+#: Level of scenario that stands for wires, and level of protocol that takes a policy's channel
+#: layer.
 WIRES, OF_POLICY = "three-hosts", mobile.OF_POLICY
-#: On the air: whose processors both ends have, and what is measured of each policy.
+#: On the air: the technology of both ends, and the protocols that are measured under each policy.
 ON_AIR_TECHNOLOGY = "today"
 ON_AIR = (("none", "NE", "OFF"), ("modern", "FE", "OFF"), ("modern", "FE", "ON"),
           ("1987", "FE", "ON"))
 #: Traces of Figures 4 to 6.
 _BY_RATE, _BY_TIMEOUT = ("ALL", "ND"), ("ALL", "TCP", "ND")
 _FIGURE_4_MS = 40
-#: Traces of the air.
+#: Traces that are measured on the air.
 _ON_AIR = ("ALL", "ND")
 
 
 def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
-    """The paper's traces by name, a user's own by their capture files."""
+    """Return the paper's traces by name and a user's own traces by capture file."""
     from studies.adp1987 import captured
 
     known = fixed([Level(name, f"{kind.mean_bytes} B, {kind.interarrival_s * 1e3:g} ms")
@@ -55,7 +60,10 @@ def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 
 
 def _refusal(policy: Policy) -> str:
-    """Words for a policy in whose tunnel nobody could see the messages; none for any other."""
+    """Return why a policy cannot be measured, "" if it can.
+
+    The study cannot read messages in a WireGuard tunnel.
+    """
     return ("this study opens ESP's captures and not WireGuard's; choose a policy without it, or "
             "compare with WireGuard over wires: --profile beside") if policy.uses_wireguard else ""
 
@@ -72,7 +80,7 @@ def _number(value: float) -> str:
 
 def _unless_asked(*further: str, levels: Sequence[Level]) -> Callable[
         [Sequence[str], Sequence[Path]], Sequence[Level]]:
-    """What reads a factor of which some levels are measured only where they are asked for."""
+    """Return a reader for a factor whose `further` levels are measured only on request."""
     every = fixed(levels)
     return lambda names, files: [level for level in every(names, files)
                                  if names or level.id not in further]
@@ -108,7 +116,7 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 
 def ids(trace: str, **changes: str) -> tuple[str, ...]:
-    """A cell's ids: a trace's nominal levels (Table 1) but for `changes`."""
+    """Return a cell's ids: the trace's nominal levels (Table 1) except for `changes`."""
     nominal = {"trace": trace, "urgency": NOMINAL_URGENCY, "rate": "1", "scope": "PE",
                "technology": "HW", "queue": "ON", "timeout": nominal_timeout(trace),
                "protocol": "1987", "policy": mobile.NO_POLICY, "scenario": WIRES}
@@ -116,13 +124,19 @@ def ids(trace: str, **changes: str) -> tuple[str, ...]:
 
 
 def nominal_timeout(trace: str) -> str:
-    """The nominal timeout (ms) of a trace; that of ALL for a user's own."""
+    """Return the nominal timeout of a trace (ms).
+
+    A user's own trace has the timeout of ALL.
+    """
     kind: TraceKind = TRACES.get(trace, TRACES["ALL"])
     return _number(kind.timeout_s * 1e3)
 
 
 def beside(trace: str) -> Iterator[tuple[str, ...]]:
-    """The cells in real time of a trace: what is protected is protected whole."""
+    """Yield the real-time cells of a trace.
+
+    A protected message is encrypted whole.
+    """
     for queue in ("ON", "OFF"):
         yield ids(trace, technology=REAL_TIME, protocol="modern", scope="FE", queue=queue)
     for protocol in BESIDE:
@@ -132,7 +146,11 @@ def beside(trace: str) -> Iterator[tuple[str, ...]]:
 
 def on_air(trace: str, policy: str, scenario: str,
            layer: ChannelLayer | None) -> Iterator[tuple[str, ...]]:
-    """The cells of a trace over a policy: each protocol beside none, or as its own layer says."""
+    """Yield the cells of a trace under a policy in a scenario.
+
+    Without a channel layer in the policy, the protocols of `ON_AIR` are compared with none. A
+    channel layer replaces them by its own protocol.
+    """
     rows = ON_AIR if layer is None else ((
         OF_POLICY, next(name for name, scope in SCOPES.items() if scope == layer.scope),
         "ON" if layer.timeout_ms else "OFF"),)
@@ -142,7 +160,7 @@ def on_air(trace: str, policy: str, scenario: str,
 
 
 def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Every cell over wires of these traces, each as often as a table or figure has it."""
+    """Yield every cell over wires, as often as a table or figure has it."""
     for trace in traces:
         yield ids(trace)
         yield from beside(trace)
@@ -165,7 +183,11 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, each once. Raises StudyError."""
+    """Yield each cell of the design for the chosen levels once.
+
+    Raises:
+        StudyError: Policies are chosen without scenarios of the air, or scenarios without policies.
+    """
     policies = [level for level in levels["policy"] if level.id != mobile.NO_POLICY]
     places = [level for level in levels["scenario"] if level.id != WIRES]
     if bool(policies) != bool(places):
@@ -180,5 +202,5 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
 
 
 def is_paced(row: Mapping[str, Any]) -> bool:
-    """Whether a cell is of latency alone, as those are where the rate is another than nominal."""
+    """Return whether a cell has latency only, because its rate is not the nominal one."""
     return str(row["rate"]) != "1"

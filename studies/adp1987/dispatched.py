@@ -1,10 +1,10 @@
-"""When each user message was put on the wire, by captures, against when its host could take it.
+"""Compare when each ADP message left with when its host could send it.
 
-The trace says when its process had a message, the capture when the first fragment of the ADP
-message with it left, and its header how many messages it holds; order is kept. In between, the one
-processor of the host is busy only with what its device charges: taking each message, handling the
-ADP messages before, and while they are on the wire. So the time at which it took a message, and the
-one at which it began to ship it, follow from packets; no log is asked.
+The trace says when a process had a message. The capture says when the first fragment of its ADP
+message left, and the header how many user messages are inside. Their order is kept. In between, the
+host's one processor is busy only with the work that its device charges. That is taking messages,
+handling earlier ADP messages, and waiting while those are on the wire. So packets show when the
+host took a message and when it began to ship it. No log is used.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from studies.adp1987.processor import FRAGMENT_BYTES, HEADERS_BYTES
 from studies.adp1987.sniffed import SniffedHead
 
 _DESTINATION = "bob"
-#: Of an ADP message: header, the body's two counts, and number and check (with the modern one's
-#: tag); of a user message: record and the owner that it goes to.
+#: Bytes of an ADP message without user messages: header, the body's two counts, sequence number and
+#: check (in the modern protocol also its tag). A user message adds a record and its destination
+#: owner.
 _FRAME_BYTES = {"adp-1987": HEADER + 2 + 16, "adp": HEADER + 2 + 8 + 16}
 _RECORD_BYTES = RECORD + len(_DESTINATION)
 _TRAILER_BYTES = 16
-#: A message of the trace: when its process has it (s), its bytes, whether it is urgent.
+#: A message of the trace: time at which its process has it (s), bytes, urgency.
 Arrival = tuple[float, int, bool]
 
 
 @dataclass(frozen=True)
 class SenderSetting:
-    """What a host is to do with messages, and what its device takes for that (s).
+    """A sending host's settings and the costs of its device (s).
 
-    `wire` has the figures of a wire that keeps its sender until the last fragment has left; without
-    one, nothing does.
+    `seconds` holds, by operation, the seconds per operation and per byte. `wire` has the figures of
+    a wire that blocks its sender until the last fragment has left. It is None where sending does
+    not block.
     """
 
     task: Mapping[str, Any]
@@ -44,26 +46,29 @@ class SenderSetting:
 
     @classmethod
     def of_job(cls, task: Mapping[str, Any], job: Mapping[str, Any]) -> SenderSetting:
-        """From what the workload told the program, of its device."""
+        """Return the setting from a task and the sender's job."""
         return cls(task, costs(job["work"], job["rsa_bits"]), job["wire"])
 
     @property
     def timeout_s(self) -> float:
-        """How long a message that is not urgent may wait."""
+        """Return how long a message that is not urgent may wait (s)."""
         return float(self.task["timeout_s"]) if self.task["queue"] else 0.0
 
     @property
     def take_s(self) -> float:
-        """What it takes to take a user message."""
+        """Return the time to take a user message (s)."""
         return self.seconds["user-message-send"][0]
 
     def bytes(self, batch: Sequence[Arrival]) -> int:
-        """Of the ADP message with these."""
+        """Return the size of an ADP message with the user messages in `batch` (bytes)."""
         return _FRAME_BYTES[self.task["protocol"]] + sum(
             size + _RECORD_BYTES for _, size, _ in batch)
 
     def ship_s(self, batch: Sequence[Arrival], flags: int) -> float:
-        """From the decision to ship these, protected so, to handing them to the wire."""
+        """Return the time from the decision to ship `batch` until the wire gets it (s).
+
+        `flags` are the ADP header's flags, which state the protection.
+        """
         size = self.bytes(batch)
         if self.task["protocol"] == "adp":
             return self._takes_s("adp-message-send", 0) + self._takes_s("chacha20-poly1305", size)
@@ -73,12 +78,12 @@ class SenderSetting:
                 + (self._takes_s("des-mac", size) if flags & Flag.CHECKSUM else 0.0))
 
     def wire_s(self, size: int) -> float:
-        """How long a datagram's fragments are on the wire."""
+        """Return how long the fragments of a datagram are on the wire (s)."""
         frames = -(-size // FRAGMENT_BYTES)
         return self._on_wire_s(size + frames * HEADERS_BYTES, frames)
 
     def head_s(self, head: SniffedHead) -> float:
-        """How long its first fragment was on the wire when it was captured."""
+        """Return how long the first fragment was on the wire when it was captured (s)."""
         return self._on_wire_s(head.ip_bytes + 14, 1)
 
     def _on_wire_s(self, size: int, frames: int) -> float:
@@ -93,9 +98,10 @@ class SenderSetting:
 
 @dataclass(frozen=True)
 class PhaseTraffic:
-    """A phase's messages, and its ADP messages as captured; `start_s` is the first message's zero.
+    """The user messages of a phase and its captured ADP messages.
 
-    `is_paced`: the trace went in its own time; otherwise each message came as the last was taken.
+    `start_s` is time zero of the trace. `is_paced`: the trace kept its own time. Otherwise each
+    message came as soon as the previous one was taken.
     """
 
     name: str
@@ -106,17 +112,18 @@ class PhaseTraffic:
 
     @property
     def count(self) -> int:
-        """User messages that were captured."""
+        """Return the number of captured user messages."""
         return sum(head.count for head in self.heads)
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """An ADP message: its user messages, when the host took each, and when it began to ship them.
+    """An ADP message with its user messages and the time at which shipping began.
 
-    `latest_s` is by when it began to, whatever the wire took; `following` is the size of the
-    message after these, if there is one, and `overflowed` says that the first of these did not fit
-    in with those before.
+    `taken_s` are the times at which the host took each user message. `latest_s` is the latest time
+    at which shipping began, whatever the wire took. `following` is the size of the next user
+    message, None at the end. `overflowed`: the first message of this batch did not fit into the
+    previous one.
     """
 
     batch: Sequence[Arrival]
@@ -127,13 +134,13 @@ class Dispatch:
     overflowed: bool
 
     def waits_s(self) -> Iterator[tuple[float, bool]]:
-        """How long each waited once its host had it, and whether it is urgent."""
+        """Yield how long each user message waited after its host took it, and its urgency."""
         for (_, _, urgent), taken_s in zip(self.batch, self.taken_s, strict=True):
             yield self.begun_s - taken_s, urgent
 
 
 def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch]:
-    """The phase's ADP messages with what they hold, as long as the trace has messages for them."""
+    """Yield the phase's ADP messages with their user messages, while the trace has some."""
     free_s, place, overflowed = phase.start_s, 0, False
     groups = _with_copies(phase.heads)
     for number, (head, last) in enumerate(groups, 1):
@@ -161,7 +168,10 @@ def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch
 
 
 def _with_copies(heads: Sequence[SniffedHead]) -> list[tuple[SniffedHead, SniffedHead]]:
-    """Each ADP message's head with that of its last copy right behind it, which may be itself."""
+    """Return each ADP message's head with the head of its last immediate copy.
+
+    A message without copies is its own last copy.
+    """
     groups: list[tuple[SniffedHead, SniffedHead]] = []
     for head in heads:
         if head.is_again and groups:
@@ -173,22 +183,29 @@ def _with_copies(heads: Sequence[SniffedHead]) -> list[tuple[SniffedHead, Sniffe
 
 def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],
                  setting: SenderSetting) -> bool:
-    """Whether an ADP message follows with no time between to make it in: it was ready already.
+    """Return whether the next ADP message followed too quickly to be made in between.
 
-    So it is where a message does not fit: what waits and what comes are made, and then both go.
+    Such a message was ready before. This happens where a message does not fit: the waiting messages
+    and the new one are made first, and then both ADP messages are sent.
     """
     idle_s = after.at_s - setting.head_s(after) - free_s
     return after.count == 1 and idle_s < setting.ship_s(rest, after.flags) / 2
 
 
 class Reason(enum.Enum):
-    """Why an ADP message went when it did, by what it holds; `NONE`: there was one before."""
+    """A reason for which an ADP message was sent.
+
+    `NONE` means that the reason existed earlier: the message was sent too late.
+    """
 
     URGENT, FULL, TIMEOUT, NONE = range(4)
 
 
 def reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
-    """Why it went: at once for an urgent message and without a queue, or full, or in its time."""
+    """Return why an ADP message was sent: urgent message, full queue or timeout.
+
+    Without a queue, every message counts as urgent.
+    """
     batch = dispatch.batch
     if not setting.task["queue"]:
         return Reason.URGENT if len(batch) == 1 else Reason.NONE
@@ -202,9 +219,10 @@ def reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
 
 
 def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
-    """By how much an ADP message went before its time, unless urgent, full, or alone: then by zero.
+    """Return how long before its timeout an ADP message was sent (s).
 
-    Below zero where its time was over; infinity where one before its last was a reason already.
+    The value is negative after the timeout. It is zero for an ADP message that is urgent, full or
+    alone. It is infinity if a message before the last one was already a reason to send.
     """
     match reason(dispatch, setting):
         case Reason.NONE:
@@ -216,17 +234,18 @@ def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
 
 
 def _overflows(batch: Sequence[Arrival], following: int, setting: SenderSetting) -> bool:
-    """Whether the queue has no room for the message that follows."""
+    """Return whether the queue has no room for the next message."""
     sizes = [size for _, size, _ in batch] + [following]
-    # As the queue counts: four bytes a character of the name at most.
+    # The queue counts up to four bytes per character of the destination's name.
     encoded = sum(sizes) + len(sizes) * (RECORD + 4 * len(_DESTINATION))
     return bool(batch) and (sum(sizes) > setting.task["bound_bytes"] or encoded > MAX_RECORDS)
 
 
 def lateness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
-    """By how much a message of these waited more than it may; below zero where none did.
+    """Return by how much the longest wait exceeds its limit (s).
 
-    A timer that rings while the host takes another message waits for that.
+    The value is negative if no message waited too long. A timer that expires while the host takes
+    another message has to wait for that.
     """
     return max((wait_s - (0.0 if urgent else setting.timeout_s) - setting.take_s
                 for wait_s, urgent in dispatch.waits_s()), default=-math.inf)

@@ -1,7 +1,7 @@
-"""The endpoint is an ADP host whose every operation takes its device's time.
+"""ADP host whose operations take the time that its device states.
 
-A host has one thread, as the kernel of 1987 had: while it handles a message, or a datagram is on
-the wire, nothing else is done.
+A host has one thread, like the kernel of 1987. While it handles a message, or while a datagram is
+on the wire, it does nothing else.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from protocols.adp.network import Datagrams
 from protocols.adp.program import HostEndpoint
 from studies.adp1987.processor import AnyWay, DatagramWire, PacedProcessor, sharp_timers
 
-#: Sequence number and check in 1987, the tag today: what stands behind the last user message.
+#: Bytes after the last user message: sequence number and check in 1987, the tag today.
 _TRAILER_BYTES = 16
 
 
 def costs(work: Mapping[str, Mapping[str, Any]], rsa_bits: int) -> dict[str, tuple[float, float]]:
-    """Seconds of an operation and of a byte of it, by operation, from a device's document.
+    """Return seconds per operation and per byte from a device's document.
 
-    What takes a time to set up and a time a byte has two figures, `NAME-operation` and `NAME`. RSA
-    is of the size that the paper may have had; what is really computed is of 1024 bits.
+    An operation with both set-up time and time per byte has two entries, `NAME-operation` and
+    `NAME`. RSA is charged with the key size that the paper may have had (`rsa_bits`). The keys
+    really used have 1024 bits.
     """
     table: dict[str, tuple[float, float]] = {}
     for name, figure in work.items():
@@ -38,15 +39,16 @@ def costs(work: Mapping[str, Mapping[str, Any]], rsa_bits: int) -> dict[str, tup
         rate = figure.get("bytes_per_s")
         table[operation] = (each + (figure.get("seconds") or 0.0), byte + (1 / rate if rate else 0))
     if Operation.DES in table:
-        # A checksum is DES over the same bytes.
+        # A checksum runs DES over the same bytes.
         table.setdefault(Operation.DES_MAC, table[Operation.DES])
     return table
 
 
 class PacedDatagrams(Datagrams):
-    """The network below: a datagram goes when its processor is done with it, which then waits.
+    """A network socket that sends a datagram when the modelled processor has finished it.
 
-    With a `fault`, somebody is on the way.
+    The processor is blocked while the datagram is on the wire. With a `fault`, an attacker on the
+    path repeats, changes or stores datagrams.
     """
 
     def __init__(self, config: Config, processor: PacedProcessor, wire: DatagramWire | AnyWay,
@@ -55,11 +57,11 @@ class PacedDatagrams(Datagrams):
                          config.addresses[config.host])
         self._processor, self._wire, self._fault = processor, wire, fault
         self._gone: list[tuple[bytes, str]] = []
-        #: When the last one went, before it was on the wire.
+        #: Time at which the last datagram was sent (ns), without its time on the wire.
         self.sent_ns = 0
 
     def send(self, payload: bytes, address: str) -> None:
-        """Hand a datagram on; its processor is free when its last fragment has left."""
+        """Send a datagram and keep the processor busy until its last fragment has left."""
         self.sent_ns = self._processor.settle()
         for copy in on_the_way(payload, self._fault):
             self._put(copy, address)
@@ -67,7 +69,7 @@ class PacedDatagrams(Datagrams):
             self._gone.append((payload, address))
 
     def again(self) -> None:
-        """Send all that was sent once more, as somebody who has kept it would."""
+        """Send all recorded datagrams again, like an attacker who has recorded them."""
         for payload, address in self._gone:
             self._put(payload, address)
 
@@ -80,7 +82,10 @@ class PacedDatagrams(Datagrams):
 
 
 def on_the_way(payload: bytes, fault: str) -> list[bytes]:
-    """What arrives of a datagram; only those that carry user messages are worth the trouble."""
+    """Return the datagrams that arrive for one that was sent.
+
+    Only datagrams with user messages are attacked.
+    """
     if not int.from_bytes(payload[2:4]):
         return [payload]
     if fault == "replayed":
@@ -94,10 +99,10 @@ def on_the_way(payload: bytes, fault: str) -> list[bytes]:
 
 
 class PacedEndpoint(HostEndpoint):
-    """A host with a modelled processor, at whose exact time everything is done.
+    """A host with a modelled processor that does everything at the processor's exact time.
 
-    Without a `wire` in its job, datagrams take what the machine's clock says that they take.
-    `heard` gets what it reports, with the time (ns).
+    Without a `wire` in its job, datagrams take the time that the machine's clock shows. `heard` is
+    called with each reported effect and its time (ns).
     """
 
     def __init__(self, job: Mapping[str, Any],
@@ -116,11 +121,11 @@ class PacedEndpoint(HostEndpoint):
 
     @property
     def now_s(self) -> float:
-        """The exact time, as the protocol takes it."""
+        """Return the processor's exact time as the protocol takes it (s)."""
         return self.processor.now_ns / 1e9
 
     def read(self) -> bool:
-        """Take a datagram that has arrived; whether there was one."""
+        """Take a datagram that has arrived, and return whether there was one."""
         received = self.datagrams.receive()
         if received is None:
             return False
@@ -136,27 +141,32 @@ class PacedEndpoint(HostEndpoint):
 
     @property
     def off_time(self) -> dict[str, int]:
-        """Datagrams that came: all, before their wire lets them, and after."""
+        """Return the numbers of datagrams that arrived in all, too early and too late."""
         return {"arrived": self.wire.arrived, "early": self.wire.early, "late": self.wire.late}
 
     def due_ns(self) -> int | None:
-        """When there is something to do by itself."""
+        """Return the time of the next timer (ns), None without a timer."""
         deadline_s = self.host.deadline_s()
         return None if deadline_s is None else round(deadline_s * 1e9)
 
     def tick(self) -> None:
-        """Do what is due at the exact time."""
+        """Run the host's timers that are due at the exact time."""
         due_ns = self.due_ns()
         if due_ns is not None and due_ns <= self.processor.now_ns:
-            # Rounded to a nanosecond, a deadline may be a hair before itself.
+            # Rounding to nanoseconds can make the time slightly earlier than the deadline.
             deadline_s = self.host.deadline_s()
             self.perform(self.host.tick(max(self.now_s, deadline_s or 0.0)))
             self.processor.settle()
 
     def serve_until(self, until_ns: int | None, files: Sequence[Any] = ()) -> bool:
-        """Take what arrives and do what is due until a time, or until a file has something.
+        """Receive datagrams and run timers until a time or until a file is readable.
 
-        Whether a file has.
+        Args:
+            until_ns: End (ns of the monotonic clock), None for no end.
+            files: Files that end the wait when they become readable.
+
+        Returns:
+            True if a file is readable.
         """
         while until_ns is None or self.processor.now_ns < until_ns:
             next_ns = min((at for at in (until_ns, self.due_ns()) if at is not None), default=None)
@@ -174,7 +184,8 @@ class PacedEndpoint(HostEndpoint):
     def _wait(self, descriptors: Sequence[int], until_ns: int | None) -> Sequence[int]:
         """Return the readable descriptors as soon as there is one, or none at `until_ns`.
 
-        A timeout of select would be late by a thousandth of the wait, and so by its length.
+        A timeout of select may be late by a thousandth of the wait, and therefore by more for long
+        waits.
         """
         if until_ns is None:
             return select.select(descriptors, (), ())[0]
@@ -183,18 +194,19 @@ class PacedEndpoint(HostEndpoint):
     def _charge(self, operation: Operation, size: int) -> None:
         way = "receive" if self._is_receiving else "send"
         if operation in (Operation.USER_MESSAGE, Operation.ADP_MESSAGE):
-            # A user message is paid for when its process hands it over, not when it is shipped.
+            # Sending a user message is charged when its process hands it over, not when it is
+            # shipped.
             if operation is Operation.ADP_MESSAGE or self._is_receiving:
                 self.processor.charge(f"{operation}-{way}")
         else:
             self.processor.charge(operation.value, size)
 
     def _settle(self, effect: Effect) -> None:
-        """What is delivered is there when all that was done for it is over."""
+        """Report an effect with the time at which all of its work is finished."""
         self._heard(effect, self.processor.settle())
 
 
 def read_job(path: str) -> dict[str, Any]:
-    """What a host is told, from a file."""
+    """Return a host's job from a JSON file."""
     job: dict[str, Any] = json.loads(Path(path).read_text())
     return job

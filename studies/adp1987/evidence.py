@@ -1,4 +1,7 @@
-"""Evidence is taken from captures, opened with the run's keys; logs have to agree."""
+"""Evidence of a repetition from captures that are decrypted with the run's keys.
+
+The logs must agree with the captures.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,18 @@ from studies.adp1987.sniffed import SniffedHead
 from studies.adp1987.timing import WireTiming
 
 ALPHA = "10.9.0.1"
-#: Captures of a repetition by part: the first is whole, and is all that an attack has.
+#: Capture files of a repetition. The first has whole frames and is the only one of an attack.
 PROOF, TRAFFIC = "proof-alpha.pcap", "traffic-alpha.pcap"
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """What captures and logs have of a repetition.
+    """The contents of a repetition's captures and logs.
 
-    `shown` says of each capture what its frames show of payloads; `phases` are in their order.
-    `channel` is what the first capture opens to, `whole` what all of them do where they have whole
-    frames; `later` are the heads of what follows the first one, `strangers` packets of others.
+    `shown` holds, by capture, how many frames show payload bytes. `phases` are in order. `channel`
+    is the decrypted first capture. `whole` is the decryption of all captures that have whole
+    frames. `later` holds the heads of ADP messages after the first capture, `strangers` the packets
+    that are not ADP, counted by protocol.
     """
 
     task: Mapping[str, Any]
@@ -51,12 +55,23 @@ class Exhibit:
 
 def gather(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: HostLogs,
            stamps: Mapping[str, float]) -> Exhibit:
-    """Open and search the captures; `job` is the sender's, of its workload. Raises MeasureError."""
+    """Decrypt and search the captures of a repetition.
+
+    Args:
+        out: Folder of the repetition.
+        task: The workload's task.
+        job: The sender's job.
+        logs: The hosts' logs.
+        stamps: Times at which the phases began, by phase (s since 1970).
+
+    Raises:
+        MeasureError: A capture cannot be read.
+    """
     payload, setting = Payload(job["seed"]), SenderSetting.of_job(task, job)
     frames = {name: list(pcap.frames(out / name)) for name in (PROOF, TRAFFIC)
               if (out / name).exists()}
     channel = authenticated.captured(frames[PROOF], ALPHA, out, logs.secrets)
-    # Encrypted whole, signatures show only where they are opened.
+    # With full encryption, signatures are visible only after decryption.
     whole = channel if task["scope"] != "all" else authenticated.captured(
         chain.from_iterable(frames.values()), ALPHA, out, logs.secrets)
     search = PieceSearch(payload)
@@ -70,7 +85,7 @@ def gather(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: Hos
 
 
 def checks(proof: Exhibit) -> list[Check]:
-    """All that must hold of a repetition."""
+    """Return all checks of a repetition over wires."""
     return [authenticated.one_channel(proof.whole, proof.later), authenticated.owner(
         proof.whole, proof.keys, proof.later), _impostors(proof), _scope(proof),
         _nothing_else(proof), _fresh(proof), _intact(proof), _piggybacked(proof), _counted(proof),
@@ -79,7 +94,7 @@ def checks(proof: Exhibit) -> list[Check]:
 
 
 def _impostors(proof: Exhibit) -> Check:
-    """An owner's messages come from the host that its processes are on, and from no other."""
+    """Check that an owner's messages come only from the host of its processes."""
     others = [entry for entry in proof.logs.delivered
               if entry[3] == OWNER and entry[4] != "alpha"]
     return Check("impostors", not others, (
@@ -87,9 +102,10 @@ def _impostors(proof: Exhibit) -> Check:
 
 
 def _scope(proof: Exhibit) -> Check:
-    """Encrypted whole, no piece of a payload shows in any capture, all of whole frames.
+    """Check that as much is encrypted as the cell's scope says.
 
-    Otherwise pieces do, and prove the search.
+    With full encryption, no capture may show a piece of a payload, and all frames must be whole.
+    Otherwise pieces must show, which proves that the search works.
     """
     messages = proof.channel.messages
     trailers = sum(message.is_bare for message in messages)
@@ -107,7 +123,7 @@ def _scope(proof: Exhibit) -> Check:
 
 
 def _nothing_else(proof: Exhibit) -> Check:
-    """The wire has the protocol's messages and no other packet of IP, where whole frames show."""
+    """Check that captures of whole frames have no IP packets other than ADP messages."""
     kinds = ", ".join(f"{count} of protocol {kind}" for kind, count in proof.strangers.items())
     return Check("nothing-else", not proof.strangers, (
         f"{proof.strangers.total()} packets captured that are no ADP messages"
@@ -115,7 +131,7 @@ def _nothing_else(proof: Exhibit) -> Check:
 
 
 def _fresh(proof: Exhibit) -> Check:
-    """Sequence numbers rise, and none is used again under one key."""
+    """Check that sequence numbers rise and that no key sees a number twice."""
     by_key: dict[bytes, list[int]] = defaultdict(list)
     for message in proof.channel.messages:
         by_key[message.frame.channel].append(message.sequence)
@@ -126,7 +142,7 @@ def _fresh(proof: Exhibit) -> Check:
 
 
 def _intact(proof: Exhibit) -> Check:
-    """What was handed over is what was on the way and what arrived, and every trailer is right."""
+    """Check that messages were sent and delivered unchanged and that every trailer is valid."""
     phases = proof.logs.phases.values()
     wrong = sum(message.checksum != proof.payload.checksum(number, message.bytes)
                 for phase in phases for number, message in enumerate(phase.messages))
@@ -141,19 +157,22 @@ def _intact(proof: Exhibit) -> Check:
 
 
 def _once(messages: Sequence[OpenedMessage]) -> list[OpenedMessage]:
-    """Those with user messages, each once: that none is sent again is another check's."""
+    """Return the messages with user messages, without their copies.
+
+    Another check proves that there are no copies.
+    """
     return [message for message in messages if message.frame.count and not message.is_again]
 
 
 def _read(proof: Exhibit) -> list[bytes | None]:
-    """What the user messages of the first phase held on the way, None where that is unreadable."""
+    """Return the data of the first phase's user messages, None where unreadable."""
     return [data for message in _once(proof.channel.messages) for data in (
         [None] * message.frame.count if message.body is None else
         [record.data for record in message.body.records])]
 
 
 def _piggybacked(proof: Exhibit) -> Check:
-    """The decrypted capture holds the trace's messages; all had a reason to go when they went."""
+    """Check that ADP messages hold the trace's messages and were not sent too early."""
     expected = [size for _, size, _ in proof.phases[0].arrivals]
     data = _read(proof)
     strange = sum(part is not None and len(part) != size
@@ -168,7 +187,7 @@ def _piggybacked(proof: Exhibit) -> Check:
 
 
 def _counted(proof: Exhibit) -> Check:
-    """The sender's log has as many user messages in each ADP message as the captures' headers."""
+    """Check that log and captures agree on the user messages in each ADP message."""
     logged = [shipment.messages for phase in proof.logs.phases.values()
               for shipment in phase.shipments]
     seen = [head.count for phase in proof.phases for head in phase.heads if head.count]

@@ -1,8 +1,8 @@
 """Fit the costs of a Sun 3/50 to the paper: `python3 -m studies.adp1987.fit`.
 
-Four costs to the six throughputs of Table 3, by least squares of their logarithms through the
-model; then the DES routine's to ALL's 50 kB/s of Table 5. What it prints stands in the device's
-files, rounded. Nothing else of the paper is looked at.
+Four costs are fitted to the six throughputs of Table 3, through the model, by least squares of the
+logarithms. Then the cost of the DES routine is fitted to ALL's 50 kB/s in Table 5. The device files
+have the printed results, rounded. No other value of the paper is used.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from studies.adp1987.traces import generate
 
 _MESSAGES, _SEEDS = 4000, (1, 2)
 _SCOPES = ("NE", "PE", "FE")
-#: Where the search begins: ms, ms, ms, microseconds a byte.
+#: Start of the search: ms, ms, ms, microseconds per byte.
 _START = (2.0, 0.3, 0.1, 1.5)
 _RECEIVE_S = (0.0003, 0.00002)
 
 
 def costs(parameters: Sequence[float]) -> ModelCosts:
-    """Costs in seconds from the parameters that are searched for."""
+    """Return the costs (s) from the parameters of the search.
+
+    The parameters are in ms, ms, ms and microseconds per byte.
+    """
     adp, user, des, byte = map(abs, parameters)
     return ModelCosts(user_send=user / 1e3, adp_send=adp / 1e3, adp_receive=_RECEIVE_S[0],
                       user_receive=_RECEIVE_S[1], des=des / 1e3, des_byte=byte / 1e6)
 
 
 def throughput(each: ModelCosts, scope: str, *, queue: bool) -> float:
-    """Of the ALL trace, by the model (bytes/s)."""
+    """Return the model's throughput of the ALL trace (bytes/s)."""
     setting = ModelSetting(scope, queue)
     return fmean(model.run(generate("ALL", _MESSAGES, seed), each, setting,
                            saturated=True).throughput for seed in _SEEDS)
 
 
 def table_3() -> ModelCosts:
-    """The costs with which the model comes nearest to Table 3."""
+    """Return the costs with which the model comes nearest to Table 3."""
     printed = published.load().tables["3"]
 
     def misses(parameters: Sequence[float]) -> list[float]:
@@ -55,7 +58,7 @@ def table_3() -> ModelCosts:
 
 
 def routine(chip: ModelCosts) -> float:
-    """What the DES routine takes for a trailer (s)."""
+    """Return the time of the DES routine for a trailer (s)."""
     printed = published.load().tables["5"]
     [slow] = [value for key, value in printed.items()
               if key[0] == T and key[1] == "ALL" and key[5] == "SW"]
@@ -67,7 +70,7 @@ def routine(chip: ModelCosts) -> float:
 
 
 def main() -> int:
-    """Print the figures of both devices."""
+    """Print the fitted costs of both devices."""
     chip = table_3()
     sys.stdout.write(f"adp-message-send: {chip.adp_send:.6f} s\n"
                      f"user-message-send: {chip.user_send:.6f} s\n"

@@ -1,8 +1,9 @@
-"""The study's part inside the machine: two hosts, a channel between them, a trace over it.
+"""Workload in the guest: two hosts send a trace over a channel.
 
-A repetition has three phases on one channel: a short one that is captured whole and proves what is
-protected, the trace in its own time (latency), and the trace as fast as it is taken (throughput).
-Nothing is judged here. Standard library and the protocol only.
+A repetition has three phases on one channel. A short phase is captured whole and proves the
+protection. Then the trace is replayed in its own time (latency), and as fast as the channel takes
+it (throughput). Nothing is judged here. This module imports only the standard library and the
+protocol.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ PROTOCOL = 253
 OWNER = "xena"
 OWNERS = {"alpha": ("alice", OWNER), "beta": ("bob",), "mid": ("mallory",)}
 _PEERS = {"alpha": "beta", "beta": "alpha", "mid": "beta"}
-#: First fragments, which hold the frame's header: enough to count by.
+#: Filter for first fragments. They hold the header of an ADP message, which suffices for counting.
 FIRST_FRAGMENTS = f"ip proto {PROTOCOL} and ip[6:2] & 0x1fff == 0"
 _HEADERS = Detail(snap_bytes=128, buffer_kib=4096, in_blocks=True)
 _IN_FULL = Detail(snap_bytes=WHOLE.snap_bytes, buffer_kib=8192, in_blocks=True)
 _RETRY_S = 10.0
-#: From when on a wait for a trace's own time is reported (s): in real time, and where it is
+#: Duration of a phase (s) above which the wait is reported, in real time and where waiting is
 #: skipped.
 _LONG_S, _LONG_SKIPPED_S = 10.0, 3600.0
 
 
 class Workload:
-    """Two hosts of a kernel session each, and messages from one to the other."""
+    """The workload: messages from one host to another, each host with one kernel session.
+
+    A site with radios uses `air.workload`, a site with the option `real_time` uses
+    `realtime.workload`.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -54,15 +59,21 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What the air takes, and the IKE daemons where tunnels are measured beside.
+        """Return the services of the air, and the IKE daemons of real-time cells.
 
-        Kernel sessions are a repetition's.
+        Kernel sessions belong to a repetition, so they are not listed.
         """
         return [*(self._air.services() if self._air else ()),
                 *([self._tunnels.charon] if self._tunnels else [])]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Establish, prove, replay twice."""
+        """Measure one repetition: establish and prove the channel, and replay the trace twice.
+
+        Args:
+            task: The task of the cell (`matrix.task`).
+            out: Folder of the repetition.
+            session: Gets time stamps, raw values and progress reports.
+        """
         session.raw["captures"] = []
         if self._air is not None:
             from studies.adp1987.air import workload as air
@@ -88,7 +99,7 @@ class Workload:
         self._phases(hosts, session)
 
     def _phases(self, hosts: HostPrograms, session: Session) -> None:
-        """A short phase captured whole, and the others by their heads."""
+        """Run the phases: the first one captured whole, later ones by their heads."""
         fault, out = hosts.fault, hosts.out
         with ExitStack() as stack:
             stack.enter_context(unprotected.wire(fault, self._site))
@@ -105,7 +116,8 @@ class Workload:
                 sender.do("proof")
                 if fault == unprotected.BESIDE:
                     sender.do("beside")
-            # Where nothing may show, all of each frame is kept, to be searched.
+            # With full encryption no payload may be visible, so whole frames are captured for the
+            # search.
             detail = _IN_FULL if hosts.task["scope"] == "all" else _HEADERS
             with self._captured(detail, "traffic", out, session):
                 if fault == unprotected.LATER_CHANNEL:
@@ -122,7 +134,7 @@ class Workload:
 
     @contextmanager
     def _captured(self, detail: Detail, part: str, out: Path, session: Session) -> Iterator[None]:
-        # What is captured whole shows what goes beside, too.
+        # A capture of whole frames also shows packets outside of the channel.
         expression = FIRST_FRAGMENTS if detail is _HEADERS else "ip"
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)], detail,
                        part=part, out=out, logs=self._site.logs,
@@ -130,9 +142,9 @@ class Workload:
             yield
 
     def _key_folder(self, version: str, out: Path) -> Path:
-        """The owners' keys of this run, made once, with a copy for whoever judges.
+        """Return the folder of the run's owner keys, and copy them for the judge.
 
-        What is no version of the protocol needs none.
+        The keys are made once per run. A protocol that is no version of ADP needs none.
         """
         if version not in VERSIONS:
             return out
@@ -149,19 +161,20 @@ class Workload:
 
 
 class HostPrograms:
-    """Configurations and jobs of a repetition's hosts, as files in its folder.
+    """The configurations, jobs and programs of a repetition's hosts.
 
-    `nodes` says which node each host is, where they are not called the same.
+    Their files are in the repetition's folder. `nodes` maps hosts to nodes where their names
+    differ.
     """
 
     def __init__(self, site: Site, task: Mapping[str, Any], out: Path, keys: Path,
                  nodes: Mapping[str, str] | None = None) -> None:
         self.site, self.task, self.out, self.keys = site, task, out, keys
-        #: A task may have a control of its own: tests have several in one machine.
+        #: The negative control. A task can name its own, because tests run several in one guest.
         self.fault: str = task.get("fault", site.fault).removesuffix(ON_AIR).removesuffix(
             IN_REAL_TIME)
         self.nodes = nodes or {host: host for host in OWNERS}
-        #: Of the repetition: each has a trace of its own, and the same one each time.
+        #: Seed of the repetition: each repetition has its own trace, the same one in every run.
         number = out.name.rpartition("-")[2]
         self.seed = task["seed"] * 1000 + (int(number) if number.isdigit() else 0)
         self.phases = ["proof", "latency", *(["throughput"] if task["saturated"] else [])]
@@ -174,7 +187,7 @@ class HostPrograms:
                              for message in messages(task, self.seed)[:count]]}))
 
     def job(self, role: str, host: str, **changes: Any) -> Path:
-        """What a program is told."""
+        """Write the job of a program and return its path."""
         return self._written(role, {
             "config": str(self.config(host)), "owner": OWNER,
             "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
@@ -183,7 +196,7 @@ class HostPrograms:
             "peer_stamps": self._stamps(_PEERS[host]), **changes})
 
     def _written(self, role: str, job: Mapping[str, Any]) -> Path:
-        """A job, with what all have in it."""
+        """Write a job with the entries that all jobs have, and return its path."""
         path = self.out / f"{role}-job.json"
         path.write_text(json.dumps({
             "seed": self.seed, "log": str(self.out / f"{role}.json.gz"),
@@ -191,11 +204,14 @@ class HostPrograms:
         return path
 
     def _stamps(self, host: str) -> str:
-        """Where a host says when it sent what."""
+        """Return the path of the file with a host's times of sending."""
         return str(self.out / f"{host}.stamps")
 
     def config(self, host: str) -> Path:
-        """A host's configuration, beside the keys, but for what a control has otherwise."""
+        """Write a host's ADP configuration into the key folder and return its path.
+
+        A negative control can change settings and key pairs.
+        """
         task = self.task
         owners = []
         for place, names in OWNERS.items():
@@ -217,7 +233,7 @@ class HostPrograms:
         return path
 
     def say_wait(self, phase: str, session: Session) -> None:
-        """Report that a phase goes in the time of a user's own trace, if that takes long."""
+        """Report that a phase takes long in the time of a user's own trace."""
         lasts_s = self.lasts_s(phase)
         long_s = _LONG_S if self.site.clock == "real" else _LONG_SKIPPED_S
         if self.task["own_trace"] and phase != "throughput" and lasts_s > long_s:
@@ -226,20 +242,20 @@ class HostPrograms:
                                          f"{lasts_s / 3600:.2g} h in their own time")
 
     def lasts_s(self, phase: str) -> float:
-        """From a phase's first message to its last, in the trace's own time."""
+        """Return the time of a phase's last message in the trace's own time (s)."""
         last_s: float = json.loads((self.out / f"{phase}.json").read_text())["messages"][-1][0]
         return last_s
 
     def address(self, host: str) -> str:
-        """Of a host, as the others know it."""
+        """Return the address of a host as its peers know it."""
         return self.site.network.nodes[self.nodes[host]].address
 
     def program(self, role: str, host: str, **changes: Any) -> HostProgram:
-        """A program of the study's on a host."""
+        """Return a program of the study on a host, not yet started."""
         return self._program(role, host, role, self.job(role, host, **changes))
 
     def carrying(self, role: str, host: str, job: Mapping[str, Any]) -> HostProgram:
-        """The program of `realtime` on a host: it hands messages over, or takes them."""
+        """Return the `realtime` program of a host, which sends or receives the messages."""
         return self._program(role, host, "realtime.program", self._written(role, {
             "role": role, "protocol": self.task["protocol"], **job}))
 
@@ -250,7 +266,10 @@ class HostPrograms:
 
 
 def _tunnels(site: Site) -> Tunnels | None:
-    """What is below the messages in real time; without that, its libraries are not even loaded."""
+    """Return the tunnels of a real-time site, None for others.
+
+    Their libraries are loaded only for real-time sites.
+    """
     if not site.options.get("real_time"):
         return None
     from studies.adp1987.realtime.tunnels import Tunnels
@@ -259,7 +278,7 @@ def _tunnels(site: Site) -> Tunnels | None:
 
 
 def _over_air(site: Site) -> OverAir | None:
-    """What gets hosts onto a network with radios, loaded where there are some."""
+    """Return the helper that connects hosts by radio, None for sites without radios."""
     if not site.network.has_radios:
         return None
     from measure.over_air import OverAir
@@ -268,7 +287,7 @@ def _over_air(site: Site) -> OverAir | None:
 
 
 def _quiet(site: Site) -> None:
-    """Have the two hosts send nothing of their own: each knows the other, and has no IPv6."""
+    """Keep the two hosts silent: static neighbour entries and no IPv6."""
     testbed, nodes = site.testbed, site.network.nodes
     ends = {"alpha": "to-beta", "beta": "to-alpha"}
     for host, port in ends.items():
@@ -280,7 +299,7 @@ def _quiet(site: Site) -> None:
 
 
 def messages(task: Mapping[str, Any], seed: int) -> list[traces.TraceMessage]:
-    """The trace of a repetition: made here, or the user's own, at the cell's rate."""
+    """Return the trace of a repetition at the cell's rate, generated or the user's own."""
     if task["own_trace"]:
         return [traces.TraceMessage(at_s / task["rate"], size, urgent)
                 for at_s, size, urgent in task["own_trace"]]

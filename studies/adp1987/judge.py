@@ -1,4 +1,4 @@
-"""The judge makes a record's body of what a repetition left: logs for times, captures for proof."""
+"""Judge a repetition: measured values from the hosts' logs, proof from captures."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ from studies.adp1987.realtime import judge as realtime
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "attack")
-#: What is kept beside the record, so that whoever has it can judge anew.
+#: Files that are stored with the record, so that it can be judged again.
 _FILES = ("sender.json.gz", "receiver.json.gz", "later.json.gz", "sender-job.json", "proof.json",
           "latency.json", "throughput.json", *KEY_FILES)
-#: A processor that is busy for all of a trace has more of it than it can take.
+#: Utilisation above which a cell counts as overloaded: the trace keeps the processor always busy.
 _OVERLOADED = 0.98
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition came to. Raises MeasureError, OSError."""
+    """Return the measured values and the evidence of a repetition.
+
+    Args:
+        repetition: The repetition with its cell, settings and folder.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+        OSError: A file of the repetition is missing.
+    """
     out = repetition.out
     task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     if mobile.is_on_air(repetition.cell):
@@ -72,9 +80,10 @@ def _measured(hosts: HostLogs) -> Measured:
 
 
 def _on_the_wire(phase: LoggedPhase) -> float:
-    """Bytes that the sender's ADP messages are on the wire, a byte of user data.
+    """Return the sender's bytes on the wire per byte of user data.
 
-    Each fragment has its headers, checksum, preamble and gap; the capture has as many messages.
+    Each fragment counts with headers, checksum, preamble and gap. The number of ADP messages is
+    that of the capture (check `counted`).
     """
     fragments = sum(-(-shipment.bytes // FRAGMENT_BYTES) for shipment in phase.shipments)
     size = sum(shipment.bytes for shipment in phase.shipments)
@@ -82,15 +91,16 @@ def _on_the_wire(phase: LoggedPhase) -> float:
 
 
 def _waits(messages: Sequence[LoggedMessage]) -> list[float]:
-    """Latencies of urgent messages (s): from their process to the one at the other end."""
+    """Return latencies of urgent messages (s), from the sending process to the receiving one."""
     return [(message.delivered_ns - message.due_ns) / 1e9 for message in messages
             if message.urgent and message.delivered_ns is not None]
 
 
 def _rate(messages: Sequence[LoggedMessage]) -> float | None:
-    """User data delivered a second, while the sender never idles.
+    """Return the user data that is delivered per second while the sender never idles.
 
-    What is left in the queue when the trace ends would wait for its timeout: it does not count.
+    Messages that are in the queue when the trace ends would wait for their timeout. They do not
+    count.
     """
     ends_ns = messages[-1].handed_ns
     counted = [message for message in messages if message.sent_ns <= ends_ns] or messages

@@ -1,4 +1,4 @@
-"""Latencies of a phase's urgent messages become fields of a record, alike for all judges."""
+"""Convert latencies of urgent messages to fields of a record, for all judges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def fields(waits_s: list[float]) -> dict[str, Any]:
-    """What they come to, and all of them, as `Measured` has them."""
+    """Return statistics and values of the latencies by field of `Measured`."""
     return {"latency_s": fmean(waits_s) if waits_s else None,
             "latency_median_s": median(waits_s) if waits_s else None,
             "latency_deviation_s": pstdev(waits_s) if waits_s else None,

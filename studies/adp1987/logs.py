@@ -1,4 +1,4 @@
-"""The hosts' logs of a repetition: when each message was handed over, shipped and delivered."""
+"""Read the hosts' logs: when each message was taken, shipped and delivered."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 from studies.adp1987 import authenticated
 
-#: Arrivals of a phase, as its file has them.
+#: Index of the urgency in an arrival of a phase's file.
 _URGENT = 2
 
 
 @dataclass(frozen=True)
 class LoggedMessage:
-    """A user message; times in ns after the phase's start, None where it did not arrive.
+    """A user message with its times in ns after the phase's start.
 
-    `due_ns` is when its process had it, `handed_ns` when the host had taken it, `sent_ns` when the
-    ADP message with it went to the network.
+    `due_ns` is when its process had the message, `handed_ns` when the host had taken it, `sent_ns`
+    when its ADP message was handed to the network. `delivered_ns` is None if the message did not
+    arrive.
     """
 
     due_ns: int
@@ -35,7 +36,10 @@ class LoggedMessage:
 
 @dataclass(frozen=True)
 class LoggedShipment:
-    """An ADP message as its sender logged it: its size, how many messages, and what set it off."""
+    """A sent ADP message in the sender's log.
+
+    `bytes` is its size, `messages` the number of its user messages, `cause` why it was sent.
+    """
 
     sent_ns: int
     bytes: int
@@ -45,7 +49,10 @@ class LoggedShipment:
 
 @dataclass(frozen=True)
 class LoggedPhase:
-    """One phase: its messages in order, its ADP messages, and the sender's processor."""
+    """A phase with its user messages in order and its ADP messages.
+
+    `busy_ns` is the time in which the sender's processor was busy, `lasted_ns` the duration.
+    """
 
     messages: tuple[LoggedMessage, ...]
     shipments: tuple[LoggedShipment, ...]
@@ -54,15 +61,16 @@ class LoggedPhase:
 
     @property
     def user_bytes(self) -> int:
-        """What the phase carried."""
+        """Return the bytes of user data in the phase."""
         return sum(message.bytes for message in self.messages)
 
 
 @dataclass(frozen=True)
 class HostLogs:
-    """Both hosts' logs. `delivered` are checksums, in order, of everything that was delivered.
+    """The logs of both hosts.
 
-    `secrets` are the receiver's ephemeral private keys by their public halves.
+    `delivered` lists everything that was delivered, in order: time, size, checksum, owner and host.
+    `secrets` holds the receiver's ephemeral private keys by their public keys.
     """
 
     phases: Mapping[str, LoggedPhase]
@@ -77,7 +85,11 @@ class HostLogs:
 
 
 def read(out: Path) -> HostLogs:
-    """The logs in a repetition's folder. Raises OSError where a host wrote none."""
+    """Read the logs in a repetition's folder.
+
+    Raises:
+        OSError: A host has written no log.
+    """
     sent = json.loads(gzip.decompress((out / "sender.json.gz").read_bytes()))
     received = json.loads(gzip.decompress((out / "receiver.json.gz").read_bytes()))
     delivered = [tuple(entry) for entry in received["delivered"]]
@@ -101,7 +113,8 @@ def _phase(phase: Mapping[str, Any], arrivals: Sequence[Any],
            arrived: Sequence[Any]) -> LoggedPhase:
     shipments = tuple(LoggedShipment(*entry) for entry in phase["shipped"])
     sent_ns = [shipment.sent_ns for shipment in shipments for _ in range(shipment.messages)]
-    # The channel keeps the order; where something is lost, what follows does not count as arrived.
+    # The channel keeps the order. If a message is lost, messages without a counterpart count as not
+    # arrived.
     rows = itertools.zip_longest(zip(arrivals, phase["handed_ns"], sent_ns, strict=False), arrived)
     messages = tuple(
         LoggedMessage(handed[0], handed[1], at_ns,

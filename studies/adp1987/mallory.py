@@ -1,8 +1,8 @@
-"""A host that an owner talks to, and that passes itself off as that owner elsewhere.
+"""Attacking host that an owner talks to and that impersonates this owner to another host.
 
-`python3 -m studies.adp1987.mallory JOB.json` on host `mid`: a lawful user with keys of her own.
-With the protocol of 1987 she has the owner sign what another host wants signed; a line on standard
-input starts it.
+`python3 -m studies.adp1987.mallory JOB.json` runs on host `mid`. Mallory is a legitimate user with
+keys of her own. With the protocol of 1987 she has the owner sign a challenge of another host. A
+line on standard input starts the attack.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from protocols.adp.suite_1987 import Suite1987
 from protocols.adp.suite_modern import SuiteModern
 from studies.adp1987.endpoint import read_job
 
-_NUMBER = 9  # that she gives to whom she claims to be
+_NUMBER = 9  # owner number that she gives to the impersonated owner
 _PATIENCE_S = 30.0
 TEXT = b"not from xena at all"
 
 
 class Mallory:
-    """Her own program on the protocol's parts."""
+    """A man-in-the-middle program that is built from parts of the protocol."""
 
     def __init__(self, config: Config, owner: str) -> None:
         self._config, self._owner = config, owner
@@ -48,7 +48,7 @@ class Mallory:
                                     config.addresses["mid"])
 
     def go(self) -> None:
-        """Open a channel to beta, have the owner sign, and use the signature there."""
+        """Open a channel to beta and use the owner's signature there."""
         keys, channel = self._open("beta")
         proof = self._lured(keys.theirs if self._is_old else None)
         frame = self._frame(channel)
@@ -56,11 +56,11 @@ class Mallory:
                                                             proof.signature),), TEXT))
 
     def _random(self, size: int) -> bytes:
-        """Random bytes, or what she wants others to sign."""
+        """Return random bytes, or the challenge that another owner is to sign."""
         return os.urandom(size) if self._challenge is None else self._challenge
 
     def _open(self, host: str) -> tuple[Any, bytes]:
-        """A channel of her own, as anybody may have."""
+        """Open a channel to a host like any legitimate user, and return keys and number."""
         request, keys = self._suite.request(host)
         frame = self._frame(request.channel, Flag.REQUEST, request=request.encoded)
         self._send(host, frame.clear() if keys is None else self._sealed(keys, frame))
@@ -69,7 +69,7 @@ class Mallory:
         return keys, request.channel
 
     def _lured(self, challenge: bytes | None) -> Proof:
-        """What the owner signs for her, having come to talk to her."""
+        """Accept the owner's channel and return the owner's signature."""
         request = self._received("alpha")
         self._challenge = challenge
         keys, acknowledgement = self._suite.accept("alpha", request)
@@ -101,7 +101,11 @@ class Mallory:
         self._datagrams.send(payload, self._config.addresses[host])
 
     def _received(self, host: str) -> Frame:
-        """The next message of a host's. Raises TimeoutError."""
+        """Return the next message of a host.
+
+        Raises:
+            TimeoutError: None has arrived in 30 s.
+        """
         until_s = time.monotonic() + _PATIENCE_S
         while (left_s := until_s - time.monotonic()) > 0:
             select.select([self._datagrams.fileno()], [], [], left_s)
@@ -112,7 +116,7 @@ class Mallory:
 
 
 def main(path: str) -> int:
-    """Wait for the word, and try."""
+    """Run the attack for each line on standard input."""
     job = read_job(path)
     mallory = Mallory(load(Path(job["config"])), job["owner"])
     print("ready", flush=True)

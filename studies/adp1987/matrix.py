@@ -1,4 +1,4 @@
-"""What must stand for a cell, and what its workload is told."""
+"""Testbed, task and required metrics of a cell."""
 
 from __future__ import annotations
 
@@ -37,25 +37,28 @@ from topologies import shapes
 from topologies.loader import load_wire, to_json
 from topologies.model import Interface, Network, Node, Scenario, Wire
 
-#: The paper's Ethernet, and for today's processors today's.
+#: Ethernet of a cell: the paper's 10 Mbit/s, and 1 Gbit/s for today's processors.
 _TODAYS_WIRE = str(Path(__file__).parent / "wires" / "lan-1g.yml")
 WIRES = {"today": _TODAYS_WIRE, REAL_TIME: _TODAYS_WIRE}
 PAPER_WIRE = "lan-10m"
 _PLACES = {"alpha": {"to-beta": "10.9.0.1/24", "to-mid": "10.9.1.1/24"},
            "beta": {"to-alpha": "10.9.0.2/24", "to-mid": "10.9.2.1/24"},
            "mid": {"to-alpha": "10.9.1.2/24", "to-beta": "10.9.2.2/24"}}
-#: The middle host is known by one address, which the others reach by their own wire to it.
+#: Host mid is known by one address, which the other hosts reach by their own wire to it.
 _ROUTES = {"beta": {"10.9.1.0/24": "10.9.2.2"}, "mid": {"10.9.0.2/32": "10.9.2.1",
                                                        "10.9.0.1/32": "10.9.1.1"}}
 
 
 def wire_of(cell: Cell) -> Wire:
-    """The Ethernet of a cell's time."""
+    """Return the Ethernet that belongs to the technology of a cell."""
     return load_wire(WIRES.get(cell.ids["technology"], PAPER_WIRE))
 
 
 def network(wire: Wire) -> Network:
-    """Three hosts with a wire between any two; the third one is there for attacks."""
+    """Return three hosts with a wire between each two.
+
+    The third host is for attacks.
+    """
     nodes = {name: Node(["host"], {port: Interface(address=address)
                                    for port, address in ports.items()},
                         routes=_ROUTES.get(name, {})) for name, ports in _PLACES.items()}
@@ -65,10 +68,17 @@ def network(wire: Wire) -> Network:
 
 
 def testbed(cell: Cell, asked: Asked) -> Spec:
-    """The hosts with the cell's device; a testbed a trace, so that traces go side by side.
+    """Return the testbed of a cell.
 
-    Raises StudyError for a trace of the user's own whose messages no queue would take, or that
-    lasts too long.
+    Over wires, the hosts have the cell's device. In virtual time each trace has its own testbed
+    there, so that traces are measured in parallel. On the air, the testbed is the cell's scenario.
+
+    Args:
+        cell: The cell.
+        asked: Settings of the workload.
+
+    Raises:
+        StudyError: A user's own trace has a message that no queue accepts, or is too long.
     """
     own_trace.refuse_too_long(cell, asked)
     largest = max((size for _, size, _ in own_trace.taken(cell, asked)), default=0)
@@ -93,7 +103,7 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
-    """The protocol's settings, the wire as its driver knows it, and the trace."""
+    """Return the workload's task with the protocol's settings, the wire's figures and the trace."""
     ids, wire = cell.ids, wire_of(cell)
     urgency, on_air = ids["urgency"], mobile.is_on_air(cell)
     return {
@@ -112,10 +122,10 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
 
 
 def required_metrics(cell: Cell, asked: Asked) -> list[Metric]:
-    """Return the metrics that every repetition of a cell has.
+    """Return the metrics that every repetition of a cell must have.
 
-    Nobody waits for an urgent message where none is; whether one is in a trace of the user's own,
-    its level does not say.
+    Latency is required only if the phase has urgent messages. The level of a user's own trace does
+    not say whether it has some, so latency is not required there.
     """
     told, ids = task(cell, asked), cell.ids
     kind = TRACES.get(ids["trace"])
@@ -131,7 +141,7 @@ def required_metrics(cell: Cell, asked: Asked) -> list[Metric]:
 
 
 def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:
-    """The protocol's settings: those of the levels, or of the policy's layer."""
+    """Return the settings of the protocol, from the levels or from the policy's channel layer."""
     ids = cell.ids
     if ids["protocol"] == OF_POLICY:
         layer: ChannelLayer = cell.value("policy").layers.channel

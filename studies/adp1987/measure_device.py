@@ -1,7 +1,7 @@
-"""Measure what the protocols' operations take on this machine, for a device's file.
+"""Measure the times of the protocols' operations on this machine, for a device file.
 
-`python3 -m studies.adp1987.measure_device` prints figures in processor time of this implementation
-in Python; what the system takes for datagrams is not in them.
+`python3 -m studies.adp1987.measure_device` prints processor times of this Python implementation.
+Times of system calls for datagrams are not included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _PRIMES = {512: (2**255 + 95, 2**256 - 189), 1024: (2**511 + 111, 2**512 - 569)}
 
 
 def seconds(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
-    """Processor time of an operation: the best of five means, so that nothing else is in it."""
+    """Return the processor time of an operation (s).
+
+    The result is the best mean of five, to exclude other load.
+    """
     best = float("inf")
     for _ in range(5):
         start = time.process_time()
@@ -38,14 +41,17 @@ def seconds(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
 
 
 def cryptography() -> dict[str, float]:
-    """Seconds by figure; those that end in `_byte` are of one byte."""
+    """Return the seconds of each figure.
+
+    A name with the ending `_byte` is per byte.
+    """
     crypto = Crypto(lambda _operation, _size: None)
     key, small, large = b"8 bytes!", bytes(16), bytes(_LARGE)
     signer, aead = Ed25519PrivateKey.generate(), ChaCha20Poly1305(bytes(32))
     verifier, signature = signer.public_key(), signer.sign(small)
     figures: dict[str, float] = {}
     for bits, (p, q) in _PRIMES.items():
-        # As much work as with primes, whatever comes of it.
+        # These numbers need not be prime: the work is the same, and the result is not used.
         private = RsaPrivate(p, q, 65537)
         public = type(private.public)(p * q, 65537)
         block = bytes(public.size - 1) + b"2"
@@ -66,7 +72,10 @@ def cryptography() -> dict[str, float]:
 
 
 def messages() -> dict[str, float]:
-    """What a host does for a user message and an ADP message beside cryptography, each way."""
+    """Return a host's time per user message and per ADP message without cryptography.
+
+    There is one figure for sending and one for receiving.
+    """
     one, many = _trip(1), _trip(_BATCH)
     figures = {}
     for way, alone, together in zip(("send", "receive"), one, many, strict=True):
@@ -77,7 +86,7 @@ def messages() -> dict[str, float]:
 
 
 def _trip(batch: int) -> tuple[float, float]:
-    """Processor time at either end for an ADP message of so many user messages."""
+    """Return the processor time at both ends for an ADP message with `batch` user messages."""
     alpha, beta = _hosts()
     effects: list[Effect] = []
     spent = [0.0, 0.0]
@@ -126,7 +135,7 @@ def _rsa() -> RsaPrivate:
 
 
 def main() -> int:
-    """Print the figures, one a line."""
+    """Print the figures, one per line."""
     for name, value in {**cryptography(), **messages()}.items():
         operation, _, byte = name.partition("_")
         shown = f"bytes_per_s: {1 / value:.3g}" if byte else f"seconds: {value:.3g}"

@@ -1,7 +1,7 @@
-"""The model: two hosts and a wire as a recursion over messages, by a device's costs.
+"""Model of two hosts and a wire: a recursion over messages with a device's costs.
 
-It stands beside what is measured, and the device's figures are fitted with it. What the programs do
-message by message, it adds up; it knows no packets, no cryptography, no kernel.
+The model is compared with measurements, and the figures of the device files are fitted with it. It
+adds up the work that the programs do for each message. It has no packets, cryptography or kernel.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from statistics import fmean
 
 from studies.adp1987.traces import TraceMessage
 
-#: A fragment's share of a frame, and what frame, IP header and the wire take beside it, in bytes.
+#: Bytes of data in a fragment, and bytes of its frame, IP header and wire overhead.
 FRAGMENT_BYTES, FRAME_BYTES = 1480, 58
-#: Of an ADP message without user messages (frame, body's counts, trailer), and of a user message.
+#: Bytes of an ADP message without user messages (frame, counts of the body, trailer), and bytes
+#: that a user message adds.
 ADP_BYTES, RECORD_BYTES = 20 + 2 + 16, 9 + 3
 WIRE_BPS = 10e6
 
 
 @dataclass(frozen=True)
 class ModelCosts:
-    """Seconds on a host's processor: see topologies/devices/sun3-50.yml."""
+    """Costs on a host's processor (s): see topologies/devices/sun3-50.yml."""
 
     user_send: float
     adp_send: float
@@ -33,7 +34,7 @@ class ModelCosts:
 
 @dataclass(frozen=True)
 class ModelSetting:
-    """What a cell asks of the protocol."""
+    """The protocol settings of a cell."""
 
     scope: str = "PE"
     queue: bool = True
@@ -43,7 +44,7 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """What comes of it, in SI units."""
+    """The results of the model, in SI units."""
 
     throughput: float
     latency_s: float
@@ -53,7 +54,7 @@ class ModelResult:
 
 
 def wire_s(size: int) -> float:
-    """What a datagram's fragments take on the wire."""
+    """Return the time of a datagram's fragments on the wire (s)."""
     return (size + -(-size // FRAGMENT_BYTES) * FRAME_BYTES) * 8 / WIRE_BPS
 
 
@@ -76,7 +77,7 @@ class _Sender:
         size = ADP_BYTES + users + RECORD_BYTES * len(self.queue)
         self.now += costs.adp_send + self.crypto(size)
         self.busy += costs.adp_send + self.crypto(size) + wire_s(size)
-        self.now += wire_s(size)  # the driver waits until the last fragment is gone
+        self.now += wire_s(size)  # the driver waits until the last fragment has left
         self.receiver = (max(self.receiver, self.now) + costs.adp_receive + self.crypto(size)
                          + costs.user_receive * len(self.queue))
         self.latencies += [self.receiver - at for at, _, urgent in self.queue if urgent]
@@ -93,7 +94,7 @@ class _Sender:
         self.queue.append((at, size, urgent))
         self.bytes += size
         self.due = min(self.due, self.now + setting.timeout_s)
-        # What makes the queue overflow counts as urgent, and does not fit in with the others.
+        # A message that makes the queue overflow counts as urgent and is shipped separately.
         if urgent or overflows or not setting.queue or self.bytes >= setting.bound_bytes:
             self.ship()
 
@@ -105,7 +106,14 @@ class _Sender:
 
 def run(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting, *,
         saturated: bool) -> ModelResult:
-    """A trace through the model; `saturated`: each message comes as soon as the last is taken."""
+    """Run a trace through the model.
+
+    Args:
+        trace: Messages in order.
+        costs: Costs of the device.
+        setting: Settings of the protocol.
+        saturated: Each message comes as soon as the previous one is taken.
+    """
     sender = _Sender(costs, setting)
     for message in trace:
         at = sender.now if saturated else message.at_s

@@ -1,4 +1,4 @@
-"""What a capture's channels say, opened with the run's keys and without the programs' help."""
+"""Decrypt the channels in a capture with the run's keys, independently of the programs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from studies.adp1987.sniffed import SniffedMessage
 from studies.adp1987.transcript import ChannelKeys
 
 _TRAILER_BYTES, _CHALLENGE_BYTES, _BLOCK, _TAG_BYTES = 16, 16, 8, 16
-#: Sequence number, body where it can be read, and whether all of it is as it must be.
+#: Sequence number, body if readable, and whether the message is valid.
 _Read = tuple[int, ProtectedBody | None, bool]
 
 
 @dataclass(frozen=True)
 class OpenedMessage:
-    """A message whose sealed part was read: `body` is None where only its program could read it.
+    """A message whose sealed part was read.
 
-    `is_again`: it was there before, byte for byte; `is_bare`: its trailer was as right before
-    anything was decrypted.
+    `body` is None if it cannot be decrypted. `is_again`: the same bytes were sent before.
+    `is_bare`: the trailer was valid without decryption.
     """
 
     sniffed: SniffedMessage
@@ -43,11 +43,12 @@ class OpenedMessage:
 
 @dataclass
 class OpenedChannel:
-    """The initiator's messages in order, and what both ends gave each other to sign.
+    """A channel with its keys and the initiator's messages in order.
 
-    `proofs` are signatures by owner, each different one once, `proof_places` the numbers of the
-    messages that bore one. `secret` is the key of 1987, `keys` those of today by the number that
-    the channel has with them.
+    `challenge` is what owners sign in 1987. `proofs` are the distinct signatures by owner.
+    `proof_places` are the indices of the messages with a signature. `confirmed_after` counts the
+    messages before the acceptor confirmed, -1 if it never did. `secret` is the DES key of 1987.
+    `keys` are the keys of the modern protocol by channel number; new keys have a new number.
     """
 
     request: Frame | None = None
@@ -64,16 +65,19 @@ class OpenedChannel:
 
     @property
     def is_old(self) -> bool:
-        """Whether it is of 1987, whose handshake nobody signs."""
+        """Return whether the channel has the protocol of 1987, which signs no handshake."""
         return self.request is None or self.request.version == 1
 
     @property
     def is_signed(self) -> bool:
-        """Whether both kernels' owners have signed the handshake, where they are to."""
+        """Return whether both kernel owners signed the handshake.
+
+        The protocol of 1987 needs no such signatures, so the result is true for it.
+        """
         return self.is_old or any(keys.are_signed for keys in self.keys.values())
 
     def is_signature(self, owner: str, signature: bytes, key: Path) -> bool:
-        """Whether a signature is the owner's of this channel, under her published key."""
+        """Return whether a signature for this channel verifies under the owner's published key."""
         if self.is_old:
             return is_signature(signature, self.challenge, key)
         return any(transcript.has_signed(owner, signature, keys.transcript, key)
@@ -82,7 +86,10 @@ class OpenedChannel:
 
 @dataclass
 class OpenedCapture:
-    """All channels of one initiator's; `spoilt` counts messages of hers that are not right."""
+    """All channels of one initiator.
+
+    `spoilt` counts invalid messages of the initiator.
+    """
 
     channels: list[OpenedChannel] = field(default_factory=list)
     spoilt: int = 0
@@ -90,16 +97,19 @@ class OpenedCapture:
 
     @property
     def messages(self) -> list[OpenedMessage]:
-        """The initiator's, a channel after the other."""
+        """Return the initiator's messages, ordered by channel."""
         return [message for channel in self.channels for message in channel.messages]
 
 
 def capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
             secrets: Mapping[bytes, bytes]) -> OpenedCapture:
-    """Follow channels of either version through a capture.
+    """Follow the channels of both protocol versions through a capture.
 
-    `keys` has the owners' files; `secrets` are ephemeral private keys by their public halves, for
-    the modern protocol.
+    Args:
+        sniffed: Captured messages, in order of time.
+        initiator: IPv4 address of the host that requests channels.
+        keys: Folder with the owners' key files.
+        secrets: Ephemeral private keys by their public keys, for the modern protocol.
     """
     opened = OpenedCapture()
     for message in sniffed:
@@ -114,7 +124,7 @@ def capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
 
 
 def is_signature(proof: bytes, challenge: bytes, key: Path) -> bool:
-    """Whether a signature of 1987 is the challenge under an owner's private key."""
+    """Return whether a signature of 1987 is the challenge under an owner's private key."""
     numbers: Any = load_pem_public_key(key.read_bytes())
     public = numbers.public_numbers()
     size = (public.n.bit_length() + 7) // 8
@@ -124,7 +134,7 @@ def is_signature(proof: bytes, challenge: bytes, key: Path) -> bool:
 
 def _answered(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes],
               folder: Path) -> None:
-    """What the acceptor says: R or its half of a key, and which signatures it has."""
+    """Record the acceptor's challenge or keys, and its confirmation of signatures."""
     channel = opened.by_number.get(frame.channel)
     if channel is None:
         return
@@ -139,7 +149,10 @@ def _answered(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes
 
 def _keyed(opened: OpenedCapture, channel: OpenedChannel, frame: Frame,
            secrets: Mapping[bytes, bytes], folder: Path) -> None:
-    """The keys that an acknowledgement of today's leads to: the first, or the next ones."""
+    """Derive the keys that an acknowledgement of the modern protocol leads to.
+
+    These are the first keys of a channel or the next ones.
+    """
     number, last, made = frame.channel, channel.keys.get(frame.channel), None
     if not frame.flags & Flag.REKEY and channel.request is not None:
         made = transcript.first(channel.request, frame, secrets, folder)
@@ -152,7 +165,7 @@ def _keyed(opened: OpenedCapture, channel: OpenedChannel, frame: Frame,
 
 
 def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: Path) -> None:
-    """A message of the initiator's."""
+    """Record a message of the initiator."""
     channel = opened.by_number.get(frame.channel)
     if channel is None:
         channel = opened.by_number[frame.channel] = OpenedChannel()
@@ -168,7 +181,7 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
         return
     sequence, body, is_right = _read(channel, frame, by_initiator=True)
     opened.spoilt += not is_right
-    # What is there again is nobody's to open: that it is, its number says.
+    # A copy is not opened again; its sequence number shows that it is a copy.
     is_again = frame in channel.known
     channel.known.add(frame)
     for proof in body.proofs if body is not None and not is_again else ():
@@ -202,19 +215,22 @@ def _read_1987(frame: Frame, secret: bytes) -> _Read:
 
 
 def _is_trailer(frame: Frame, opened: bytes, secret: bytes) -> bool:
-    """Whether the end of a message of 1987 is right: its channel, or its checksum."""
+    """Return whether the trailer of 1987 has the right channel number or checksum."""
     text, check = opened[:-_BLOCK], opened[-_BLOCK:]
     if not frame.flags & Flag.CHECKSUM:
         return check == frame.channel
     text = frame.clear() + text
-    # A CBC-MAC, with the length in front, under the variant of the key that docs/adp.md names.
+    # CBC-MAC with the length in front, under the key variant that docs/adp.md defines.
     padded = len(text).to_bytes(_BLOCK) + text + bytes(-len(text) % _BLOCK)
     encryptor = _des(bytes(byte ^ 0xF0 for byte in secret)).encryptor()
     return check == encryptor.update(padded)[-_BLOCK:]
 
 
 def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
-    """Under its channel's key; what is not encrypted can be read whether it is right or not."""
+    """Decrypt a message of the modern protocol and verify its tag.
+
+    A body that is not encrypted can be read even if the tag is wrong.
+    """
     sequence, sealed, clear = int.from_bytes(frame.sealed[:8]), frame.sealed[8:], frame.clear()
     is_whole = bool(frame.flags & Flag.ALL)
     body = b"" if is_whole else sealed[:-_TAG_BYTES]
@@ -232,7 +248,7 @@ def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
 
 
 def _key(request: bytes, owner: Path) -> bytes:
-    """The channel's DES key, as the acceptor gets it: the end of S."""
+    """Return the channel's DES key as the acceptor derives it: the end of S."""
     private: Any = load_pem_private_key(owner.read_bytes(), None)
     numbers = private.private_numbers()
     modulus = numbers.public_numbers.n

@@ -1,4 +1,4 @@
-"""A user's own trace in a repetition: how many of its messages, how long they take, in words."""
+"""Size and duration of a user's own trace in a repetition, also as text."""
 
 from __future__ import annotations
 
@@ -11,37 +11,40 @@ from studies.adp1987.asked import Asked
 from studies.adp1987.design import REAL_TIME
 from studies.study import Cell, StudyError
 
-#: A message of a trace: when its process has it (s), its bytes, whether it is urgent.
+#: Messages of a trace: time at which the process has it (s), bytes, urgency.
 Arrivals = Sequence[tuple[float, int, bool]]
 _DAY_S = 86_400
-#: The longest trace, in its own time (s). A guest gets through 30 days on wires in 65 s, where
-#: nothing else happens, and through one day on the air, with its beacons, in five minutes.
+#: Longest trace in its own time (s). A guest needs 65 s for 30 days on wires, where nothing else
+#: happens. One day on the air, with its beacons, takes five minutes.
 _LONGEST_S = {"wires": 30 * _DAY_S, "air": _DAY_S, REAL_TIME: _DAY_S}
-#: Seconds of a processor for a second of waiting that is skipped (measured with pauses of 90 s and
-#: 6 h on a processor of 2023).
+#: Processor seconds per second of skipped waiting, measured with pauses of 90 s and 6 h on a
+#: processor of 2023.
 _SKIPPED_S = {"wires": 2.5e-5, "air": 3.5e-3, REAL_TIME: 5e-4}
 
 
 def taken(cell: Cell, asked: Asked) -> Arrivals:
-    """Return the messages of a cell's own trace that a repetition hands over; empty without one."""
+    """Return the messages of a cell's own trace that a repetition sends.
+
+    The result is empty without an own trace.
+    """
     own: Arrivals = cell.value("trace") or ()
     return own[:asked.messages]
 
 
 def count(cell: Cell, asked: Asked) -> int:
-    """Return how many messages a phase of a cell has at most."""
+    """Return the largest number of messages in a phase of a cell."""
     return len(taken(cell, asked)) or asked.messages
 
 
 def paced_s(cell: Cell, asked: Asked) -> float:
-    """Return how long an own trace's messages take in their own time, in all phases (s)."""
+    """Return the duration of an own trace in its own time, over all phases (s)."""
     messages = taken(cell, asked)
     phases = (asked.proof_messages, _paced(cell, asked))
     return sum(messages[:phase][-1][0] for phase in phases) if messages else 0.0
 
 
 def skipped_s(cell: Cell, asked: Asked) -> float:
-    """Return what `paced_s` takes of a processor where waiting is skipped (s)."""
+    """Return the processor time (s) for `paced_s` where waiting is skipped."""
     return paced_s(cell, asked) * _SKIPPED_S[_place(cell)]
 
 
@@ -58,7 +61,10 @@ def refuse_too_long(cell: Cell, asked: Asked) -> None:
 
 
 def described(cells: Sequence[Cell], asked: Asked) -> Iterator[str]:
-    """Yield a line for each own trace: its messages, sizes, duration, pauses, urgent share."""
+    """Yield a line of text for each own trace.
+
+    It states messages, sizes, duration, pauses and urgent share.
+    """
     for cell in {cell.ids["trace"]: cell for cell in cells}.values():
         messages = taken(cell, asked)
         if messages:
@@ -83,7 +89,7 @@ def _described(cell: Cell, messages: Arrivals) -> str:
 
 
 def _longest_pause(messages: Arrivals) -> tuple[int, float]:
-    """Return the number of the message behind the longest pause, and that pause (s)."""
+    """Return the number of the message after the longest pause, and that pause (s)."""
     pauses = [after - before for (before, *_), (after, *_) in pairwise(messages)]
     longest_s = max(pauses, default=0.0)
     return (pauses.index(longest_s) + 2 if pauses else 1), longest_s
@@ -96,12 +102,12 @@ def _place(cell: Cell) -> str:
 
 
 def _paced(cell: Cell, asked: Asked) -> int:
-    """Return how many messages the phase has that goes in the trace's own time."""
+    """Return the number of messages in the phase with the trace's own time."""
     return asked.messages if _place(cell) == "wires" else asked.paced_messages
 
 
 def _lasting(seconds: float) -> str:
-    """Return a time in words, such as `2.5 ms`, `45 s`, `3 h` or `200 days`."""
+    """Return a time as text, such as `2.5 ms`, `3 h` or `200 days`."""
     for unit_s, unit in ((_DAY_S, "days"), (3600, "h"), (60, "min"), (0.5, "s")):
         if seconds >= 2 * unit_s:
             return f"{seconds / max(1, unit_s):.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Pieces of payloads are sought in what was captured, at every place of every frame."""
+"""Search captured frames for pieces of payloads, at every offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studies.adp1987.payload import PIECE_BYTES, Payload
 
 @dataclass(frozen=True)
 class ShownPieces:
-    """How many of the frames that were searched show a piece, and how many were cut short."""
+    """The numbers of searched frames, frames with a payload piece, and truncated frames."""
 
     frames: int = 0
     showing: int = 0
@@ -24,9 +24,9 @@ class ShownPieces:
 
 @dataclass
 class PieceSearch:
-    """Every piece of 16 bytes that a seed's payloads may hold; few places look like one at first.
+    """A search for every piece of 16 bytes that a seed's payloads can contain.
 
-    A table by a place's first three bytes leaves out nearly all that are none.
+    A table by the first three bytes at an offset excludes nearly all offsets without a piece.
     """
 
     payload: Payload
@@ -40,7 +40,7 @@ class PieceSearch:
         self._likely[_numbers(starts[0::3], starts[1::3], starts[2::3])] = True
 
     def shows(self, data: bytes) -> bool:
-        """Whether a piece can be read anywhere in it."""
+        """Return whether a piece is anywhere in the data."""
         if len(data) < PIECE_BYTES:
             return False
         values = np.frombuffer(data, np.uint8)
@@ -50,7 +50,7 @@ class PieceSearch:
         return any(data[at:at + PIECE_BYTES] in self._pieces for at in places)
 
     def seek(self, frames: Iterable[CapturedFrame]) -> ShownPieces:
-        """Search every frame behind its Ethernet header."""
+        """Search every frame after its Ethernet header, and count the results."""
         count = showing = cut = size = 0
         for frame in frames:
             count += 1

@@ -1,8 +1,9 @@
-"""A host's processor as its device has it: operations are done, and their time is waited for.
+"""Modelled processor of a host: operations run, and the host waits for their modelled time.
 
-Standard library only: this runs inside the machine. Times are ns of the machine's monotonic clock,
-and exact: what the machine's own timers add (they wake a fraction of a microsecond late, not the
-same each time) is waited for, and not counted. `DatagramWire` does the same for what is under way.
+This module runs in the guest and imports only the standard library. Times are ns of the guest's
+monotonic clock and exact. The kernel's timers wake a process a fraction of a microsecond late, by
+varying amounts. This delay is waited for and not counted. `DatagramWire` treats datagrams on the
+wire in the same way.
 """
 
 from __future__ import annotations
@@ -15,31 +16,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FRAGMENT_BYTES = 1480
-#: Ethernet and IP headers of a fragment, beside what the wire itself takes.
+#: Ethernet and IP headers of a fragment, without the overhead of the wire itself.
 HEADERS_BYTES = 14 + 20
 _PR_SET_TIMERSLACK = 29
-#: How late a datagram may be by the machine's clock, whose own calls take tens of microseconds as
-#: a rule. The paper's clock told milliseconds apart.
+#: Allowed lateness of a datagram by the guest's clock. System calls usually take tens of
+#: microseconds; the paper's clock had a resolution of milliseconds.
 TOLERANCE_NS = 1_000_000
 _ROUNDING_NS = 10_000
 _STAMP_BYTES = 8
 
 
 class UnknownCost(ValueError):
-    """A device that does not say what an operation takes."""
+    """An operation that has no cost in the device document."""
 
 
 def sharp_timers() -> None:
-    """Have this process woken when it asked to be, and not up to 50 microseconds later."""
+    """Set the timer slack of this process to 1 ns.
+
+    The kernel's default is 50 microseconds.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
 
 
 @dataclass
 class PacedProcessor:
-    """One processor, first come, first served.
+    """A processor that serves operations first come, first served.
 
-    `seconds` are by operation, of an operation and of each of its bytes; `now_ns` is the exact time
-    that it has come to.
+    `seconds` holds, by operation, the seconds per operation and per byte. `now_ns` is the
+    processor's exact time.
     """
 
     seconds: Mapping[str, tuple[float, float]]
@@ -48,79 +52,92 @@ class PacedProcessor:
     _owed_s: float = 0.0
 
     def charge(self, operation: str, size: int = 0) -> None:
-        """Owe the time of an operation. Raises UnknownCost."""
+        """Add the time of an operation to the time owed.
+
+        Args:
+            operation: Name of the operation.
+            size: Bytes that the operation processes.
+
+        Raises:
+            UnknownCost: The device has no cost for the operation.
+        """
         if operation not in self.seconds:
             raise UnknownCost(f"the device has no {operation}")
         each, byte = self.seconds[operation]
         self._owed_s += each + byte * size
 
     def owe(self, nanoseconds: int) -> None:
-        """Owe time that is no operation's."""
+        """Add time (ns) that belongs to no operation to the time owed."""
         self._owed_s += nanoseconds / 1e9
 
     def reach(self, at_ns: int) -> None:
-        """Something that begins at this time; later if the processor is not free before."""
+        """Advance to a time (ns), unless the processor is busy until later."""
         self.now_ns = max(self.now_ns, at_ns)
 
     def settle(self) -> int:
-        """Pay what is owed; the exact time (ns) at which all of it is over."""
+        """Add the owed time to the exact time, and return the exact time (ns)."""
         owed_ns, self._owed_s = round(self._owed_s * 1e9), 0.0
         self.busy_ns += owed_ns
         self.now_ns += owed_ns
         return self.now_ns
 
     def wait(self) -> None:
-        """Have the machine's clock come to the exact time, before anybody else sees what is done.
+        """Wait until the guest's clock reaches the exact time, before others see a result.
 
-        Only then: a wait for each operation would take more of the machine than the operation.
+        There is no wait per operation: it would cost more processor time than the operation.
         """
         while (left_ns := self.now_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
 
 
 class AnyWay:
-    """Whatever is between two hosts: what it takes is only known by the machine's clock."""
+    """A connection whose times are known only from the guest's clock."""
 
     arrived = early = late = 0
 
     def takes_ns(self, size: int) -> int:
-        """None of the sender's time, who goes on."""
+        """Return 0: sending takes no time of the sender."""
         return 0
 
     def sent(self, at_ns: int) -> None:
-        """Nothing to note."""
+        """Ignore a sent datagram: this connection keeps no stamps."""
 
     def arrived_ns(self, size: int, free_ns: int) -> int:
-        """Now."""
+        """Return the current time (ns)."""
         return time.monotonic_ns()
 
 
 class DatagramWire:
-    """What a link takes for a datagram, and when those of one host to another were sent.
+    """A link whose datagrams take the time that the wire's rate says.
 
-    Stamps go by a file beside the network: the n-th datagram's tells when it arrives, exactly, if
-    nothing holds it up, which the machine's clock has to confirm.
+    The sender writes the time of the n-th datagram to a file of stamps. From that the receiver
+    computes the exact time of arrival, as if nothing delays the datagram. The guest's clock has to
+    confirm it.
     """
 
     def __init__(self, figures: Mapping[str, float], ours: Path, theirs: Path) -> None:
         self._figures, self._theirs = figures, theirs
         self._stamps = os.open(ours, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._taken = theirs.stat().st_size // _STAMP_BYTES if theirs.exists() else 0
-        #: Datagrams that came: all, before they could or unannounced, and too late.
+        #: Received datagrams: all, those without a stamp or before their time, and those too late.
         self.arrived = self.early = self.late = 0
 
     def takes_ns(self, size: int) -> int:
-        """How long a datagram's fragments are on the wire."""
+        """Return the time of a datagram's fragments on the wire (ns)."""
         frame = HEADERS_BYTES + self._figures["overhead_bytes"]
         fragments = -(-size // FRAGMENT_BYTES)
         return round((size + fragments * frame) * 8 / self._figures["rate_bps"] * 1e9)
 
     def sent(self, at_ns: int) -> None:
-        """Note that a datagram goes now."""
+        """Record that a datagram is sent at a time (ns)."""
         os.write(self._stamps, at_ns.to_bytes(_STAMP_BYTES))
 
     def arrived_ns(self, size: int, free_ns: int) -> int:
-        """When the datagram just received was there; its host could look from `free_ns` on."""
+        """Return the exact time of arrival of the received datagram (ns).
+
+        Without a stamp, or before the exact time, the guest's clock is returned. A datagram counts
+        as late from `free_ns` on, when its host could read it.
+        """
         clock_ns = time.monotonic_ns()
         with self._theirs.open("rb") as stamps:
             stamps.seek(self._taken * _STAMP_BYTES)

@@ -1,6 +1,7 @@
-"""The receiving host: it takes what arrives and writes down when each message was there.
+"""Program of the receiving host: take messages and log when each was delivered.
 
-`python3 -m studies.adp1987.receiver JOB.json`; the end of standard input writes the log.
+Run it by `python3 -m studies.adp1987.receiver JOB.json`. It writes its log when standard input
+ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from studies.adp1987.endpoint import PacedEndpoint, read_job
 
 
 class TraceSink:
-    """The acceptor of the channel."""
+    """The acceptor of the channel, with a log of deliveries, notes and keys."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.log: dict[str, Any] = {"delivered": [], "notes": [], "keys": []}
@@ -26,7 +27,7 @@ class TraceSink:
             lambda public, private: self.log["keys"].append([public.hex(), private.hex()]))
 
     def serve(self) -> None:
-        """Take what arrives until nobody wants anything any more."""
+        """Receive datagrams until standard input ends."""
         while not (self.endpoint.serve_until(None, [sys.stdin]) and not sys.stdin.read(1)):
             pass
         self.log["off_time"] = self.endpoint.off_time
@@ -40,7 +41,7 @@ class TraceSink:
 
 
 def main(path: str) -> int:
-    """Run a receiver to the end of its input."""
+    """Run a receiver until standard input ends, and write its log."""
     job = read_job(path)
     receiver = TraceSink(job)
     print("ready", flush=True)

@@ -1,7 +1,7 @@
-"""The sending host: it hands over a trace's messages and writes down what became of them.
+"""Program of the sending host: send a trace's messages and log their times.
 
-`python3 -m studies.adp1987.sender JOB.json`; a phase's name on standard input starts it, its end is
-said on standard output. The end of input writes the log.
+Run it by `python3 -m studies.adp1987.sender JOB.json`. The name of a phase on standard input starts
+it, and a line on standard output reports its end. The log is written when standard input ends.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from studies.adp1987.payload import Payload
 from studies.adp1987.traces import TraceMessage
 from studies.adp1987.unprotected import FALSE_LOG
 
-#: What is under way has arrived by then; virtual time makes waiting free.
+#: Time in which all datagrams arrive (s); in virtual time waiting costs nothing.
 _QUIET_S = 3.0
 _ESTABLISH_S = 20.0
 _BESIDE_BYTES = 64
 
 
 class TraceReplay:
-    """The initiator of the channel, with one owner's processes on it."""
+    """The initiator of the channel, with the processes of one owner."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
@@ -38,15 +38,21 @@ class TraceReplay:
         self.endpoint = PacedEndpoint(job, self._heard)
 
     def establish(self) -> None:
-        """Ask for the channel and have the owner known to the other end, ahead of demand."""
+        """Request the channel and make the owner known to the peer, before any message."""
         endpoint = self.endpoint
         endpoint.processor.reach(time.monotonic_ns())
         endpoint.perform(endpoint.host.open("beta", [self._job["owner"]], endpoint.now_s))
-        # The request, the signature, and its confirmation.
+        # Time for the request, the signature and its confirmation.
         self._rest(_ESTABLISH_S)
 
     def replay(self, name: str, trace: Sequence[TraceMessage], *, saturated: bool) -> None:
-        """Hand over a trace's messages: in time, or each as soon as the last one is taken."""
+        """Send a trace's messages, in its own time or as fast as they are taken.
+
+        Args:
+            name: Name of the phase, under which it is logged.
+            trace: Messages in order.
+            saturated: Send each message as soon as the previous one is taken.
+        """
         endpoint, processor = self.endpoint, self.endpoint.processor
         self._shipped = []
         handed, busy_ns = [], processor.busy_ns
@@ -80,35 +86,35 @@ class TraceReplay:
                         for at, size, count, cause in self._shipped]}
 
     def crash(self) -> None:
-        """A negative control's: the kernel session ends, and the next one begins."""
+        """End the kernel session and begin the next one (negative control)."""
         self.endpoint.begin_anew()
 
     def beside(self) -> None:
-        """A negative control's: the first user message goes to the other host once more, by UDP."""
+        """Send 64 bytes of payload by UDP, outside of the channel (negative control)."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.sendto(self._payload.of(0, _BESIDE_BYTES), (self._job["peer_address"], 7))
         time.sleep(_QUIET_S)
 
     def falsify(self) -> None:
-        """A negative control's: the log has two ADP messages of the second phase as one."""
+        """Merge two ADP messages of the second phase in the log (negative control)."""
         shipped = self.log["phases"]["latency"]["shipped"]
         (at_ns, size, count, cause), (_, further, more, _) = shipped[:2]
         shipped[:2] = [(at_ns, size + further, count + more, cause)]
 
     def again(self) -> None:
-        """A negative control's: all that was sent is sent once more, by who hears no answer."""
+        """Send all recorded datagrams again without reading answers (negative control)."""
         self.endpoint.datagrams.again()
         time.sleep(_QUIET_S)
 
     def lure(self) -> None:
-        """A negative control's: the owner talks to mid."""
+        """Have the owner send a message to host mid (negative control)."""
         message = Message(self._job["owner"], "mid", "mallory", 7, b"good morning", urgent=True)
         self.endpoint.processor.reach(time.monotonic_ns())
         self.endpoint.perform(self.endpoint.host.send(message, self.endpoint.now_s))
         self._rest(_ESTABLISH_S)
 
     def rest(self) -> None:
-        """Wait until all that is under way has arrived."""
+        """Wait until all datagrams on the way have arrived."""
         self._rest(_QUIET_S)
 
     def _rest(self, seconds: float) -> None:
@@ -126,7 +132,7 @@ class TraceReplay:
 
 
 def main(path: str) -> int:
-    """Run a sender to the end of its input."""
+    """Run a sender until standard input ends, and write its log."""
     job = read_job(path)
     sender = TraceReplay(job)
     commands = {"establish": sender.establish, "again": sender.again, "lure": sender.lure,

@@ -1,4 +1,4 @@
-"""What captures hold of a channel: whole ADP messages, and when each was put on the wire."""
+"""Read ADP messages from captured frames: whole messages, and heads with their times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _NUMBER_BYTES = 8
 
 @dataclass(frozen=True)
 class SniffedMessage:
-    """An ADP message as it was on the wire; `frame` is None for what is none."""
+    """A reassembled ADP message.
+
+    `frame` is None if the payload cannot be parsed.
+    """
 
     time_s: float
     source: str
@@ -30,11 +33,12 @@ class SniffedMessage:
 
 @dataclass(frozen=True)
 class SniffedHead:
-    """The first fragment of an ADP message, as it was captured: its time, and its IP packet's size.
+    """The captured first fragment of an ADP message.
 
-    `count` is how many user messages its header says, `flags` how they are protected. What was
-    captured before, byte for byte, `is_again`, and counts none. `channel` is the number of the one
-    that it is on, `announced` the one that follows; `signatures` are those of owners in the clear.
+    `at_s` is the time of capture and `ip_bytes` the size of the IP packet. `count` is the number of
+    user messages in the header, and `flags` states their protection. `is_again`: the same bytes
+    were captured before; its `count` is 0. `channel` is the channel's number, `announced` the
+    number for its next keys. `signatures` counts owners' signatures in the clear.
     """
 
     at_s: float
@@ -48,19 +52,28 @@ class SniffedHead:
 
     @property
     def asks(self) -> bool:
-        """Whether a request for a channel rides on it; one for the next keys is none."""
+        """Return whether the message requests a channel.
+
+        A request for new keys does not count.
+        """
         return bool(self.flags & Flag.REQUEST) and not self.flags & Flag.REKEY
 
 
 def whole(frames: Iterable[CapturedFrame]) -> list[SniffedMessage]:
-    """The ADP messages of whole frames, in order, put together of IP's fragments."""
+    """Return the ADP messages of whole frames in order, reassembled from IP fragments."""
     return [SniffedMessage(packet.at_s, packet.source, packet.payload, _parsed(packet.payload))
             for packet in pcap.packets(frames, PROTOCOL)]
 
 
 def heads(frames: Iterable[CapturedFrame], source: str, *,
           once: bool = False) -> Iterator[SniffedHead]:
-    """The first fragments of a source's ADP messages; `once`: what is there again says so."""
+    """Yield the first fragments of a source's ADP messages.
+
+    Args:
+        frames: Captured frames, in order of time.
+        source: IPv4 address of the sender.
+        once: Mark messages whose bytes were captured before.
+    """
     sender, known = ipaddress.IPv4Address(source).packed, set()
     for frame in frames:
         packet = frame.payload
@@ -79,29 +92,29 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
 
 
 def strangers(frames: Iterable[CapturedFrame]) -> Counter[int]:
-    """IPv4 packets of no ADP message, by their protocol."""
+    """Count IPv4 packets that are not ADP, by protocol number."""
     return Counter(frame.payload[9] for frame in frames
                    if frame.kind == _IPV4 and frame.payload[9] != PROTOCOL)
 
 
 def channel_of(content: bytes) -> bytes:
-    """The number of the channel that an ADP message is on."""
+    """Return the number of an ADP message's channel."""
     return content[4:12]
 
 
 def establishes(content: bytes) -> bool:
-    """Whether an ADP message asks for a channel or acknowledges it; next keys are part of one."""
+    """Return whether a message requests or acknowledges a channel, not only new keys."""
     return bool(content[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE)) and not content[1] & Flag.REKEY
 
 
 def announced(content: bytes) -> bytes:
-    """The number that the channel has with its next keys, where a message is about those."""
+    """Return the channel number for new keys that a message announces, or b""."""
     is_about = content[1] & Flag.REKEY and content[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE)
     return content[HEADER + 2:HEADER + 10] if is_about else b""
 
 
 def sealed_at(content: bytes) -> int:
-    """Where what is sealed begins: behind the header and what rides on it."""
+    """Return the offset of the sealed part, after the header and its extensions."""
     place = HEADER
     for flag in (Flag.REQUEST, Flag.ACKNOWLEDGE):
         if content[1] & flag:
@@ -110,21 +123,24 @@ def sealed_at(content: bytes) -> int:
 
 
 def sequence_of(content: bytes) -> int:
-    """A message's sequence number, where it is in the clear: with the modern protocol."""
+    """Return a message's sequence number, which the modern protocol sends in the clear."""
     place = sealed_at(content)
     return int.from_bytes(content[place:place + _NUMBER_BYTES])
 
 
 def sessions(numbers: Set[bytes], following: Set[bytes]) -> int:
-    """How many channels have these numbers, without those that follow one: of its next keys."""
+    """Return how many different channels the numbers belong to.
+
+    Numbers in `following` are those of new keys and belong to other numbers' channels.
+    """
     return len(numbers - following)
 
 
 def _signatures(content: bytes) -> int:
-    """How many an ADP message has before its user messages; encrypted, they are not to be seen."""
+    """Return the number of signatures in a message, 0 if they are encrypted."""
     if not content[1] & Flag.SEALED or content[1] & Flag.ALL:
         return 0
-    # The modern protocol has its sequence number first.
+    # In the modern protocol, the sequence number comes first.
     place = sealed_at(content) + (_NUMBER_BYTES if content[0] >> 4 != 1 else 0)
     return int.from_bytes(content[place:place + 1])
 

@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""Definition of the study adp1987 for the engine."""
 
 from __future__ import annotations
 
@@ -33,17 +33,21 @@ if TYPE_CHECKING:
     from analysis.results import Results
     from analysis.table import Table
 
-#: Seconds of a processor that a message of a phase takes, and a repetition beside: `quick` and
-#: `paper` took 80 and 273 s on two quiet cores, for 184,000 and 1,920,000 messages.
+#: Processor seconds per message of a phase, and per repetition. Measured on two quiet cores:
+#: `quick` took 80 s for 184,000 messages, `paper` 273 s for 1,920,000.
 _MESSAGE_S, _REPETITION_S = 0.00022, 1.2
-#: The same in real time, and on the air.
+#: Processor seconds per message in real time and on the air, and per repetition of either.
 _REAL_MESSAGE_S, _AIR_MESSAGE_S, _OTHER_REPETITION_S = 0.0006, 0.003, 2.0
-#: What is kept of a message in captures: of its frames' heads, or of whole frames.
+#: Captured bytes per message: heads of its frames, or whole frames.
 _HEAD_BYTES, _MESSAGE_BYTES = 200, 2400
 
 
 class Adp1987(Study):
-    """The Authenticated Datagram Protocol on traces: throughput, latency, establishment."""
+    """The study of throughput and latency of the Authenticated Datagram Protocol.
+
+    Traces of user messages are replayed over a channel. The time to establish the channel is
+    measured, too.
+    """
 
     id: ClassVar[str] = "adp1987"
     title: ClassVar[str] = "Host-to-host security and queueing: the Authenticated Datagram Protocol"
@@ -54,7 +58,7 @@ class Adp1987(Study):
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
     stages: ClassVar[tuple[Stage, ...]] = design.STAGES
     distributions: ClassVar[tuple[Metric, ...]] = (body.LATENCIES,)
-    #: Traces are surroundings; all else is compared with the nominal levels of ALL.
+    #: Levels that others are compared with: the nominal ones of ALL. Traces are not compared.
     baseline: ClassVar[Mapping[str, str]] = dict(
         list(zip(design.NAMES, design.ids("ALL"), strict=True))[1:])
     faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
@@ -67,38 +71,40 @@ class Adp1987(Study):
     inside: ClassVar[str] = "studies.adp1987.inside"
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
-    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+    # Imports are inside of methods, so that listing the studies loads no measuring or reporting
+    # code.
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
-        """Policies and scenarios of their content, which may be the user's.
+        """Return a level from its stored content, because policies and scenarios may be a user's.
 
-        A trace of the user's own without its messages: the judge asks the hosts' logs.
+        The level of a user's own trace comes without messages: the judge reads them in the hosts'
+        logs.
         """
         if factor.name == "trace" and name not in TRACES:
             return Level(name, entry.title, digest=entry.digest)
         return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """One factor at a time, as the paper has it."""
+        """Yield the cells of the chosen levels, one varied factor at a time."""
         return design.cells(levels)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Two hosts of the cell's device on an Ethernet, and a third one for attacks.
+        """Return the testbed: two hosts on an Ethernet, with a third one for attacks.
 
-        On the air, a policy in a scenario: its peer sends to its mobile node.
+        On the air, the testbed is a scenario with a policy; its peer sends to its mobile node.
         """
         from studies.adp1987 import matrix
 
         return matrix.testbed(cell, asked)
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """The protocol's settings and the trace."""
+        """Return the workload's task: settings of the protocol and the trace."""
         from studies.adp1987 import matrix
 
         return matrix.task(cell, asked)
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the number of messages, and by the pauses of a trace of the user's own."""
+        """Return the expected times (s) and capture bytes, by number and pauses of messages."""
         from studies.adp1987 import own_trace
 
         phases = 1 if design.is_paced(cell.ids) else 2
@@ -115,32 +121,38 @@ class Adp1987(Study):
         return Expected(took_s + paced_s, took_s + skipped_s, kept_bytes * messages)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some; in real time a trace's own time as well."""
+        """Return the time limit of a repetition: 120 s plus ten times its processor time.
+
+        In real time, twice the expected duration is added.
+        """
         expected = self.expected(cell, asked)
         waits_s = expected.duration_s if cell.ids["technology"] == design.REAL_TIME else 0.0
         return 120 + 10 * expected.processor_s + 2 * waits_s
 
     def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
-        """What is taken of traces of the user's own."""
+        """Return a line for each user's own trace that will be measured."""
         from studies.adp1987 import own_trace
 
         return list(own_trace.described(cells, asked))
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Decrypt, compare, compute."""
+        """Return the measured values and the evidence of a repetition."""
         from studies.adp1987 import judge
 
         return judge.judge(repetition)
 
     def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return what the cell's place and phases have; latencies where a message is urgent."""
+        """Return the metrics that a cell must have.
+
+        Latency is required only with urgent messages.
+        """
         from studies.adp1987 import matrix
 
         return matrix.required_metrics(cell, asked)
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Its numbers, and those of the trace's first parts, a column each."""
+        """Return the record's numbers and those of the trace's prefixes, by column name."""
         columns = dict(super().values(measured))
         for share, prefix in zip(body.SHARES, measured.prefixes, strict=False):
             columns[f"messages_at_{share:g}"] = prefix.messages
@@ -150,13 +162,13 @@ class Adp1987(Study):
         return columns
 
     def run_table(self, cells: Cells) -> Table:
-        """With a word where a cell is overloaded."""
+        """Return the run's table, with overloaded cells marked."""
         from studies.adp1987.report import overloaded
 
         return overloaded.table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """The paper's tables and figures with published beside measured, and its claims."""
+        """Return the report: the paper's tables, figures and claims with measured values."""
         from studies.adp1987.report import report
 
         return report(self, results, options)

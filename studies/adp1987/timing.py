@@ -1,4 +1,4 @@
-"""Time is judged from captures: that no message waited too long, and that the wire has its rate."""
+"""Judge times from captures: waits of messages, and the rate of the wire."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from studies.adp1987.processor import TOLERANCE_NS
 from studies.adp1987.sniffed import SniffedHead
 
 PHASES = ("proof", "latency", "throughput")
-#: How far the machine's clock, which a capture has, may be behind the processor's exact time.
+#: Largest difference (s) between the guest's clock, which captures use, and the processor's exact
+#: time.
 CLOCK_S = TOLERANCE_NS / 1e9
-#: The share of datagrams that may arrive later than their wire has them.
+#: Share of datagrams that may arrive later than the wire's rate says.
 _RARELY = 0.05
-#: A capture has microseconds, and reads the clock up to some of them after the frame.
+#: Captures have microseconds, and read the clock up to some microseconds after the frame.
 _ROUNDING_S = 6e-6
 _IPV4 = 0x0800
 
 
 @dataclass(frozen=True)
 class WireTiming:
-    """Frames of one host's by the distance to the frame before, against what each takes.
+    """Counts of one host's frames by their distance to the previous frame.
 
-    `early` came sooner than the rate lets them; of the `following` fragments, each sent right after
-    the one before, `late` came later than they had to.
+    `early` frames came sooner than the wire's rate allows. `following` fragments were sent directly
+    after the previous one, and `late` of them came later than the rate requires.
     """
 
     frames: int
@@ -43,9 +44,9 @@ class WireTiming:
 
 @dataclass(frozen=True)
 class OffTime:
-    """A phase's ADP messages: how many, and by how much those went too late, or too soon, that did.
+    """The number of ADP messages of a phase, and deviations of those off time (s).
 
-    Infinity stands for no reason at all.
+    An infinite deviation means that the message had no reason to be sent.
     """
 
     sent: int
@@ -58,7 +59,16 @@ class OffTime:
 
 def phases(out: Path, stamps: Mapping[str, float],
            heads: Sequence[SniffedHead]) -> list[PhaseTraffic]:
-    """What was sent of each phase that there was. Raises OSError."""
+    """Return the traffic of each phase that has a time stamp.
+
+    Args:
+        out: Folder of the repetition.
+        stamps: Times at which the phases began, by phase (s since 1970).
+        heads: Heads of the sender's ADP messages.
+
+    Raises:
+        OSError: The file of a phase is missing.
+    """
     begun = [name for name in PHASES if name in stamps]
     made = []
     for name, ends in zip(begun, [*(stamps[name] for name in begun[1:]), float("inf")],
@@ -71,9 +81,10 @@ def phases(out: Path, stamps: Mapping[str, float],
 
 
 def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
-    """None waited longer than its timeout, urgent ones not at all, once their host could take it.
+    """Check that no message waited longer than its timeout, and urgent ones not at all.
 
-    Allowed beside are taking one message, in the middle of which a timer may ring, and the clock.
+    The wait begins when the host could take the message. Allowed in addition are the time to take
+    one message, during which a timer may expire, and the tolerance of the clock.
     """
     went = {phase.name: list(dispatched.dispatches(phase, setting)) for phase in every}
     waits = [wait for dispatches in went.values() for dispatch in dispatches
@@ -91,13 +102,13 @@ def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
 
 
 def early(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Mapping[str, OffTime]:
-    """By phase, the ADP messages that went before they had a reason to."""
+    """Return the ADP messages that were sent before they had a reason, by phase."""
     return {phase.name: _off_time(dispatched.earliness_s(dispatch, setting) for dispatch in
                                   dispatched.dispatches(phase, setting)) for phase in every}
 
 
 def said(off: Mapping[str, OffTime]) -> str:
-    """Phase by phase."""
+    """Return the phases' deviations as text."""
     return ", ".join(f"{each} of {name}" for name, each in off.items())
 
 
@@ -108,7 +119,7 @@ def _off_time(by_s: Iterable[float]) -> OffTime:
 
 def on_wire(frames: Iterable[CapturedFrame], source: str,
             wire: Mapping[str, float]) -> WireTiming:
-    """The distances of a host's frames, captured where they leave for the wire."""
+    """Measure the distances between a host's frames, captured where they leave for the wire."""
     sender = ipaddress.IPv4Address(source).packed
     own = [frame for frame in frames
            if frame.kind == _IPV4 and frame.payload[12:16] == sender]
@@ -124,10 +135,12 @@ def on_wire(frames: Iterable[CapturedFrame], source: str,
 
 
 def on_the_wire(wire: WireTiming, logs: HostLogs, *, is_quick: bool) -> Check:
-    """The wire takes what its rate says, by the capture; and datagrams arrive when it has them.
+    """Check that frames and datagrams keep the times of the wire's rate.
 
-    Today's processors are so quick that what the machine's own calls take shows beside them: there
-    datagrams may come later than they are counted.
+    Frames may follow each other no sooner than the rate allows, by the capture. Datagrams must
+    arrive at the computed time, by the receivers' clocks. Today's processors are so quick
+    (`is_quick`) that the guest's own system calls become visible. Their datagrams may arrive later
+    than computed.
     """
     arrived, early_ones, late = logs.arrived, logs.early, logs.late
     ok = (wire.frames > 0 and not wire.early and not wire.late and not early_ones

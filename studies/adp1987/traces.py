@@ -1,8 +1,8 @@
-"""The traces generate user messages with the published moments: when, how large, and how urgent.
+"""Generate traces of user messages with the published means of time, size and urgency.
 
-The packet trace behind the paper was never published. What is made here has the mean sizes and
-interarrival times of Table 2; its burstiness is chosen by Tables 2 and 3. Standard
-library only: the machine makes its traces itself.
+The packet trace of the paper was never published. Generated traces have the mean sizes and
+interarrival times of Table 2, and a burstiness chosen by Tables 2 and 3. This module imports only
+the standard library, because the guest generates its traces itself.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PAGE_BYTES = 8192
-#: Sizes of messages that are no pages, by protocol: requests, acknowledgements, typed characters.
+#: Sizes of small messages by protocol: requests, acknowledgements, typed characters.
 _SMALL = {"TCP": (1, 2, 4, 20, 40, 64), "ND": (64, 96, 128), "NFS": (96, 128, 168)}
 _LARGE = {"TCP": (512, 1024, 1460, 1460, 1460), "ND": (PAGE_BYTES,), "NFS": (PAGE_BYTES,)}
 
 
 @dataclass(frozen=True)
 class Burstiness:
-    """Messages come in bursts of geometric length, at `peak` times the mean rate inside one."""
+    """Bursts of geometric length, with `peak` times the mean rate inside a burst."""
 
     length: float
     peak: float
@@ -27,9 +27,10 @@ class Burstiness:
 
 @dataclass(frozen=True)
 class TraceKind:
-    """A trace of Table 2: moments as printed, protocols by share, and its urgent messages' share.
+    """A trace of Table 2 with its printed means, protocols and share of urgent messages.
 
-    `urgent` is the published one for ALL (Table 1), elsewhere what gives Table 2's ADP messages.
+    `urgent` is the published share for ALL (Table 1). For other traces it is the share that gives
+    the sizes of ADP messages in Table 2.
     """
 
     mean_bytes: int
@@ -40,8 +41,8 @@ class TraceKind:
     bursts: Burstiness
 
 
-#: ALL's by Table 3; others' by Table 2: ADP messages of the printed size, and latencies that are to
-#: ALL's nearly as they are in print.
+#: Burstiness by trace: ALL's is chosen by Table 3, the others' by Table 2. The others have ADP
+#: messages of the printed size, and latencies in nearly the printed proportion to ALL's.
 _BURSTS = {"ALL": Burstiness(length=60.0, peak=1.5), "TCP": Burstiness(length=20.0, peak=3.0),
            "ND": Burstiness(length=40.0, peak=3.0), "NFS": Burstiness(length=6.0, peak=40.0),
            "ND+NFS": Burstiness(length=20.0, peak=1.5)}
@@ -58,7 +59,10 @@ TRACES = {
 
 @dataclass(frozen=True, slots=True)
 class TraceMessage:
-    """A user message as its process hands it over: after so many seconds, of so many bytes."""
+    """A user message with its time (s), its size (bytes) and its urgency.
+
+    The time is that at which its process sends it.
+    """
 
     at_s: float
     bytes: int
@@ -67,9 +71,16 @@ class TraceMessage:
 
 def generate(name: str, count: int, seed: int, *, urgent: float | None = None,
              load: float = 1.0) -> list[TraceMessage]:
-    """A trace: `load` times the nominal rate, with all ratios of interarrival times kept.
+    """Generate a trace with the published means.
 
-    The same arguments give the same trace, on any machine.
+    The same arguments give the same trace on any machine.
+
+    Args:
+        name: Name of the trace, a key of `TRACES`.
+        count: Number of messages.
+        seed: Seed of the random numbers.
+        urgent: Share of urgent messages, None for the trace's own.
+        load: Multiple of the nominal rate; the ratios of interarrival times do not change.
     """
     kind = TRACES[name]
     rng = random.Random(f"{name}/{count}/{seed}")  # noqa: S311 - repeatable on purpose
@@ -80,7 +91,7 @@ def generate(name: str, count: int, seed: int, *, urgent: float | None = None,
 
 
 def _times(count: int, mean_s: float, bursts: Burstiness, rng: random.Random) -> list[float]:
-    """TraceMessage times whose mean distance is exactly the published one."""
+    """Return times whose mean distance is exactly the published one (s)."""
     at_s = 0.0
     times: list[float] = []
     while len(times) < count:
@@ -94,7 +105,7 @@ def _times(count: int, mean_s: float, bursts: Burstiness, rng: random.Random) ->
 
 
 def _sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
-    """Sizes of all messages: as many large ones as the mean asks for, in random places."""
+    """Return sizes (bytes) with large ones at random places, as many as the mean needs."""
     sizes: list[int] = []
     share = _large_share(kind)
     for protocol, weight in kind.protocols:
@@ -107,9 +118,10 @@ def _sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
 
 
 def _large_share(kind: TraceKind) -> dict[str, float]:
-    """The share of large messages by protocol that gives the trace its mean size.
+    """Return the share of large messages by protocol that gives the trace its mean size.
 
-    TCP is as in the trace of its own; what is left of the mean is for the servers' protocols alike.
+    TCP has the share of its own trace. The servers' protocols have equal shares, which give the
+    rest of the mean.
     """
     shares = {}
     means = {name: (_mean(_SMALL[name]), _mean(_LARGE[name])) for name, _ in kind.protocols}
@@ -128,7 +140,7 @@ def _large_share(kind: TraceKind) -> dict[str, float]:
 
 
 def _exactly(chosen: int, count: int, rng: random.Random) -> list[bool]:
-    """So many places out of `count`, at random."""
+    """Return `count` marks of which exactly `chosen` are true, at random places."""
     places = [True] * min(chosen, count) + [False] * (count - min(chosen, count))
     rng.shuffle(places)
     return places

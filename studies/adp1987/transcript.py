@@ -1,8 +1,8 @@
-"""The modern protocol's handshake is worked out anew: signatures, transcript and keys.
+"""Recompute the handshake of the modern protocol: signatures, transcript and keys.
 
-From the captured request and acknowledgement, the hosts' names, the kernel owners' published keys,
-and one end's ephemeral private key, which is all that a program is asked for. Nothing here is the
-program's own code.
+The input is the captured request and acknowledgement, the hosts' names, the kernel owners'
+published keys, and the ephemeral private key of one end. Only this private key comes from a
+program, and no code of the programs is used here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from protocols.adp.packets import Frame
 
-#: Initiator and acceptor: host, and who has booted it.
+#: Initiator and acceptor: name of the host and of its kernel owner.
 ENDS = (("alpha", "alice"), ("beta", "bob"))
 _KEY_BYTES, _CHANNEL_BYTES = 32, 8
 
 
 @dataclass(frozen=True)
 class ChannelKeys:
-    """Keys of a channel by who seals with them; `are_signed`: both kernel owners have signed."""
+    """The keys of a channel by sender.
+
+    `are_signed`: both kernel owners signed the handshake.
+    """
 
     transcript: bytes
     are_signed: bool
@@ -40,9 +43,13 @@ class ChannelKeys:
 
 def first(request: Frame, answer: Frame, secrets: Mapping[bytes, bytes],
           folder: Path) -> ChannelKeys | None:
-    """The keys that a handshake leads to; None where neither end's ephemeral key is known.
+    """Return the first keys of a channel, None if neither end's ephemeral key is known.
 
-    `secrets` are ephemeral private keys by their public halves, `folder` has the owners' keys.
+    Args:
+        request: The captured request for the channel.
+        answer: The captured acknowledgement.
+        secrets: Ephemeral private keys by their public keys.
+        folder: Folder with the owners' key files.
     """
     asked, asked_signature = request.request[:_KEY_BYTES], request.request[_KEY_BYTES:]
     given, given_signature = (answer.acknowledgement[:_KEY_BYTES],
@@ -61,7 +68,10 @@ def first(request: Frame, answer: Frame, secrets: Mapping[bytes, bytes],
 
 def following(keys: ChannelKeys, request: bytes, answer: bytes,
               secrets: Mapping[bytes, bytes]) -> ChannelKeys | None:
-    """The next keys, of an exchange inside the channel; None where no ephemeral key is known."""
+    """Return a channel's next keys, None if neither end's ephemeral key is known.
+
+    Their key exchange is inside the channel.
+    """
     asked, given = request[_CHANNEL_BYTES:], answer[_CHANNEL_BYTES:]
     shared = _shared(given, asked, secrets)
     return None if shared is None else _derived(
@@ -70,13 +80,16 @@ def following(keys: ChannelKeys, request: bytes, answer: bytes,
 
 
 def has_signed(owner: str, signature: bytes, transcript: bytes, key: Path) -> bool:
-    """Whether an owner of the initiator's has signed the channel of this transcript."""
+    """Return whether an owner at the initiator has signed the channel's transcript."""
     public: Any = load_pem_public_key(key.read_bytes())
     return _is_signed(public, signature, b"adp/2 owner" + transcript + b"\x01" + owner.encode())
 
 
 def _shared(given: bytes, asked: bytes, secrets: Mapping[bytes, bytes]) -> bytes | None:
-    """What both ends share: of either's private key, which has to be of the captured public one."""
+    """Return the shared secret from either private key, None if neither is known.
+
+    The private key must belong to the captured public key.
+    """
     for ours, theirs in ((given, asked), (asked, given)):
         private = X25519PrivateKey.from_private_bytes(secrets[ours]) if ours in secrets else None
         if private is not None and private.public_key().public_bytes_raw() == ours:
@@ -94,7 +107,7 @@ def _derived(shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
 
 
 def _published(folder: Path, owner: str) -> Any:
-    """An owner's public key, of its own file or of its private key's."""
+    """Return an owner's public key, from its own file or its private key."""
     public = folder / f"{owner}.pub.pem"
     if public.exists():
         return load_pem_public_key(public.read_bytes())

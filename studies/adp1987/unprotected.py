@@ -1,7 +1,7 @@
-"""Negative controls that leave every message flowing, and take one protection away.
+"""Negative controls that keep every message flowing and remove one protection.
 
-By a host's configuration that is not the cell's, by a sender that does what it is not told, or by
-a wire without a rate. Standard library only: this runs inside the machine.
+A host's configuration differs from the cell's, or the sender disobeys it, or the wire has no rate.
+This module runs in the guest and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LATER_CHANNEL, BESIDE = "later-channel", "beside-wire"
 FALSE_LOG, FASTER_WIRE = "false-log", "faster-wire"
 ON_WIRES = (CLEAR_BODY, UNQUEUED, LONGER_TIMEOUT, UNVERIFIED, SECOND_CHANNEL,
             LATER_CHANNEL, BESIDE, FALSE_LOG, FASTER_WIRE)
-#: A timeout that is longer than the policy's.
+#: Factor by which the timeout is longer than the policy's.
 _LONGER = 1.5
 _PORT = ("alpha", "to-beta")
 
 
 def settings(fault: str, host: str, task: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a host's configuration has in place of the task's."""
+    """Return the settings of a host that differ from the task's."""
     if fault == CLEAR_BODY:
         return {"scope": "trailer"}
     if host == "alpha" and fault == UNQUEUED:
@@ -36,9 +36,10 @@ def settings(fault: str, host: str, task: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def signs_as(fault: str, host: str, owner: str, sender: str) -> str:
-    """Whose key pair a host has for the sending owner: hers, or one that nobody has published.
+    """Return whose key pair a host uses for the sending owner.
 
-    A forger has another one alone; where nobody verifies, the other end has its public half.
+    A control replaces the owner's pair by the unpublished one of `mallory`. For `forged-owner` only
+    the sender does so. For `unverified-owner` the receiver has the matching public key.
     """
     is_swapped = owner == sender and (fault == UNVERIFIED or (
         fault == "forged-owner" and host == "alpha"))
@@ -47,7 +48,7 @@ def signs_as(fault: str, host: str, owner: str, sender: str) -> str:
 
 @contextmanager
 def wire(fault: str, site: Site) -> Iterator[None]:
-    """Without its rate while this lasts, where that is the control's."""
+    """Remove the wire's rate inside the context, if the control is `faster-wire`."""
     if fault != FASTER_WIRE:
         yield
         return

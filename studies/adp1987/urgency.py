@@ -1,8 +1,9 @@
-"""Try ways of choosing urgent messages on the model: `python3 -m studies.adp1987.urgency`.
+"""Compare ways of choosing urgent messages on the model: `python3 -m studies.adp1987.urgency`.
 
-The paper chose them by what they were, and does not say how. This prints throughput and latency of
-Table 6's shares for ways of choosing that differ in nothing else, and how many pairs of latencies
-come in the printed order. Nothing is fitted to it, and the study measures the first way.
+The paper chose urgent messages by their kind and does not say how. This program prints throughput
+and latency for Table 6's shares, for ways of choosing that differ in nothing else. It also prints
+how many pairs of latencies are in the printed order. Nothing is fitted to this table, and the study
+measures the first way.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ CHOICES: Mapping[str, Choice] = {"any": _any, "evenly spaced": _evenly, "the lar
 
 
 def device_costs() -> ModelCosts:
-    """The model's costs of the paper's machine."""
+    """Return the model's costs of the paper's machine."""
     table = costs(loader.to_json(loader.load_device(DEVICES["HW"]))["work"], 512)
     return ModelCosts(table["user-message-send"][0], table["adp-message-send"][0],
                       table["adp-message-receive"][0], table["user-message-receive"][0],
@@ -64,7 +65,7 @@ def device_costs() -> ModelCosts:
 
 
 def table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
-    """Throughput (bytes/s) and latency (s) by urgency."""
+    """Return throughput (bytes/s) and latency (s) by urgency."""
     made, each = {}, device_costs()
     for urgency, share in URGENCY.items():
         results = []
@@ -80,7 +81,7 @@ def table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
 
 
 def in_order(latencies_s: Mapping[str, float]) -> int:
-    """How many of Table 6's ten pairs of latencies are in the paper's order."""
+    """Count how many of Table 6's ten pairs of latencies are in the paper's order."""
     printed = published.load().tables["6"]
     return sum((printed[L, *ids("ALL", urgency=one)] < printed[L, *ids("ALL", urgency=other)])
                is (latencies_s[one] < latencies_s[other])
@@ -88,7 +89,7 @@ def in_order(latencies_s: Mapping[str, float]) -> int:
 
 
 def main() -> int:
-    """A line a way of choosing."""
+    """Print a line for each way of choosing."""
     for name, choice in CHOICES.items():
         made = table_6(choice)
         shown = ", ".join(f"{urgency} {rate / 1e3:.0f} kB/s {latency * 1e3:.1f} ms"

@@ -1,9 +1,9 @@
-"""The channel over a policy on the air: the same messages, at home and through a handoff."""
+"""The channel under a policy on the air, at home and through a handoff."""
 
-#: Negative controls that go with it, and no others.
+#: Negative controls that exist only on the air.
 BESIDE, AROUND_THE_TUNNEL = "beside-channel", "messages-around-tunnel"
 WITHOUT_WEP = "messages-without-wep"
-#: As over wires, by what stands before the ending.
+#: Ending of controls that also exist over wires, under the name without it.
 ON_AIR = "-on-air"
 LONGER_TIMEOUT, UNVERIFIED = "longer-timeout-on-air", "unverified-owner-on-air"
 SECOND_CHANNEL, FALSE_LOG = "second-channel-on-air", "false-log-on-air"

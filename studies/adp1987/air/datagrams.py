@@ -1,6 +1,7 @@
-"""Datagrams between two hosts are put together of a capture's fragments, opened where a tunnel is.
+"""Reassemble datagrams between two hosts from captured IP fragments.
 
-Of each only its head is needed, and whether all of it was there.
+Frames of a tunnel come already decrypted. Only the head of a datagram and whether it is complete
+are kept.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _IPV4, _ESP = 0x0800, 50
 
 @dataclass
 class HostDatagram:
-    """An IP datagram by its fragments: when the first came, whose it is, and how it begins.
+    """An IP datagram with its time, its addresses and its first bytes.
 
-    `bytes` are those behind the IP headers that came, `length` what there is of them in all (0:
-    unknown, the last fragment is missing).
+    `at_s` is the time of its first fragment. `bytes` counts the received bytes after the IP
+    headers. `length` is the full number of these bytes, 0 while the last fragment is missing.
     """
 
     at_s: float
@@ -33,17 +34,22 @@ class HostDatagram:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every fragment came."""
+        """Return whether all fragments were captured."""
         return bool(self.length) and self.bytes == self.length
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Of UDP or TCP, from and to."""
+        """Return the source and destination port of UDP or TCP."""
         return int.from_bytes(self.head[:2]), int.from_bytes(self.head[2:4])
 
 
 def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterator[HostDatagram]:
-    """All datagrams from one of the hosts (by name, their addresses) to the other, in order."""
+    """Yield all datagrams between the hosts in either direction.
+
+    Args:
+        frames: Captured frames, in order of time.
+        hosts: IPv4 addresses of the two hosts, by name.
+    """
     made: dict[bytes, HostDatagram] = {}
     ends = {ipaddress.IPv4Address(address).packed for address in hosts.values()}
     for frame in frames:
@@ -52,7 +58,7 @@ def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterat
             continue
         key = packet[4:6] + packet[9:10] + packet[12:20]
         place = int.from_bytes(packet[6:8])
-        # A number is used again only when the datagram before is long over.
+        # An IP identification is reused only long after the earlier datagram is complete.
         if not place & FRAGMENT_OFFSET and (key not in made or made[key].head):
             if key in made:
                 yield made.pop(key)

@@ -1,7 +1,8 @@
-"""What must hold over the air: the channel is there, through a move too, and nothing is beside it.
+"""Evidence on the air: the channel exists throughout and carries all data.
 
-From captures at both ends, opened where a tunnel hides what is in it. What came, and what did not,
-both programs' logs and both captures have to say alike.
+The checks also cover a handoff. Evidence comes from captures at both ends, decrypted where they are
+in a tunnel. The logs of both programs and both captures must agree on what arrived and what did
+not.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from studies.adp1987.realtime.evidence import private
 from studies.adp1987.sniffed import PROTOCOL, SniffedHead
 
 _TCP, _UDP = 6, 17
-#: Mobile IP's, IKE's, and WireGuard's tunnel, where the peer is the home agent.
+#: UDP ports of Mobile IP, IKE, and the WireGuard tunnel of a peer that is the home agent.
 _SIGNALLING = {mobility.PORT, 500, 4500, wireguard.PORT}
 
 
 @dataclass(frozen=True)
 class AirTraffic:
-    """Both ends' captures: datagrams of alpha's and of beta's, where they were captured.
+    """The captures of both ends: datagrams of alpha and beta, where they were captured.
 
-    `shown` says by capture what its frames show of payloads: the first phase's are whole, later
-    ones are heads. `channel` is what alpha's capture of the first phase opens to, `phases` are
-    those in which the trace goes in its own time, by her capture, `later` what follows the first.
+    `shown` holds, by capture, how many frames show payload bytes. Frames of the first phase are
+    whole, those of later phases are heads. `channel` is the decrypted first phase at alpha.
+    `phases` are the phases with the trace's own time, captured at alpha. `later` holds the heads
+    after the first phase.
     """
 
     protocol: str
@@ -51,37 +53,48 @@ class AirTraffic:
     setting: SenderSetting | None = None
 
     def own(self, datagram: HostDatagram) -> bool:
-        """Whether it is the protocol's that is judged."""
+        """Return whether a datagram belongs to the protocol under test."""
         return datagram.protocol == _UDP and PORT in datagram.ports if self.protocol == "none" \
             else datagram.protocol == PROTOCOL
 
     @property
     def sent(self) -> list[HostDatagram]:
-        """Alpha's, as she sent them."""
+        """Return alpha's datagrams of the protocol, as captured at alpha."""
         return [one for one in self.at_alpha if one.source == self.alpha and self.own(one)]
 
     @property
     def missing(self) -> list[HostDatagram]:
-        """Of them those that did not come to beta, or not wholly."""
+        """Return alpha's datagrams that did not arrive at beta, or only in part."""
         came = {one.number for one in self.at_beta
                 if one.source == self.alpha and self.own(one) and one.is_whole}
         return [one for one in self.sent if one.number not in came]
 
     @property
     def shaking(self) -> list[HostDatagram]:
-        """Both ends' that ask for the channel or acknowledge it, at alpha."""
+        """Return the datagrams at alpha that request or acknowledge the channel, of both ends."""
         return [] if self.protocol == "none" else [
             one for one in self.at_alpha if self.own(one) and sniffed.establishes(one.head)]
 
     def messages(self, datagrams: Sequence[HostDatagram]) -> int:
-        """User messages in datagrams: what an ADP message's header counts, or one in each."""
+        """Count the user messages in datagrams: by the ADP header, or one per UDP datagram."""
         return len(datagrams) if self.protocol == "none" else sum(
             int.from_bytes(one.head[2:4]) for one in datagrams)
 
 
 def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], logged: AirPhases,
            hosts: Mapping[str, str]) -> AirTraffic:
-    """Read the captures; `hosts` are their addresses. Raises MeasureError."""
+    """Read and decrypt the captures of a repetition.
+
+    Args:
+        out: Folder of the repetition.
+        task: The workload's task.
+        raw: Raw values of the repetition, with keys and time stamps.
+        logged: The phases in both logs.
+        hosts: IPv4 addresses of alpha and beta.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+    """
     keys, job = on_air.esp_keys(raw), json.loads((out / "source-job.json").read_text())
     proof, later = ({host: list(esp.opened(pcap.frames(out / f"{part}-{host}.pcap"), keys))
                      for host in hosts} for part in ("proof", "later"))
@@ -101,7 +114,10 @@ def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], logged: A
 
 
 def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
-    """All that must hold of the layer; the network's layers are `on_air`'s to check."""
+    """Yield the checks of the channel.
+
+    `measure.on_air` checks the network's layers.
+    """
     yield _intact(phases)
     yield _accounted(seen, phases)
     yield _carried(seen, phases)
@@ -116,13 +132,19 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
 
 
 def _is_beside(datagram: HostDatagram) -> bool:
-    """Whether it could carry messages: the network's own signalling is known by its ports."""
+    """Return whether a datagram could carry messages outside of the channel.
+
+    The network's own signalling has known ports.
+    """
     return datagram.protocol in (_TCP, PROTOCOL) or (
         datagram.protocol == _UDP and _SIGNALLING.isdisjoint(datagram.ports))
 
 
 def _intact(phases: AirPhases) -> Check:
-    """What arrives is what was handed over, in its order; what does not is `_accounted`'s."""
+    """Check that messages arrive unchanged and in order.
+
+    `_accounted` checks the lost messages.
+    """
     lost = {name: len(phase.lost) for name, phase in phases.by_name.items()}
     return Check("intact", not phases.wrong and sum(lost.values()) < phases.count, (
         f"{phases.count} messages handed over, {phases.wrong} arrived as others or out of order; "
@@ -130,7 +152,7 @@ def _intact(phases: AirPhases) -> Check:
 
 
 def _accounted(seen: AirTraffic, phases: AirPhases) -> Check:
-    """What the logs lack is what the captures lack at the other end."""
+    """Check that the messages missing in the logs are those missing in the captures."""
     missing = seen.missing
     lost = sum(len(phase.lost) for phase in phases.by_name.values())
     return Check("accounted", lost == seen.messages(missing), (
@@ -139,7 +161,7 @@ def _accounted(seen: AirTraffic, phases: AirPhases) -> Check:
 
 
 def _carried(seen: AirTraffic, phases: AirPhases) -> Check:
-    """All messages, and all of their bytes, are in the protocol's own datagrams."""
+    """Check that all messages and their bytes are in the protocol's own datagrams."""
     carried = sum(one.bytes for one in seen.sent)
     counted = seen.messages(seen.sent)
     return Check("carried", carried >= phases.user_bytes and counted == phases.count, (
@@ -155,7 +177,7 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     heads = [one.head for one in seen.at_beta if seen.own(one)]
     channels = sniffed.sessions(set(map(sniffed.channel_of, heads)),
                                 set(map(sniffed.announced, heads)))
-    # In 1987 the number is at the end, encrypted.
+    # The protocol of 1987 has the number at the end, encrypted.
     again = _used_again(one.head for one in seen.sent) if seen.protocol == "adp" else 0
     yield Check("sessions", channels == 1 and not again, (
         f"{channels} channel captured, {again} sequence numbers that did not rise"))
@@ -165,7 +187,7 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
 
 
 def _used_again(heads: Iterable[bytes]) -> int:
-    """Sequence numbers that did not rise, under each key for itself."""
+    """Count the sequence numbers that did not rise, separately for each key."""
     last: dict[bytes, int] = {}
     again = 0
     for head in heads:

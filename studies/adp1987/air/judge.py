@@ -1,4 +1,7 @@
-"""The judge of cells over the air: times from logs, bytes and losses from captures, and proof."""
+"""Judge cells on the air from logs and captures.
+
+Times come from logs. Bytes, losses and proof come from captures.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,16 @@ _FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "la
 
 
 def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
-    """What the repetition came to. Raises MeasureError, OSError."""
+    """Return the measured values and the evidence of a repetition on the air.
+
+    Args:
+        repetition: The repetition with its cell, settings and folder.
+        task: The workload's task.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+        OSError: A file of the repetition is missing.
+    """
     out, cell = repetition.out, repetition.cell
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
@@ -53,7 +65,10 @@ def _addresses(scenario: Scenario) -> Mapping[str, str]:
 
 
 def _air_bytes(network: Observed, raw: Mapping[str, Any]) -> int:
-    """Bytes of the air's data frames, headers and repetitions included, of the second phase."""
+    """Return the bytes of data frames on the air in the second phase.
+
+    Headers and retransmissions are included.
+    """
     stamps = raw["stamps"]
     return sum(packet.length - packet.radiotap_bytes
                for packet in network.packets(f"{points.TRAFFIC}-air")
@@ -82,7 +97,10 @@ def _measured(logged: AirPhases, seen: AirTraffic, raw: Mapping[str, Any],
 
 
 def _establishment_s(seen: AirTraffic) -> float | None:
-    """From the first to the last datagram that establishes, at who asked; None without any."""
+    """Return the time from the first to the last datagram of the handshake (s).
+
+    The times are those at alpha. The result is None for fewer than two datagrams.
+    """
     shaking = seen.shaking
     return shaking[-1].at_s - shaking[0].at_s if len(shaking) > 1 else None
 

@@ -1,4 +1,4 @@
-"""Phases over the air as both ends logged them: which messages arrived, and which did not."""
+"""Phases on the air in the logs of both ends, with arrived and lost messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from studies.adp1987.payload import Payload
 
 @dataclass(frozen=True)
 class AirPhase:
-    """A phase: messages (time, bytes, urgent), when each was due, and when it came or None."""
+    """A phase with its messages and the times at which each was due and delivered.
+
+    A message has time (s), bytes and urgency. `delivered_ns` is None for a message that did not
+    arrive.
+    """
 
     arrivals: Sequence[Any]
     due_ns: Sequence[int]
@@ -23,12 +27,12 @@ class AirPhase:
 
     @property
     def lost(self) -> list[int]:
-        """Numbers of the messages that did not arrive."""
+        """Return the numbers of the messages that did not arrive."""
         return [number for number, at_ns in enumerate(self.delivered_ns) if at_ns is None]
 
     @property
     def waits_s(self) -> list[float]:
-        """Latencies of urgent messages that arrived."""
+        """Return the latencies of urgent messages that arrived (s)."""
         return [(at_ns - due) / 1e9 for (_, _, urgent), due, at_ns in zip(
             self.arrivals, self.due_ns, self.delivered_ns, strict=True)
             if urgent and at_ns is not None]
@@ -36,10 +40,11 @@ class AirPhase:
 
 @dataclass(frozen=True)
 class AirPhases:
-    """All phases; `wrong` messages arrived that were not handed over in this order.
+    """All phases of a repetition.
 
-    `secrets` are the receiving program's ephemeral keys; `latency_s` is when the second phase
-    began, by the wall clock.
+    `wrong` counts arrived messages that were not sent in this order. `secrets` holds the receiver's
+    ephemeral private keys by their public keys. `latency_s` is the wall-clock time at which the
+    second phase began (s).
     """
 
     by_name: Mapping[str, AirPhase]
@@ -49,17 +54,22 @@ class AirPhases:
 
     @property
     def count(self) -> int:
-        """Messages that were handed over."""
+        """Return the number of messages that were sent."""
         return sum(len(phase.arrivals) for phase in self.by_name.values())
 
     @property
     def user_bytes(self) -> int:
-        """Their bytes."""
+        """Return the bytes of user data that were sent."""
         return sum(size for phase in self.by_name.values() for _, size, _ in phase.arrivals)
 
 
 def read(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
-    """What both programs wrote down. Raises OSError, ValueError."""
+    """Read the logs of both programs.
+
+    Raises:
+        OSError: A program has written no log.
+        ValueError: A log is not valid JSON.
+    """
     source, sink = (json.loads(gzip.decompress((out / f"{role}.json.gz").read_bytes()))
                     for role in ("source", "sink"))
     made, wrong, begins = {}, 0, 0
@@ -76,9 +86,9 @@ def read(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
 
 def _placed(delivered: Sequence[Sequence[int]], arrivals: Sequence[Any],
             payload: Payload) -> tuple[list[int | None], int]:
-    """When each message of a trace came; and how many came that fit no message from there on.
+    """Return when each message of a trace arrived, and how many match no later message.
 
-    Order is kept on the way, so that each is the next of its size and content.
+    The order is kept on the way, so each delivery is the next message of its size and content.
     """
     places: list[int | None] = [None] * len(arrivals)
     number = strange = 0

@@ -1,8 +1,9 @@
-"""The part over a policy on the air: a peer's messages to a mobile node, through its move.
+"""Workload on the air: messages of a peer to a mobile node, through its handoff.
 
-Alpha is the scenario's peer and beta its mobile node. A short phase is captured whole, for proof;
-then the trace goes in its own time, in whose middle the node moves if the scenario has it move,
-and last as fast as it is taken, where the node is then. Nothing is judged here.
+Alpha is the scenario's peer and beta its mobile node. A short phase is captured whole for the
+proof. Then the trace is replayed in its own time. In its middle the node moves, if the scenario has
+a handoff. At last the trace is replayed as fast as it is taken, at the node's last place. Nothing
+is judged here.
 """
 
 from __future__ import annotations
@@ -34,26 +35,37 @@ from topologies.model import Scenario, from_json
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
 
-#: More than all messages of a phase: nothing is reported before it is asked for.
+#: More than all messages of a phase, so that the sink sends no counts before they are needed.
 _NEVER = 1 << 31
-#: An access point has room for 50 frames: so much may be under way that it fits. A message alone
-#: has a frame of its own at least; of those that wait for others, two messages of ADP fit.
+#: Limits of messages and bytes on the way, so that they fit the queue of an access point (50
+#: frames). A message alone has at least one frame. Of messages that share ADP messages, two ADP
+#: messages fit.
 _ALONE, _REPORT_ALONE = (16, 24_576), (8, 8192)
 _QUEUED = (WINDOW[0], 49_152)
 _REASSEMBLY_S = 1
-#: Of tunnels, enough for the heads of what they hold.
+#: Enough bytes for the heads of packets inside a tunnel.
 _HEADS = Detail(snap_bytes=320, buffer_kib=4096, in_blocks=True)
 
 
 def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
-    """One repetition. Raises MeasureError."""
+    """Measure one repetition on the air.
+
+    Args:
+        air: Connects the mobile node to the networks of the scenario.
+        hosts: Programs of the repetition's hosts.
+        session: Gets time stamps, raw values and progress reports.
+
+    Raises:
+        MeasureError: The negative control does not exist for the protocol, or a service fails.
+    """
     task, site = hosts.task, hosts.site
     scenario: Scenario = from_json(Scenario, task["scenario"])
     fault = task.get("fault", site.fault)
     if fault and (fault not in CONTROLS or task["protocol"] not in VERSIONS):
         raise MeasureError("testbed", f"--fault {fault}: is not for {task['protocol']} on the air")
-    # Of a datagram that lacks a fragment its receiver tells the sender once it gives it up, quoting
-    # what it has: not half a minute later, amid a repetition whose payloads nobody is to read.
+    # A receiver gives up an incomplete datagram and quotes it to the sender in an ICMP error. With
+    # the default of half a minute, this would show payload bytes in the middle of a later
+    # repetition.
     for node in hosts.nodes.values():
         site.testbed.run(node, ["sysctl", "-qw", f"net.ipv4.ipfrag_time={_REASSEMBLY_S}"])
     with ExitStack() as stack:
@@ -87,19 +99,25 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
 
 
 def nodes(scenario: Mapping[str, Any]) -> Mapping[str, str]:
-    """Which node each host is."""
+    """Return the node of each host."""
     return {"alpha": scenario["peer"], "beta": scenario["mobile_node"]}
 
 
 def _stamped(name: str, source: HostProgram, session: Session) -> None:
-    """A phase begins now, with nothing under way: its messages' times count from here."""
+    """Let earlier messages arrive, then record the start of a phase.
+
+    The times of the phase's messages count from this stamp.
+    """
     source.do("quiet")
     session.stamp(name)
 
 
 def _phase(name: str, source: HostProgram, sink: HostProgram, stay: Stay | None = None,
            moves_after_s: float = 0.0) -> None:
-    """All messages of a phase, and what arrived of them; amid them the node may have to move."""
+    """Run a phase and collect what arrived.
+
+    With a `stay` whose node moves, the handoff is `moves_after_s` seconds after the start.
+    """
     source.tell(name)
     if stay is not None and stay.moves:
         time.sleep(moves_after_s)
@@ -110,7 +128,10 @@ def _phase(name: str, source: HostProgram, sink: HostProgram, stay: Stay | None 
 
 @contextmanager
 def _captured(hosts: HostPrograms, part: str, detail: Detail, session: Session) -> Iterator[None]:
-    """At both ends what goes between them; through a tunnel, what one sends shows as ESP only."""
+    """Capture the traffic between the hosts at both ends.
+
+    In a tunnel, each end captures only the ESP packets that it sends.
+    """
     site = hosts.site
     here, there = hosts.address("alpha"), hosts.address("beta")
     points = []

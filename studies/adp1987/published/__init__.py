@@ -1,4 +1,4 @@
-"""The paper's printed values in SI units, by the ids of our cells."""
+"""Values that the paper printed, in SI units by cell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ T, L = THROUGHPUT.name, LATENCY.name
 
 @dataclass(frozen=True)
 class PaperValues:
-    """By table, then by metric and cell; and what stands alone."""
+    """The printed values by table, metric and cell.
+
+    Values of the text stand alone.
+    """
 
     tables: Mapping[str, Mapping[Key, float]]
     establishment_s: float
@@ -31,7 +34,10 @@ class PaperValues:
 
     @property
     def all(self) -> Mapping[Key, float]:
-        """Every printed value; where tables disagree, that of the first."""
+        """Return every printed value.
+
+        Where tables disagree, the value of the first one counts.
+        """
         merged: dict[Key, float] = {}
         for table in self.tables.values():
             merged = {**table, **merged}
@@ -40,7 +46,7 @@ class PaperValues:
 
 @cache
 def load() -> PaperValues:
-    """Everything that the paper printed, but for its claims."""
+    """Return all values that the paper printed, without its claims."""
     raw = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
     return PaperValues(
         {"2": dict(_table_2(raw)), "3": dict(_scopes(raw["table_3"], "ALL")),
@@ -51,13 +57,13 @@ def load() -> PaperValues:
 
 @cache
 def claims() -> Mapping[str, Claim]:
-    """The paper's conclusions by their numbers."""
+    """Return the paper's claims by number."""
     raw = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
     return {name: Claim(name, entry["says"], entry["where"]) for name, entry in raw.items()}
 
 
 def scope_ids(trace: str, scope: str, queue: str) -> Ids:
-    """A cell of Table 3 or 4."""
+    """Return the ids of a cell of Table 3 or 4."""
     return ids(trace, scope=scope, queue=queue)
 
 

@@ -1,6 +1,6 @@
-"""Modern ADP beside WireGuard, ESP and no protection: the same messages, in real time."""
+"""Comparison of modern ADP with WireGuard, ESP and no protection in real time."""
 
-#: What ends the names of negative controls that are as over wires by what stands before it.
+#: Ending of negative controls that also exist over wires, under the name without it.
 IN_REAL_TIME = "-in-real-time"
-#: Negative controls that go with it, and no others.
+#: Negative controls that exist only in real time.
 BESIDE, LONGER_TIMEOUT = "beside-tunnel", f"longer-timeout{IN_REAL_TIME}"

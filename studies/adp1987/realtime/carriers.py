@@ -1,6 +1,6 @@
-"""Carriers take user messages from host to host: modern ADP, or UDP through whatever is below.
+"""Carriers of user messages between hosts: modern ADP, or UDP over the tunnel below.
 
-Standard library and the protocol only: this runs inside the machine.
+This module runs in the guest and imports only the standard library and the protocol.
 """
 
 from __future__ import annotations
@@ -23,68 +23,80 @@ from studies.adp1987.endpoint import PacedEndpoint
 PORT = 4987
 _BUFFER_BYTES = 1 << 20
 _LARGEST = 65_535
-#: By which share of its timeout select may be late (Linux, fs/select.c), and from when on it shows.
+#: Share of its timeout by which select may be late (Linux, fs/select.c), and the time (s) from
+#: which on it matters.
 _SLACK, _LONG_S = 0.001, 0.05
-_RCVBUFFORCE = 33  # of Linux, for root: whatever the system's limit is
-#: Who says so at either end; the kernels' owners are known as soon as there is a channel.
+_RCVBUFFORCE = 33  # SO_RCVBUFFORCE of Linux: root may exceed the system's limit
+#: Sending owner, other host and receiving owner at each end. The kernel owners are known as soon as
+#: there is a channel.
 _NAMES = {"alpha": ("xena", "beta", "bob"), "beta": ("bob", "alpha", "alice")}
 
 
 class Carrier(Protocol):
-    """One end: messages arrive whole, once and in order, as long as nothing is lost below.
+    """A Protocol for one end of the transport of messages.
 
-    Times are by the machine's monotonic clock; callers read it, since in a guest a look at it is a
-    system call.
+    Messages arrive whole, once and in order, as long as no packet is lost below. Times are those of
+    the guest's monotonic clock. The caller reads the clock, because each reading is a system call
+    in a guest.
     """
 
     def establish(self) -> None:
-        """Have ready what the first message would wait for."""
+        """Prepare everything that the first message would wait for."""
 
     def is_established(self) -> bool:
-        """Whether that has come about."""
+        """Return whether the preparation is complete."""
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
-        """Hand a message over."""
+        """Send a message.
+
+        Args:
+            data: The message.
+            now_s: The current time (s).
+            urgent: Whether the message must not wait for others.
+        """
 
     def receive(self) -> list[bytes]:
-        """All messages that have arrived, without waiting."""
+        """Return all messages that have arrived, without waiting."""
 
     def due_s(self) -> float | None:
-        """When it has something to do by itself."""
+        """Return the time of the next timer (s), None without a timer."""
 
     def tick(self, now_s: float) -> None:
-        """Do what is due."""
+        """Run the timers that are due at `now_s`."""
 
     def fileno(self) -> int:
-        """A descriptor to wait for."""
+        """Return a descriptor that is readable when datagrams have arrived."""
 
 
 class UdpCarrier:
-    """A datagram a message; what protects it, if anything, is the kernel's."""
+    """A carrier with one UDP datagram per message.
+
+    The kernel's tunnel protects the datagrams, if anything does.
+    """
 
     def __init__(self, address: str, peer: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         for option in (_RCVBUFFORCE, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
-        # As ADP's own datagrams: what is larger than a link on the way is fragmented there.
+        # As for ADP, routers fragment datagrams that are too large for a link.
         self._socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
         self._socket.bind((address, PORT))
         self._socket.connect((peer, PORT))
         self.fileno = self._socket.fileno
 
     def establish(self) -> None:
-        """Nothing: the kernel's tunnel is there, or is made for the first datagram."""
+        """Do nothing: the tunnel exists, or the kernel makes it for the first datagram."""
 
     def is_established(self) -> bool:
-        """At once."""
+        """Return true at once."""
         return True
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
-        """A datagram; waits where the kernel has no room."""
+        """Send a datagram, and wait while the socket's buffer is full."""
         self._socket.send(data)
 
     def receive(self) -> list[bytes]:
-        """What is in the socket's buffer."""
+        """Return the messages in the socket's buffer."""
         messages = []
         while True:
             try:
@@ -93,22 +105,22 @@ class UdpCarrier:
                 return messages
 
     def due_s(self) -> float | None:
-        """Never."""
+        """Return None: UDP has no timers."""
         return None
 
     def tick(self, now_s: float) -> None:
-        """Nothing."""
+        """Do nothing: UDP has no timers."""
 
 
 class AdpCarrier:
-    """A host of ADP, with the one owner's messages on its channel."""
+    """An ADP host that sends the messages of one owner on its channel."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         loaded = load(Path(job["config"]))
         self._source, self._host, self._destination = _NAMES[loaded.host]
         self._arrived: list[bytes] = []
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
-        #: Ephemeral keys, for who opens captures.
+        #: Ephemeral keys (public, private), which decrypt the captures.
         self.keys: list[tuple[str, str]] = []
         self._endpoint = self._made(job, loaded)
         self._tell_keys()
@@ -118,46 +130,49 @@ class AdpCarrier:
             lambda public, private: self.keys.append((public.hex(), private.hex())))
 
     def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
-        """The host, whose computing takes what it takes."""
+        """Return the host of ADP.
+
+        Its operations take the processor time that they need.
+        """
         datagrams = Datagrams(config.network.kind, config.network.number,
                               config.addresses[config.host])
         self.fileno = datagrams.fileno
         return HostEndpoint(config, datagrams, _unmetered, self._heard)
 
     def establish(self) -> None:
-        """Ask for the channel, and have the owner known to the other end."""
+        """Request the channel and make the owner known to the other end."""
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
 
     def is_established(self) -> bool:
-        """Whether the other end has confirmed the owner, so that nothing is signed any more."""
+        """Return whether the other end has confirmed the owner, so that no signatures follow."""
         return self._endpoint.host.is_established(self._host, [self._source])
 
     def begin_anew(self) -> None:
-        """A negative control's: the kernel session ends, and the next one asks for a channel."""
+        """Start a new kernel session and request another channel (negative control)."""
         self._endpoint.begin_anew()
         self._tell_keys()
         self.establish()
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
-        """A user message, which waits for others unless it is urgent."""
+        """Send a user message, which waits for others unless it is urgent."""
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.send(
             Message(self._source, self._host, self._destination, 7, data, urgent=urgent), now_s))
 
     def receive(self) -> list[bytes]:
-        """What the datagrams in the socket's buffer bring."""
+        """Return the user messages in the datagrams of the socket's buffer."""
         while self._endpoint.read():
             pass
         arrived, self._arrived = self._arrived, []
         return arrived
 
     def due_s(self) -> float | None:
-        """When a message has waited long enough, or the channel has something to say."""
+        """Return when a queued message or the channel is due (s), None for never."""
         return self._endpoint.host.deadline_s()
 
     def tick(self, now_s: float) -> None:
-        """Send what is due."""
+        """Send the ADP messages that are due."""
         due_s = self.due_s()
         if due_s is not None and due_s <= now_s:
             self._endpoint.perform(self._endpoint.host.tick(now_s))
@@ -170,7 +185,7 @@ class AdpCarrier:
 
 
 class ChargedAdpCarrier(AdpCarrier):
-    """The same on a modelled processor, which charges each operation what its device says."""
+    """An ADP carrier on a modelled processor, which charges each operation to its device."""
 
     def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
         self._paced = PacedEndpoint(job, lambda effect, _at_ns: self._heard(effect))
@@ -178,7 +193,7 @@ class ChargedAdpCarrier(AdpCarrier):
         return self._paced
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
-        """A user message, paid for when its process hands it over."""
+        """Send a user message, and charge it when its process hands it over."""
         processor = self._paced.processor
         processor.reach(time.monotonic_ns())
         processor.charge("user-message-send")
@@ -186,19 +201,19 @@ class ChargedAdpCarrier(AdpCarrier):
         super().send(data, self._paced.now_s, urgent=urgent)
 
     def receive(self) -> list[bytes]:
-        """What has arrived, once the processor is done with it."""
+        """Return the arrived messages after the processor has finished their work."""
         arrived = super().receive()
         self._paced.processor.wait()
         return arrived
 
     def tick(self, now_s: float) -> None:
-        """Send what is due."""
+        """Send the ADP messages that are due."""
         self._paced.processor.reach(round(now_s * 1e9))
         super().tick(self._paced.now_s)
 
 
 class BesideAdpCarrier(UdpCarrier):
-    """A negative control's: the channel is established, and the messages go beside it by UDP."""
+    """A carrier that establishes a channel and sends messages by UDP (negative control)."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         super().__init__(job["address"], job["peer_address"])
@@ -210,30 +225,41 @@ class BesideAdpCarrier(UdpCarrier):
         self.notes, self.keys = self._channel.notes, self._channel.keys
 
     def establish(self) -> None:
-        """Ask for the channel, as ever."""
+        """Request the channel, as without the control."""
         self._channel.establish()
 
     def is_established(self) -> bool:
-        """Whether it is there."""
+        """Return whether the channel is established."""
         return self._channel.is_established()
 
     def receive(self) -> list[bytes]:
-        """What came beside the channel; nothing comes on it."""
+        """Return the messages that arrived by UDP.
+
+        The channel carries no messages.
+        """
         return [*super().receive(), *self._channel.receive()]
 
     def due_s(self) -> float | None:
-        """When the channel has something to say."""
+        """Return when the channel is due (s), None for never."""
         return self._channel.due_s()
 
     def tick(self, now_s: float) -> None:
-        """Have the channel say it."""
+        """Send the channel's messages that are due."""
         self._channel.tick(now_s)
 
 
 def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
-    """Until something arrives, is due, or the time is over; whether a file has something.
+    """Wait for a datagram, timer or file, and run due timers.
 
-    A long wait ends before its time, so that a caller who waits again is not late.
+    A long wait ends early, so that a caller who waits again is not late.
+
+    Args:
+        carrier: The carrier to wait for.
+        until_s: End (s of the monotonic clock), None for no end.
+        files: Files that end the wait when they become readable.
+
+    Returns:
+        True if a file is readable.
     """
     due = [at for at in (until_s, carrier.due_s()) if at is not None]
     left_s = wait_s(min(due) - time.monotonic()) if due else None
@@ -243,12 +269,12 @@ def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> 
 
 
 def wait_s(left_s: float) -> float:
-    """Return the timeout to give to select, of which the kernel may be late by a thousandth."""
+    """Return a timeout for select, which the kernel may exceed by a thousandth."""
     return left_s * (1 - 2 * _SLACK) if left_s > _LONG_S else max(0.0, left_s)
 
 
 def make(job: Mapping[str, Any]) -> Carrier:
-    """The carrier of a job."""
+    """Return the carrier that a job needs."""
     if job["protocol"] not in VERSIONS:
         return UdpCarrier(job["address"], job["peer_address"])
     if job.get("beside_channel"):
@@ -257,4 +283,4 @@ def make(job: Mapping[str, Any]) -> Carrier:
 
 
 def _unmetered(_operation: Operation, _size: int) -> None:
-    """Computing takes what it takes."""
+    """Charge nothing: in real time, an operation takes its own processor time."""

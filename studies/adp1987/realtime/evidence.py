@@ -1,4 +1,4 @@
-"""What must hold of a real-time repetition: that its protocol, and nothing beside it, was there."""
+"""Evidence of a real-time repetition: only its protocol carried the messages."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _IKE_PACKETS = 4
 
 @dataclass(frozen=True)
 class RealEvidence:
-    """The captures' packets by what they are, and what kernels and programs said at the end.
+    """The captured packets by kind, and the state of kernels and programs at the end.
 
-    `shown` says by phase what its captured frames show of payloads; the first phase's are whole,
-    of later ones there are heads. `channel` is what the first phase's open to, `late` what modern
-    ADP's messages waited in the trace's own time.
+    `shown` holds, by phase, how many captured frames show payload bytes. Frames of the first phase
+    are whole, those of later phases are heads. `channel` is the decrypted first phase. `late` holds
+    the waits of modern ADP's messages in the trace's own time.
     """
 
     traffic: packets.HostTraffic | wireguard.WireGuardTraffic
@@ -42,7 +42,19 @@ class RealEvidence:
 
 def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: Payload,
            secrets: Mapping[bytes, bytes], paced: Sequence[Arrival]) -> RealEvidence:
-    """Read the captures; `paced` is the trace that went in its own time. Raises MeasureError."""
+    """Read and decrypt the captures of a repetition.
+
+    Args:
+        out: Folder of the repetition.
+        task: The workload's task.
+        raw: Raw values of the repetition, with the kernels' states.
+        payload: Payloads of the messages.
+        secrets: Ephemeral private keys by their public keys.
+        paced: The trace that was replayed in its own time.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+    """
     protocol = task["protocol"]
     parts = {part: list(pcap.frames(out / f"{part}-alpha.pcap"))
              for part in ("proof", "latency", "throughput")}
@@ -58,7 +70,10 @@ def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: 
 
 
 def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
-    """All that must hold; so many bytes of user data were captured on their way."""
+    """Yield all checks of a real-time repetition.
+
+    `carried_bytes` is the user data in the captured phases.
+    """
     seen = proof.traffic
     if isinstance(seen, wireguard.WireGuardTraffic):
         yield from wireguard.checks(seen, carried_bytes)
@@ -77,7 +92,11 @@ def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
 
 
 def private(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
-    """No frame of any capture shows a piece of a payload; where it is open, some of each do."""
+    """Check that no frame shows a piece of a payload.
+
+    Where nothing is encrypted (`is_open`), frames of every capture must show some, which proves the
+    search.
+    """
     used = {name: shown for name, shown in captures.items() if shown.frames}
     ok = all(bool(shown.showing) is is_open for shown in used.values())
     return Check("private", ok and bool(used), (

@@ -1,4 +1,7 @@
-"""The judge of real-time cells: times from logs, bytes from the kernel, proof from captures."""
+"""Judge real-time cells from logs, kernel counters and captures.
+
+Times come from logs, bytes from the kernel, and the proof from captures.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ from studies.study import USED_FILE, Judged, Repetition
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "counters", "wireguard", "esp")
 _FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
           "throughput.json", USED_FILE, *KEY_FILES)
-_FRAME_BYTES = 24  # preamble, checksum and gap, which no counter has
+_FRAME_BYTES = 24  # preamble, checksum and gap, which no counter includes
 
 
 @dataclass(frozen=True)
 class RealPhase:
-    """A phase as both ends logged it; times in ns of the machine's clock."""
+    """A phase in the logs of both ends.
+
+    Times are ns of the guest's clock.
+    """
 
     name: str
     arrivals: Sequence[Any]
@@ -35,12 +41,21 @@ class RealPhase:
 
     @property
     def user_bytes(self) -> int:
-        """What the phase carried."""
+        """Return the bytes of user data in the phase."""
         return sum(size for _, size, _ in self.arrivals)
 
 
 def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
-    """What the repetition came to. Raises MeasureError, OSError."""
+    """Return the measured values and the evidence of a real-time repetition.
+
+    Args:
+        repetition: The repetition with its cell, settings and folder.
+        task: The workload's task.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+        OSError: A file of the repetition is missing.
+    """
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
@@ -60,7 +75,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
 
 
 def _read(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
-    """The phases by name, and the receiving program's ephemeral keys."""
+    """Return the phases by name, and the receiver's ephemeral keys."""
     source, sink = (json.loads(gzip.decompress((out / f"{role}.json.gz").read_bytes()))
                     for role in ("source", "sink"))
     phases, begins = {}, 0
@@ -74,7 +89,7 @@ def _read(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
 
 
 def _carried(phases: Mapping[str, RealPhase]) -> int:
-    """User data of the phases whose packets are captured."""
+    """Return the bytes of user data in the phases whose packets are captured."""
     return sum(phases[name].user_bytes for name in ("proof", "latency"))
 
 

@@ -1,4 +1,7 @@
-"""Packets between the hosts are counted by what they are: modern ADP's, ESP's, IKE's, UDP's."""
+"""Count packets between the hosts by protocol.
+
+The protocols are modern ADP, ESP, IKE and UDP.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ _OWN = {"adp": {PROTOCOL}, "esp": {_ESP}, "none": {_UDP}}
 
 @dataclass
 class HostTraffic:
-    """What a capture at one end of the wire holds.
+    """The packets in a capture at one end of the wire.
 
-    `sessions` are channels or SPIs, `announced` numbers that a channel has with its next keys, and
-    `repeated` packets of theirs whose sequence number did not rise; `shaking` are packets that
-    establish them; `strangers` belong to nothing of this.
+    `sessions` are channel numbers or SPIs, `announced` the numbers for a channel's next keys.
+    `repeated` counts packets whose sequence number did not rise. `shaking` counts packets of a
+    handshake, `strangers` packets of other protocols.
     """
 
     protocol: str
@@ -38,13 +41,13 @@ class HostTraffic:
 
     @property
     def handshake_s(self) -> float | None:
-        """From the first to the last packet that establishes, None where there are none."""
+        """Return the time from the handshake's first to its last packet (s), or None."""
         if self.begun_s is None or self.ended_s is None:
             return None
         return self.ended_s - self.begun_s
 
     def take(self, at_s: float, packet: bytes) -> None:
-        """Count an IPv4 packet, or its head."""
+        """Count an IPv4 packet or its head, captured at `at_s`."""
         kind, data = packet[9], packet[(packet[0] & 15) * 4:]
         if self.protocol == "esp" and kind == _UDP and _IKE_PORT.to_bytes(2) == data[2:4]:
             self._shake(at_s)
@@ -52,7 +55,7 @@ class HostTraffic:
             self.strangers[f"of protocol {kind}"] += 1
         else:
             self.packets += 1
-            # The first fragment, or all there is.
+            # Only the first fragment has the protocol's header.
             if not int.from_bytes(packet[6:8]) & FRAGMENT_OFFSET:
                 self._own(at_s, packet[12:16], data)
 
@@ -82,7 +85,7 @@ class HostTraffic:
 
 
 def traffic(frames: Iterable[CapturedFrame], protocol: str) -> HostTraffic:
-    """All IPv4 packets of a capture."""
+    """Count all IPv4 packets of a capture."""
     seen = HostTraffic(protocol)
     for frame in frames:
         if frame.kind == _IPV4:

@@ -1,11 +1,12 @@
-"""A host's program in real time: it hands a trace's messages over, or takes them at the other end.
+"""Program that sends or receives a trace's messages, in real time and on the air.
 
-`python3 -m studies.adp1987.realtime.program JOB.json`: the source does what standard input says,
-the sink counts what arrives and says so, and both write their log when the input ends. The sender
-has no more under way than a window: what the other end has not counted yet must fit its buffers
-and the wire's queue.
-Where messages may be lost on the way (`may_lose`), nobody waits for them long: the sink is told
-when a phase is over, and notes how many have arrived.
+Run it by `python3 -m studies.adp1987.realtime.program JOB.json`. The source follows commands on
+standard input. The sink counts arrived messages and reports the count to the source. Both write
+their log when standard input ends. The source keeps to a window: messages that the sink has not
+counted yet must fit its buffers and the wire's queue.
+
+Where messages may be lost (`may_lose`), the source waits for them only briefly. The sink is told
+when a phase is over, and logs how many messages have arrived.
 """
 
 from __future__ import annotations
@@ -23,28 +24,34 @@ from studies.adp1987.payload import Payload
 from studies.adp1987.processor import sharp_timers
 from studies.adp1987.realtime.carriers import Carrier, make, wait
 
-#: Messages and bytes that may be under way, and what the sink counts before it says so.
+#: Limits of messages and bytes on the way, and of those that the sink counts before it reports.
 WINDOW, REPORT = (128, 65_536), (32, 16_384)
 _COUNT_BYTES = 4
 _PATIENCE_S = 20.0
 _QUIET_S = 0.2
-#: By then, what is under way has arrived, or is lost: of a window, and at the end.
+#: Time (s) after which messages on the way have arrived or are lost: of a window, and at the end.
 _LOST_S, _LATE_S = 0.5, 3.0
 
 
 class TraceSource:
-    """Phases of one trace, each message by its number in the trace."""
+    """A sender of the phases of one trace.
+
+    The payload of a message depends on its number in the trace.
+    """
 
     def __init__(self, job: dict[str, Any], carrier: Carrier) -> None:
         self._job, self._carrier = job, carrier
         self._payload = Payload(job["seed"])
         self.log: dict[str, Any] = {"phases": {}}
         self._sent = self._counted = 0
-        #: What the network adds to all that is waited for (s).
+        #: Time that the network adds to every wait (s).
         self._added_s = float(job.get("added_s", 0.0))
 
     def establish(self) -> None:
-        """Have the carrier ready; if it is not by then, the evidence says so."""
+        """Prepare the carrier.
+
+        If it is not ready in time, the evidence shows it.
+        """
         self._carrier.establish()
         self._rest(_QUIET_S + self._added_s)
         until_s = time.monotonic() + _PATIENCE_S + 10 * self._added_s
@@ -53,16 +60,16 @@ class TraceSource:
             self._take()
 
     def quiet(self) -> None:
-        """Hear what the sink has to say of the phase before."""
+        """Receive the sink's counts of the phase before."""
         self._rest(_QUIET_S + self._added_s)
 
     def begin_anew(self) -> None:
-        """A negative control's: go on with another kernel session, and so with another channel."""
+        """Continue with a new kernel session and channel (negative control)."""
         self._carrier.begin_anew()  # type: ignore[attr-defined]
         self._rest(_QUIET_S + self._added_s)
 
     def replay(self, name: str) -> None:
-        """A phase: in the trace's own time, or as fast as the other end counts."""
+        """Run a phase, in the trace's own time or as fast as the sink counts."""
         phase = json.loads(Path(self._job["phases"][name]).read_text())
         messages, base = phase["messages"], self._counted
         start_s = time.monotonic()
@@ -102,14 +109,15 @@ class TraceSource:
         self._carrier.tick(now_s)
 
     def _until(self, count: int) -> None:
-        """Until the other end has counted so many."""
+        """Wait until the sink has counted a number of messages."""
         while self._counted < count:
             self._hear()
 
     def _hear(self) -> bool:
-        """Wait for the other end's count; whether it came before all seems lost.
+        """Wait for the sink's count, and return whether it arrived before the time limit.
 
-        Raises TimeoutError where nothing can be.
+        Raises:
+            TimeoutError: No count arrived, and messages cannot be lost.
         """
         may_lose, before = self._job["may_lose"], self._counted
         until_s = time.monotonic() + (_LOST_S if may_lose else _PATIENCE_S) + self._added_s
@@ -135,7 +143,10 @@ class TraceSource:
 
 
 class TraceCounter:
-    """What arrives, with its time; `totals` are counts at which a phase is over."""
+    """A receiver that logs each message with its time and reports counts to the source.
+
+    `totals` are the counts at which a phase is over.
+    """
 
     def __init__(self, job: dict[str, Any], carrier: Carrier) -> None:
         self._carrier = carrier
@@ -146,7 +157,7 @@ class TraceCounter:
         self._reported = self._bytes = 0
 
     def serve(self) -> None:
-        """Take what arrives, and note the ends of phases, until nobody wants anything any more."""
+        """Receive messages and log the ends of phases until standard input ends."""
         while True:
             if wait(self._carrier, None, [sys.stdin]):
                 name = sys.stdin.readline().strip()
@@ -156,7 +167,10 @@ class TraceCounter:
             self._take()
 
     def _end(self, phase: str) -> None:
-        """A phase is over: so much has arrived, on which the other end counts if it is to."""
+        """Log and report the number of messages that arrived by the end of a phase.
+
+        From the phase `counts_after` on, the source relies on reports.
+        """
         self._take()
         count = self.log["ends"][phase] = len(self.log["delivered"])
         if phase == self._counts_after:
@@ -183,10 +197,11 @@ class TraceCounter:
 
 
 def main(path: str) -> int:
-    """Run either end to the end of its input."""
+    """Run the source or the sink until standard input ends, and write its log."""
     job: dict[str, Any] = json.loads(Path(path).read_text())
     sharp_timers()
-    # Who is woken by a message does not push its sender off the processor that they share here.
+    # SCHED_BATCH: a process that a message wakes does not preempt its sender on the shared
+    # processor.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     carrier = make(job)
     print("ready", flush=True)
@@ -194,7 +209,7 @@ def main(path: str) -> int:
         counter = TraceCounter(job, carrier)
         counter.serve()
         log = counter.log
-        if job.get("is_false"):  # a negative control's: the last message is not told
+        if job.get("is_false"):  # negative control: the last message is not logged
             log["ends"][max(log["ends"], key=log["ends"].__getitem__)] -= 1
             log["delivered"].pop()
     else:

@@ -1,8 +1,9 @@
-"""Measure how many user messages a core carries, with both ends on this machine, over loopback.
+"""Measure how many user messages a core carries over loopback.
 
-`python3 -m studies.adp1987.realtime.rate [TRACE [MESSAGES]]` has modern ADP carry a trace,
-encrypted whole, as fast as it is taken, with queueing and without, and prints what both ends took
-of the processor. No guest, no root, no other machine.
+`python3 -m studies.adp1987.realtime.rate [TRACE [MESSAGES]]` sends a trace with modern ADP as fast
+as it is taken. Both ends are on this machine, and all of each message is encrypted. The program
+prints the processor time of both ends, with queueing and without. It needs no guest, no root and no
+other machine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MESSAGES = 100_000
 
 
 class End:
-    """One end's program."""
+    """The program of one end."""
 
     def __init__(self, folder: Path, role: str, count: int, *, queue: bool) -> None:
         host = _ROLES[role]
@@ -45,18 +46,22 @@ class End:
         self._expect("ready")
 
     def used_s(self) -> tuple[float, float]:
-        """User and system seconds so far."""
+        """Return user and system seconds since its start."""
         return processor_seconds_of(self._process.pid)
 
     def do(self, what: str) -> None:
-        """Have it done. Raises RuntimeError."""
+        """Run a command of the program and wait for its end.
+
+        Raises:
+            RuntimeError: The program has ended.
+        """
         assert self._process.stdin is not None
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
         self._expect(f"done {what}")
 
     def end(self) -> None:
-        """No more."""
+        """End the program."""
         self._process.communicate()  # closes its input, and its output when that has ended
 
     def _expect(self, line: str) -> None:
@@ -66,7 +71,7 @@ class End:
 
 
 def measure(folder: Path, count: int, *, queue: bool) -> dict[str, tuple[float, float]]:
-    """User and system seconds by role, for the trace in the folder."""
+    """Return user and system seconds by role, for the trace in the folder."""
     sink, source = (End(folder, role, count, queue=queue) for role in _ROLES)
     try:
         source.do("establish")
@@ -92,7 +97,7 @@ def _configure(folder: Path, host: str, *, queue: bool) -> None:
 
 
 def main(trace: str = "ALL", messages: str = str(_MESSAGES)) -> int:
-    """Print a line with queueing, and one without."""
+    """Print one line with queueing and one without."""
     if trace not in traces.TRACES or not messages.isdigit() or not int(messages):
         sys.stderr.write("usage: python3 -m studies.adp1987.realtime.rate "
                          f"[{'|'.join(traces.TRACES)} [MESSAGES]]\n")

@@ -1,6 +1,7 @@
-"""What is below the messages: nothing, a WireGuard tunnel, or ESP between the hosts by IKEv2.
+"""Tunnels below the messages: none, WireGuard or ESP.
 
-Each is made for a repetition and gone after it, so that each repetition measures its handshake.
+The keys of ESP come from IKEv2. Each repetition makes its tunnel and removes it, so that each one
+measures the handshake.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from measure.time_limits import TimeLimits
 from measure.workload import Site
 
 _ENDS = {"alpha": "beta", "beta": "alpha"}
-#: Inside the WireGuard tunnel.
+#: Addresses inside of the WireGuard tunnel.
 INNER = {"alpha": "10.77.0.1", "beta": "10.77.0.2"}
 _CHILD = "messages"
-#: The algorithms that the modern protocol and WireGuard have: X25519, ChaCha20-Poly1305, Ed25519.
+#: Algorithms of the modern protocol and of WireGuard: X25519, ChaCha20-Poly1305, Ed25519.
 _IKE_PROPOSAL, _ESP_PROPOSAL = "chacha20poly1305-prfsha256-x25519", "chacha20poly1305"
 _STRONGSWAN = """charon {{
   load = random nonce sha1 sha2 hmac kdf openssl pem pkcs1 pkcs8 pubkey curve25519 kernel-netlink \
@@ -66,7 +67,7 @@ _SWANCTL = """connections {{ host {{
 
 
 class Tunnels:
-    """What a testbed's repetitions are carried by, each in its turn."""
+    """The tunnels of a testbed, one per repetition."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -76,7 +77,10 @@ class Tunnels:
 
     @contextmanager
     def standing(self, protocol: str, raw: dict[str, Any]) -> Iterator[None]:
-        """The tunnel of a protocol while this lasts; its kernels' state at the end is in `raw`."""
+        """Keep the tunnel of a protocol while the context lasts.
+
+        The kernels' states at the end are stored in `raw`.
+        """
         if protocol == "wireguard":
             with self._wireguard(raw):
                 yield
@@ -87,14 +91,14 @@ class Tunnels:
             yield
 
     def establish(self, protocol: str) -> None:
-        """Negotiate, where that is not the first message's to do."""
+        """Start the handshake before the first message."""
         if protocol == "esp":
             limit_s = TimeLimits.of(self._site.testbed).ike_between_s(*_ENDS)
             with ike.session(self.charon.socket("alpha"), limit_s) as session:
                 ike.initiate(session, _CHILD, limit_s,
                              self._site.log(self.charon.name, "alpha"))
         elif protocol == "wireguard":
-            # The kernel makes its handshake for the first packet that wants through.
+            # The kernel makes the WireGuard handshake for the first packet through the tunnel.
             self._site.testbed.run("alpha", ["ping", "-nqc", "1", INNER["beta"]])
 
     @contextmanager
@@ -120,13 +124,16 @@ class Tunnels:
                     ike.terminate(session)
 
     def beside(self, protocol: str) -> None:
-        """A negative control's: what stands keeps standing, and the messages go beside it."""
+        """Remove the ESP policies, so that messages bypass the tunnel (negative control).
+
+        For other protocols nothing is done here.
+        """
         if protocol == "esp":
             for node in _ENDS:
                 self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
 
     def _configure(self) -> None:
-        """Charon's files, where it looks for them, with keys of this testbed's own."""
+        """Write the configuration files of charon, with the testbed's own keys."""
         keys = {node: Ed25519PrivateKey.generate() for node in _ENDS}
         for node, peer in _ENDS.items():
             home = self._site.mount / node
@@ -148,6 +155,6 @@ class Tunnels:
 
 
 def addresses(site: Site, protocol: str, *, beside: bool) -> Sequence[str]:
-    """Where the messages of alpha and beta go to and come from."""
+    """Return the addresses of alpha and beta that the messages use."""
     through = protocol == "wireguard" and not beside
     return [INNER[node] if through else site.network.nodes[node].address for node in _ENDS]

@@ -1,8 +1,9 @@
-"""Waits in real time are judged by the quicker ones: contention adds to some, a timeout to all.
+"""Judge waits in real time by their quickest quarter.
 
-In real time a host is late for reasons that are no protocol's, so that no single wait proves
-anything. But nothing makes it early: where a quarter of the ADP messages went when they had to, the
-timeout is the cell's. By captures and the trace, no log is asked.
+In real time a host can be late for reasons outside of the protocol, so no single wait proves
+anything. Contention delays some messages, a longer timeout delays all. Nothing makes a host early.
+If a quarter of the ADP messages left on time, the timeout is the cell's. The times come from
+captures and the trace, not from a log.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from measure.pcap import CapturedFrame
 from studies.adp1987 import dispatched, sniffed
 from studies.adp1987.dispatched import Arrival, Dispatch, PhaseTraffic, Reason, SenderSetting
 
-#: A guest's kernel may sleep for as long as its tick where it should not sleep at all.
+#: A guest's kernel may sleep for one tick where it should not sleep at all (s).
 _TICK_S = 0.010
 _QUICK_SHARE = 0.25
-#: Computing takes what it takes: no device charges anything.
+#: In real time, no device charges for operations.
 _UNCHARGED = dict.fromkeys(
     ("user-message-send", "adp-message-send", "chacha20-poly1305"), (0.0, 0.0))
 
 
 @dataclass(frozen=True)
 class RealWaits:
-    """By how much ADP messages went later than they had to (s), against the quickest of all.
+    """Delays of ADP messages after the time at which they had to leave (s).
 
-    `urgent` ones went for an urgent message, `timed` ones for a timeout; `baseless` for nothing.
-    What had to wait for the ADP message before counts from there.
-    `unplaced` user messages are in no ADP message, or not in the trace.
+    The quickest message has the delay 0. `urgent` messages were sent for an urgent message, `timed`
+    ones for a timeout, `baseless` ones without a reason. The delay of a message that had to wait
+    for an earlier ADP message counts from there. `unplaced` counts user messages that are in no ADP
+    message, or not in the trace.
     """
 
     urgent: Sequence[float]
@@ -41,7 +43,16 @@ class RealWaits:
 
 def waits(frames: Iterable[CapturedFrame], source: str, arrivals: Sequence[Arrival],
           task: Mapping[str, Any]) -> RealWaits:
-    """Those of a phase in which the trace goes in its own time; when that began, they say."""
+    """Return the delays of a phase with the trace's own time.
+
+    The start of the phase is estimated from the messages themselves.
+
+    Args:
+        frames: Captured frames of the phase, in order of time.
+        source: IPv4 address of the sender.
+        arrivals: Messages of the trace.
+        task: The workload's task.
+    """
     heads = [head for head in sniffed.heads(frames, source) if head.count]
     setting = SenderSetting(task, _UNCHARGED, None)
     phase = PhaseTraffic("latency", arrivals, is_paced=True, start_s=0.0, heads=heads)
@@ -55,7 +66,10 @@ def waits(frames: Iterable[CapturedFrame], source: str, arrivals: Sequence[Arriv
 
 
 def in_time(seen: RealWaits) -> Check:
-    """A quarter of what was urgent, and of what had a timeout, went within a tick of its time."""
+    """Check that the quickest quarter of the messages left within a tick of their time.
+
+    Urgent messages and messages with a timeout are judged separately.
+    """
     parts = {"urgent": seen.urgent, "timed out": seen.timed}
     ok = all(_quick(late_s) <= _TICK_S for late_s in parts.values() if late_s)
     said = ", ".join(f"{len(late_s)} {name} (a quarter by {_quick(late_s) * 1e3:.2f} ms at most, "
@@ -66,7 +80,10 @@ def in_time(seen: RealWaits) -> Check:
 
 
 def _due_s(dispatch: Dispatch, setting: SenderSetting) -> float | None:
-    """When it had to go, in the trace's time; None where that is another message's to say."""
+    """Return when a message had to leave in the trace's time (s).
+
+    The result is None where another message decides it.
+    """
     match dispatched.reason(dispatch, setting):
         case Reason.URGENT:
             return dispatch.batch[-1][0]

@@ -1,7 +1,8 @@
-"""The real-time cells' part inside the machine: a tunnel, two programs, three phases, captures.
+"""Workload of real-time cells: a tunnel, two programs and three captured phases.
 
-A short phase is captured whole, for proof; then the trace goes in its own time, captured by its
-headers, and as fast as it is taken, where only what does not belong there is captured.
+It runs in the guest. A short phase is captured whole for the proof. Then the trace is replayed in
+its own time, with headers captured. At last it is replayed as fast as it is taken; only packets
+that do not belong to the protocol are captured then.
 """
 
 from __future__ import annotations
@@ -24,16 +25,25 @@ from studies.adp1987.realtime.tunnels import Tunnels, addresses
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
 
-#: Negative controls, and the protocols that each is for.
+#: Negative controls, with the protocols for which each exists.
 CONTROLS = {BESIDE: ("wireguard", "esp"), LONGER_TIMEOUT: ("adp",)}
-#: What a protocol's packets are, fragments included.
+#: Capture filter for the packets of a protocol, fragments included.
 OWN = {"adp": "ip proto 253", "wireguard": f"udp port {PORT}", "none": "udp",
        "esp": "esp or udp port 500"}
 _COUNTERS = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
 
 
 def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
-    """One repetition. Raises MeasureError."""
+    """Measure one repetition in real time.
+
+    Args:
+        hosts: Programs of the repetition's hosts.
+        tunnels: Tunnels of the testbed.
+        session: Gets time stamps, raw values and progress reports.
+
+    Raises:
+        MeasureError: The negative control does not exist for the protocol, or a tunnel fails.
+    """
     task, site = hosts.task, hosts.site
     protocol, fault = task["protocol"], task.get("fault", site.fault)
     if fault and protocol not in CONTROLS.get(fault, ()):
@@ -82,7 +92,7 @@ class _Captures:
 
     @contextmanager
     def taking(self, part: str, detail: Detail, expression: str) -> Iterator[None]:
-        """One capture while this lasts."""
+        """Capture packets while the context lasts."""
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)],
                        detail, part=part, out=self._out, logs=self._site.logs,
                        summaries=self._session.raw["captures"]):
@@ -90,7 +100,7 @@ class _Captures:
 
 
 def _counters(site: Site) -> Mapping[str, int]:
-    """What the kernel has counted at the sender's end of the wire."""
+    """Return the kernel's counters at the sender's end of the wire."""
     folder = "/sys/class/net/to-beta/statistics"
     said = site.testbed.run("alpha", ["cat", *(f"{folder}/{name}" for name in _COUNTERS)])
     return dict(zip(_COUNTERS, map(int, said.split()), strict=True))

@@ -1,4 +1,4 @@
-"""The study's report: the paper's tables and figures, published beside measured, and its claims."""
+"""Report of the study: the paper's tables, figures and claims with measured values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,15 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
-    """Tables 2 to 6, Figures 3 to 7, claims."""
+    """Return the report with the paper's tables, figures and claims.
+
+    These are Tables 2 to 6, Figures 3 to 7, and D1 to D8.
+
+    Args:
+        study: The study.
+        results: Records of a results folder.
+        options: The report's options; `baseline` is used here.
+    """
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     air = on_air.table(cells)

@@ -1,4 +1,4 @@
-"""The paper's claims D1 to D8, as questions to the cells."""
+"""Verdicts on the paper's claims D1 to D8, from questions about cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from studies.adp1987.body import ESTABLISHMENT, UTILISATION
 from studies.adp1987.design import TIMEOUTS_MS, URGENCY, ids
 from studies.adp1987.published import L, T, scope_ids
 
-#: "Little", "halved", "ruinous" and "next to nothing" in numbers.
+#: Ratios for "little", "halved" and "ruinous", and a share for "next to nothing".
 _LITTLE, _HALVED, _RUINED, _NOTHING = 0.95, 0.55, 0.2, 0.01
 _MS = Unit("ms", 1e3)
 _REASONS = {
@@ -30,7 +30,7 @@ _REASONS = {
 
 
 def verdicts(cells: Cells) -> tuple[Verdict, ...]:
-    """One a claim, in the paper's order."""
+    """Return one verdict per claim, in the paper's order."""
     questions = {"D1": _scope, "D2": _queue, "D3": _software, "D4": _timeout, "D5": _urgency,
                  "D6": _establishment, "D7": _distribution, "D8": _utilisation}
     observations = _observations(cells)
@@ -39,7 +39,7 @@ def verdicts(cells: Cells) -> tuple[Verdict, ...]:
 
 
 def _observations(cells: Cells) -> Mapping[Key, Observation]:
-    """The metrics', and the median and deviation of the latency."""
+    """Return the observations of all metrics, and of median and deviation of the latency."""
     further = {(name, *cell): cells.value(name, cell) for cell in cells.results.cells
                for name in ("latency_median_s", "latency_deviation_s")}
     return {**cells.observations,

@@ -1,4 +1,7 @@
-"""The paper's Figures 3 to 7; of their values only what its text and tables say is published."""
+"""The paper's Figures 3 to 7.
+
+Only values in the paper's text and tables are drawn as published.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _LONGEST_S = 0.04
 
 
 def figures(cells: Cells, paper: PaperValues) -> Iterator[Figure]:
-    """Those for which anything was measured."""
+    """Yield the figures that have measured values."""
     for figure in (_figure_3(cells), _figure_4(cells, paper),
                    _by_timeout(cells, paper, "5", THROUGHPUT),
                    _by_timeout(cells, paper, "6", LATENCY), _figure_7(cells, paper)):

@@ -1,4 +1,4 @@
-"""The channel over policies on the air: what each protocol takes and gives beside none."""
+"""Table of the channel under policies on the air, with ratios to no channel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTES = (
 
 
 def table(cells: Cells) -> Table | None:
-    """A row a cell on the air; None where there is none."""
+    """Return a table with one row per cell on the air, None without such cells."""
     rows = [_row(cells, ids) for ids in cells.results.cells
             if _levels(cells, ids).get("policy", NO_POLICY) != NO_POLICY]
     if not rows:
@@ -56,7 +56,10 @@ def _row(cells: Cells, ids: Ids) -> tuple[Entry, ...]:
 
 
 def _share(cells: Cells, ids: Ids) -> Entry:
-    """The throughput of that without protection, under the same policy in the same scenario."""
+    """Return the ratio of throughput to that without protection.
+
+    Both cells have the same policy and scenario.
+    """
     levels = _levels(cells, ids)
     [beside] = [row for row in design.on_air(
         levels["trace"], levels["policy"], levels["scenario"], None) if "none" in row]

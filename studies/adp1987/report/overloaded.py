@@ -1,4 +1,4 @@
-"""Overloaded cells are marked where their latencies are: those grow with the trace's length."""
+"""Marks of overloaded cells at their latencies, which grow with the trace's length."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ WORD = "overloaded"
 
 
 def is_overloaded(cells: Cells, cell: Ids) -> bool:
-    """Whether any repetition of a cell was."""
+    """Return whether any repetition of a cell was overloaded."""
     value = cells.value("overloaded", cell)
     return isinstance(value, Observation) and value.estimate.mean > 0
 
 
 def said(cells: Cells, places: Iterable[tuple[str, Ids]]) -> str:
-    """A sentence with those of a figure's points, by their names, that are; none for none."""
+    """Return a sentence that names a figure's overloaded points, "" without any."""
     names = [name for name, cell in places if is_overloaded(cells, cell)]
     listed = "; ".join(names)
     return f" Overloaded, so that latency grows with the trace's length: {listed}." if names else ""
 
 
 def table(cells: Cells) -> Table:
-    """The run's table, with a word behind the latencies of such cells where there are some."""
+    """Return the run's table, with overloaded cells marked after their latencies."""
     column = Further(Column("load", "load"), lambda cell: (
         Entry(WORD) if is_overloaded(cells, cell) else NOTHING), LATENCY.name)
     is_any = any(is_overloaded(cells, cell) for cell in cells.results.cells)

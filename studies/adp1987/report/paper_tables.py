@@ -1,4 +1,4 @@
-"""The paper's Tables 2 to 6 and its utilisations, with what was published beside."""
+"""The paper's Tables 2 to 6 and its utilisations, with published and measured values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from studies.adp1987.traces import TRACES
 
 _SOURCE = "the 1987 paper"
 _CHOSEN = " ND's latency with trailer encrypted and queueing is Table 2's, which chose its trace."
-#: A value, its cell, and the paper's table that has it.
+#: A metric and its cell.
 Place = tuple[Metric, Ids]
 _NOTE = ("Overloaded: the trace offers more than the cell's throughput, or keeps its sender busy "
          "all the time; its latency grows with the trace's length.")
 
 
 def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
-    """Those with anything measured in them."""
+    """Yield the tables that have measured values."""
     made = (_table_2(cells, paper), _scopes(cells, paper, "3", "ALL", "all six are fitted to"),
             _scopes(cells, paper, "4", "ND", "all six are predictions"), _table_5(cells, paper),
             _table_6(cells, paper), _utilisation(cells, paper))
@@ -39,7 +39,7 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
 
 
 def placed(cells: Cells, paper: PaperValues, table: str, place: Place) -> Entry:
-    """What was measured in a cell, with what a table of the paper has."""
+    """Return the measured value of a cell, with the published value of a table."""
     metric, cell = place
     value = cells.value(metric.name, cell)
     if not isinstance(value, Observation):
@@ -51,7 +51,7 @@ def placed(cells: Cells, paper: PaperValues, table: str, place: Place) -> Entry:
 
 
 def column(metric: Metric, ending: str = "", title: str = "", group: str = "") -> Column:
-    """A column of a metric, under a heading of its own."""
+    """Return a column for a metric, with an optional title and group of its own."""
     key = f"{metric.name}_{ending}" if ending else metric.name
     return Column(key, title or metric.title, metric.unit, metric.scale, metric.digits, group)
 

@@ -1,4 +1,7 @@
-"""How near print is: throughputs within 15 %, and the order of latencies that the paper decides."""
+"""Agreement with print: throughputs within 15 %, and the order of latencies.
+
+Only pairs of latencies that the paper decides are judged.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from studies.adp1987.consistency import RANKED
 from studies.adp1987.design import URGENCY
 from studies.adp1987.published import PaperValues
 
-#: What the issue asks for.
+#: Largest deviation of a throughput that counts as near.
 _NEAR = 0.15
 Pair = tuple[Key, Key]
 _RULES = ("Pairs of cells of one table that differ in print by more than its clock's millisecond "
@@ -25,7 +28,7 @@ _RULES = ("Pairs of cells of one table that differ in print by more than its clo
 
 
 def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
-    """Throughputs of Tables 3 and 4 one by one, and how many pairs of latencies are in order."""
+    """Yield the throughputs of Tables 3 and 4, and counts of latency pairs in order."""
     rows = [row for table in ("3", "4") for key, value in paper.tables[table].items()
             if key[0] == THROUGHPUT.name and (row := _near(cells, table, key, value))]
     if rows:
@@ -60,7 +63,7 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
 
 
 def mean(cells: Cells, key: Key) -> float | None:
-    """A cell's mean, None where there is none."""
+    """Return the mean of a cell, None without one."""
     value = cells.value(key[0], key[1:])
     return value.estimate.mean if isinstance(value, Observation) else None
 
@@ -76,19 +79,19 @@ def _near(cells: Cells, table: str, key: Key, printed: float) -> tuple[Entry, ..
 
 
 def _measured(cells: Cells, paper: PaperValues, table: str) -> list[Pair]:
-    """Pairs of a table that differ in print, of which both cells were measured."""
+    """Return a table's pairs that differ in print and whose cells were both measured."""
     return [pair for pair in consistency.decided(paper, table)
             if all(mean(cells, key) is not None for key in pair)]
 
 
 def _sound(paper: PaperValues, table: str, pairs: Sequence[Pair]) -> list[Pair]:
-    """Those without a cell that print rules out."""
+    """Return the pairs without a cell that print contradicts."""
     doubtful = consistency.contradicted(paper, table)
     return [pair for pair in pairs if not any(key[1:] in doubtful for key in pair)]
 
 
 def _predicted(paper: PaperValues, pairs: Sequence[Pair]) -> list[Pair]:
-    """Those with a cell whose latency nothing was chosen by."""
+    """Return the pairs with a cell by whose latency no trace was chosen."""
     known = consistency.fitted(paper)
     return [pair for pair in pairs if any(key[1:] not in known for key in pair)]
 
@@ -129,7 +132,10 @@ def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] |
 
 
 def _consistency(paper: PaperValues) -> Table:
-    """Throughputs of Table 6 against what Table 3 allows, whichever messages are urgent."""
+    """Return the table of Table 6's throughputs and what Table 3 allows.
+
+    The limits hold whichever messages are urgent.
+    """
     rows = tuple((Entry(f"{urgency} ({URGENCY[urgency]:.2%})"), exact(row.printed),
                   exact(row.least), exact(row.implied_share), exact(row.most_share),
                   Entry("yes" if row.is_contradicted else "no"))

@@ -1,4 +1,4 @@
-"""Modern ADP, ESP and no protection beside WireGuard: what was measured in one run, and ratios."""
+"""Tables of modern ADP, ESP and no protection compared with WireGuard in one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from studies.adp1987.report.paper_tables import column
 _METRICS = (ESTABLISHMENT, THROUGHPUT, RATE, WORK, LATENCY, WIRE_BYTES)
 _COMPARED = (THROUGHPUT, WORK, LATENCY, WIRE_BYTES)
 _REFERENCE = "wireguard"
-#: User messages a second of a core, both ends together.
+#: User messages per second of a core, both ends together.
 _RATE_ASKED = 10_000.0
 _RATE, _THROUGHPUT, _LATENCY, _BYTES = (Claim(name, says, "real time") for name, says in (
     ("M1", "with queueing, a core carries 10,000 user messages a second, both ends together"),
@@ -35,7 +35,10 @@ _FREE = "By the processor clock kernel threads compute for nothing, and so WireG
 
 
 def tables(cells: Cells) -> Iterator[Table]:
-    """One of what was measured and one of ratios to WireGuard, if there is anything in them."""
+    """Yield tables of measured values, of ratios to WireGuard, and of verdicts.
+
+    Tables without measured values are left out.
+    """
     places = [(trace, row) for trace in cells.results.levels["trace"]
               for row in design.beside(trace)
               if isinstance(cells.value(THROUGHPUT.name, row), Observation)]
@@ -84,12 +87,15 @@ def _ratios(cells: Cells, trace: str, row: Ids) -> list[Entry]:
 
 
 def _of(trace: str, protocol: str) -> Ids:
-    """The first cell of a protocol's; of modern ADP that is the one with queueing."""
+    """Return the first cell of a protocol.
+
+    For modern ADP it is the one with queueing.
+    """
     return next(row for row in design.beside(trace) if protocol in row)
 
 
 def _verdicts(cells: Cells, traces: Sequence[str]) -> list[Verdict]:
-    """What the issue of modern ADP asks, each settled by this run's intervals."""
+    """Return the verdicts on modern ADP (M1 to M4), from the intervals of this run."""
     return [judge(claim, [question for trace in traces for question in questions(trace)],
                   cells.observations) for claim, questions in (
         (_RATE, _rate), (_THROUGHPUT, _throughput), (_LATENCY, _latency), (_BYTES, _bytes))]
