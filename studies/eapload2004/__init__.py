@@ -1,1 +1,1 @@
-"""EAP-TLS authentications under load: a supplicant in one network, its server in another."""
+"""Study of EAP-TLS authentications under load, with the RADIUS server in another network."""

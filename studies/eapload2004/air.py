@@ -1,8 +1,9 @@
-"""Retransmissions on the air: frames that reach the supplicant later than others of their length.
+"""Detect retransmissions on the air from the delay of frames to the supplicant.
 
-A frame is timed from the access point's radio, before the air, to the supplicant. A frame that the
-air loses arrives hundreds of microseconds later than the quickest of its length: 802.11 sends it
-again after a longer backoff. Without a loss, 9,337 frames took at most 65 us longer.
+The delay of a frame is the time from the access point's radio, before the air, to the supplicant. A
+frame that the air loses arrives hundreds of microseconds later than the quickest of its length:
+IEEE 802.11 sends it again after a longer backoff. Without a loss, 9,337 frames took at most 65 us
+longer.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _RADIO, _SUPPLICANT = "auth-radio.pcap", "auth-mn.pcap"
 
 @dataclass(frozen=True)
 class AirLosses:
-    """How many frames reached the supplicant, and how many of them late."""
+    """The number of frames that reached the supplicant, and how many of them were late."""
 
     frames: int
     late: int
 
 
 def losses(out: Path) -> AirLosses:
-    """Return the frames to the supplicant in a repetition's captures, and the late ones.
+    """Count the frames to the supplicant in a repetition's captures, and the late ones.
 
-    A frame that arrives without having been captured at the access point's radio counts as late.
+    A frame that arrives without a capture at the access point's radio counts as late.
 
     Raises:
-        MeasureError: a capture is damaged, or holds no Ethernet frames.
+        MeasureError: A capture is damaged, or holds no Ethernet frames.
     """
-    if not (out / _RADIO).exists():  # results of an earlier version have no capture there
+    if not (out / _RADIO).exists():  # Results of an earlier version have no capture at the radio.
         return AirLosses(0, 0)
     sent_s: dict[bytes, list[float]] = defaultdict(list)
     for frame in pcap.frames(out / _RADIO):
@@ -46,7 +47,7 @@ def losses(out: Path) -> AirLosses:
     for frame in pcap.frames(out / _SUPPLICANT):
         if is_from_supplicant(frame) is not False:
             continue
-        # The newest copy before it: an equal frame may never have arrived.
+        # Take the newest earlier copy: an equal frame before it may have been lost.
         before = [at_s for at_s in sent_s[frame.payload] if at_s <= frame.at_s]
         if before:
             sent_s[frame.payload] = sent_s[frame.payload][len(before):]

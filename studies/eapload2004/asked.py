@@ -1,4 +1,4 @@
-"""Settings of the study's workload: how many authentications, which seed, on which processors."""
+"""Settings of the workload, such as authentications, background load and devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from studies import study
 
 
 class Asked(study.Asked):
-    """What a repetition is asked for."""
+    """The settings of one repetition."""
 
     authentications: int = Field(
         20, ge=2, le=5000, json_schema_extra={"option": "--authentications"},

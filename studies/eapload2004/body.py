@@ -1,4 +1,4 @@
-"""The body of this study's records: the supplicant's authentications, and all in the background."""
+"""Measured values of the study's records: the supplicant's authentications and the background's."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from measure.record import RecordPart
 
 
 class SplitRecord(RecordPart):
-    """Where the time of one of the supplicant's authentications goes, means in seconds.
+    """The parts of the time of a supplicant's authentication (means, s).
 
-    `client_s` is between a request and its answer at the supplicant, `authenticator_s` between the
-    access point's radio and the wire behind it, either way, `wire_s` between access point and
-    server; what is left is the air's. `server_s` is between a request's arrival and its answer at
-    the server: so long as the quickest of the repetition took, what is longer is `waiting_s`.
-    Records of before have no `authenticator_s`, which is in `air_s` then, or no `waiting_s`, which
-    is in `server_s`.
+    `client_s` is the time between request and answer at the supplicant. `authenticator_s` is the
+    time between the access point's radio and the wire behind it, in both directions. `wire_s` is
+    the time between access point and server. `air_s` is the rest. `server_s` and `waiting_s` are
+    the time between request and answer at the server: the quickest answer of the repetition is
+    `server_s`, the rest `waiting_s`. Older records lack `authenticator_s`, which is then in
+    `air_s`, or `waiting_s`, which is then in `server_s`.
     """
 
     client_s: float
@@ -27,13 +27,17 @@ class SplitRecord(RecordPart):
 
 
 class SaturationRecord(RecordPart):
-    """The server with as many customers as it can take, and with one alone. Seconds, and 1/s.
+    """The server in saturation and with one client alone (s and 1/s).
 
-    In real time, `paused_s` has how long nobody was there before who came alone, and `rests_s`
-    what such a one took, on average; `steps_s` has the parts of one alone, in order: generator and
-    server in turn. Records of before have `rested_s` instead, after as long a pause as the load had
-    on average. `busy_s` is what each of those who came together kept a device busy, in real time:
-    while all of them are with the machine's own processor it rests.
+    `alone_s` is the authentication time of one client alone. `customers` clients at a time saturate
+    the server: `capacity_per_s` is their rate, `saturated_s` their mean authentication time.
+
+    Some values are measured only in real time. `rests_s` are the authentication times of a client
+    alone after the pauses `paused_s` (means). `steps_s` are the parts of a client alone in order,
+    generator and server in turn. `busy_s` is the busy time of a device per authentication in
+    saturation. It is less than the rate says, because the device rests while the machine's own
+    processor works. Older records have `rested_s` instead, after a pause as long as the load's mean
+    interval.
     """
 
     alone_s: float | None = None
@@ -47,7 +51,7 @@ class SaturationRecord(RecordPart):
     busy_s: float | None = None
 
     def lists(self) -> dict[str, list[float]]:
-        """What a repetition is predicted by, in seconds; single values are lists of one."""
+        """Return the values that predict a repetition (s), single ones as lists of one."""
         single = {"alone_s": self.alone_s, "rested_s": self.rested_s,
                   "saturated_demand_s": self.busy_s or 1 / self.capacity_per_s}
         return {"steps_s": self.steps_s, "paused_s": self.paused_s, "rests_s": self.rests_s,
@@ -55,10 +59,11 @@ class SaturationRecord(RecordPart):
 
 
 class ReferenceRecord(RecordPart):
-    """What an authentication costs the server by a driver; requests as captured, means.
+    """The cost of an authentication at the server by a driver, from captured requests.
 
-    `parts_s` are medians of parts in order: from request to answer at the server, which has
-    nothing else to do, over all requests of an authentication, in seconds.
+    `requests` is a mean. `parts_s` are medians over consecutive groups of authentications. Each is
+    the time from request to answer at an otherwise idle server, summed over all requests of an
+    authentication (s).
     """
 
     authentications: int
@@ -67,11 +72,11 @@ class ReferenceRecord(RecordPart):
 
 
 class OverloadRecord(RecordPart):
-    """What becomes of those who come to a server that gets more than it can take.
+    """The fate of authentications at a server with more load than its capacity.
 
-    `growth` is by how much longer an authentication of the background takes, a second by which it
-    begins later; of the background's so many were `retransmitted` and `failed`, of the supplicant's
-    so many were `refused`.
+    `growth` is by how much longer (s) an authentication of the background takes for each second by
+    which it begins later. `retransmitted` counts requests and `failed` authentications of the
+    background. `refused` counts failed authentications of the supplicant.
     """
 
     growth: float
@@ -81,20 +86,21 @@ class OverloadRecord(RecordPart):
 
 
 class Measured(RecordPart):
-    """What a repetition measured.
+    """The measured values of a repetition.
 
-    Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
-    `latencies_s` from when each was due; both lists begin with the load, as a model does, and the
-    means when it is steady.
-    `demands_s` is what each step takes server and supplicant at its quickest, in order.
-    `waterfall_s` is of one authentication, the median: of each part, when it begins and when it
-    ends, again and again.
-    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise, and
-    `asked_s` when for each of its requests, in order; records of before do not have it.
-    `saturation` is of before the load or, where there is none, after it; `saturation_after` again
-    after the load, in real time.
-    `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
-    charged at the server; `cycle_s` is from one of the supplicant's to the next.
+    `services_s` are the supplicant's authentication times. `arrivals_s` (since the load began) and
+    `latencies_s` (from the due time) are of the background. Both lists begin with the load, as a
+    model does; the means begin when the load is steady.
+
+    `demands_s` are the quickest times of each step at server and supplicant, in order.
+    `waterfall_s` is of the median authentication: begin and end of each part, in turn. `meetings_s`
+    are the times at which the supplicant sent the request that took the server longest, since the
+    load began. `asked_s` has these times for each request, in order; older records lack it.
+
+    `saturation` is measured before the load or, without load, at the end. `saturation_after` is
+    measured again after the load, in real time. `rate_per_s` is the requested load. `demand_s` is
+    the time charged at the server for a full authentication. `cycle_s` is the time from one
+    authentication of the supplicant to the next.
     """
 
     seed: int
@@ -105,7 +111,7 @@ class Measured(RecordPart):
     demands_s: dict[str, list[float]] = Field(default_factory=dict)
     waterfall_s: dict[str, list[float]] = Field(default_factory=dict)
     round_trips: float
-    #: Of records of before 0 where nobody could know it.
+    #: Older records have 0 where the utilization is unknown.
     utilization_share: float | None
     demand_s: float
     cycle_s: float

@@ -1,7 +1,7 @@
-"""Policies are compared at the same utilization of the server: what was measured, and the model.
+"""Compare policies at equal utilization of the server: measurements and the model.
 
-The model of a policy is calibrated as the study's is: in the cell that measures it, before there is
-any load, by one customer alone and by saturation.
+The model of a policy is calibrated like that of the study. The calibration uses the policy's cell
+before any load: one client alone, and saturation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from studies.eapload2004.design import NAMES, NOMINAL
 from studies.eapload2004.metrics import BACKGROUND, CAPACITY, UTILIZATION
 from studies.eapload2004.samples import of_services
 
-#: Factors that are no policy: how much load, where from, and over which air and wires.
+#: Factors that do not belong to a policy: load, place, distance and driver.
 _BESIDE = ("load", "share", "place", "rtt", "driver")
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "key": {"rsa-1024": "RSA-1024", "rsa-2048": "RSA-2048", "p-256": "P-256"},
@@ -32,7 +32,7 @@ Points = list[tuple[float, Quantity]]
 
 @dataclass
 class PolicyCurves:
-    """By utilization of the server: the supplicant's time, the background's, and the model's."""
+    """Times by utilization of the server: the supplicant's, the background's and the model's."""
 
     title: str
     service_s: Points = field(default_factory=list)
@@ -41,7 +41,7 @@ class PolicyCurves:
 
 
 def curves(cells: Cells) -> list[PolicyCurves]:
-    """All policies with measured cells, at the paper's own place and distance."""
+    """Return the curves of all policies with measured cells at the paper's place and distance."""
     by_policy: dict[tuple[str, ...], PolicyCurves] = {}
     for row in cells.results.cells:
         ids = dict(zip(NAMES, row, strict=True))
@@ -56,10 +56,10 @@ def curves(cells: Cells) -> list[PolicyCurves]:
 
 
 def _add(made: PolicyCurves, cells: Cells, row: Ids) -> None:
-    """What a cell says of its policy."""
+    """Add the values of a cell to the curves of its policy."""
     busy, service = cells.mean_of_any(UTILIZATION.name, row), of_services(cells, row)
     background = cells.mean_of_any(BACKGROUND.name, row)
-    if busy is None or cells.mean_of_any("growth", row) is not None:  # overloaded: nothing lasts
+    if busy is None or cells.mean_of_any("growth", row) is not None:  # overloaded: no steady state
         return
     if service is not None:
         made.service_s.append((busy.estimate.mean, quantity(service.estimate)))
@@ -74,7 +74,7 @@ def _add(made: PolicyCurves, cells: Cells, row: Ids) -> None:
 
 
 def _title(ids: Mapping[str, str]) -> str:
-    """What differs from the paper's own policy, which is called by what it is."""
+    """Return the levels that differ from the paper's own policy, as text."""
     if ids["method"] == "aka":
         return f"EAP-AKA, HSS at {ids['hss']} ms"
     differing = {name: level for name, level in ids.items()

@@ -1,4 +1,4 @@
-"""What cells say of their server without load, by which the model is calibrated."""
+"""Measurements of a server without load, which calibrate the model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SERVER = "server"
 
 @dataclass(frozen=True)
 class Unloaded:
-    """What the cell without load says, in seconds and 1/s.
+    """The measurements of the cell without load (s and 1/s).
 
-    By `warm_up_s` one takes longer who comes to a server at rest, or by `cooling` after pauses.
-    `steps_s` has the parts of one alone, generator and server in turn, where they share one
-    processor.
+    A client that finds the server idle takes longer by `warm_up_s`, or by `cooling` after pauses
+    (pause, additional time). `steps_s` are the parts of one client alone, generator and server in
+    turn, where both share a processor.
     """
 
     alone_s: float
@@ -36,11 +36,14 @@ class Unloaded:
 
     @property
     def server_share(self) -> float:
-        """What of the demand is the server's own."""
+        """Return the server's share of the demand."""
         return sum(self.steps_s[1::2]) / sum(self.steps_s) if self.steps_s else 1.0
 
     def steps(self) -> tuple[Visit, ...]:
-        """An authentication's demand, step by step where that is known; the generator's first."""
+        """Return an authentication's demand as visits, the generator's first.
+
+        Without `steps_s`, the result is one visit.
+        """
         demand_s = 1 / self.capacity_per_s
         if not self.steps_s:
             return (Visit(SERVER, demand_s),)
@@ -50,12 +53,12 @@ class Unloaded:
 
     @property
     def rtt_s(self) -> float:
-        """The nominal round trip."""
+        """Return the nominal round trip between the networks (s)."""
         return float(NOMINAL["rtt"]) / 1e3
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
-    """The calibration's measurements; None where the cell was not measured."""
+    """Return the measurements of the cell without load, None if it was not measured."""
     values = [cells.mean_of_any(name, ALONE) for name in (
         "alone_s", CAPACITY.name, SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
     means = [value.estimate.mean for value in values if value is not None]
@@ -67,14 +70,17 @@ def unloaded(cells: Cells) -> Unloaded | None:
 
 
 def _not_quicker_than_demand(measured: Unloaded) -> Unloaded:
-    """In real time chance may say a little more of those who come together than of one alone."""
+    """Raise the time alone to the demand in saturation where it is less.
+
+    In real time, chance can make a client alone appear slightly quicker.
+    """
     return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s))
 
 
 def calibrated_there(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
-    """What a repetition itself says of its server, in real time; else the same.
+    """Return the calibration of a single repetition in real time, else `measured`.
 
-    That is what it says before and after its load, the mean of both.
+    It is the mean of the values before and after the repetition's load.
     """
     said = cells.results.samples[place]
     alone_s, demand_s = (_mean(said, name) for name in ("alone_s", "saturated_demand_s"))
@@ -93,13 +99,13 @@ def calibrated_there(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
 
 
 def _mean(said: Mapping[str, Sequence[float]], name: str) -> NDArray[np.float64]:
-    """Of a list before and after the load, where it was measured; else empty."""
+    """Return the mean of a list before and after the load, empty if not measured."""
     lists = [each for when in ("before", "after") if (each := said.get(f"{name}_{when}"))]
     return np.mean(lists, axis=0) if lists else np.empty(0)
 
 
 def drift(cells: Cells, row: Ids) -> float | None:
-    """By how much more than before its load a cell's server had to do after it, as a share."""
+    """Return by which share the server's demand grew from before to after a cell's load."""
     before, after = (cells.mean_of_any(name, row) for name in (
         CAPACITY.name, "capacity_after_per_s"))
     return before.estimate.mean / after.estimate.mean - 1 if before and after else None

@@ -1,4 +1,7 @@
-"""The capacity of a server by the generator's journal of a closed loop. Standard library only."""
+"""Capacity of a server from the generator's journal of a closed loop.
+
+This module needs only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from measure.load.generator import ROW
 
 
 class Journals(NamedTuple):
-    """The files of one customer alone, of as many as can be, and of those who come after pauses."""
+    """The journal files of one client alone, of saturation and of pauses."""
 
     alone: str
     saturated: str
@@ -18,18 +21,21 @@ class Journals(NamedTuple):
 
 
 BEFORE = Journals("alone.json", "saturated.json", "rested.json")
-#: The same after the load, in real time: a machine is not as quick in one minute as in the next.
+#: Journals after the load, in real time: the speed of a machine changes within minutes.
 AFTER = Journals("alone-after.json", "saturated-after.json", "rested-after.json")
-#: What is captured of what the generator asks to that end: `auth-calibration.pcap`.
+#: Part of the capture's name during the calibration: `auth-calibration.pcap`.
 CALIBRATION = "calibration"
-#: How long a fixed piece of work took, again and again, of the whole repetition.
+#: File with the times of a fixed calibration workload throughout the repetition.
 YARDSTICK = "yardstick.json"
-#: Seconds before customers who are to find the server at rest, in turn.
+#: Pauses before clients that find the server idle (s), used in turn.
 PAUSES_S = (0.002, 0.006, 0.015, 0.04, 0.1)
 _DUE, _RESPONSE = ROW.index("due_s"), ROW.index("response_s")
 
 
 def capacity_per_s(journal: Path) -> float:
-    """Authentications a second: whoever shares a processor keeps it busy to the last one's end."""
+    """Return the authentications per second in saturation.
+
+    Clients that share a processor keep it busy until the last one ends.
+    """
     rows = json.loads(journal.read_text())["attempts"]
     return len(rows) / float(max(row[_DUE] + row[_RESPONSE] for row in rows))

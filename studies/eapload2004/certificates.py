@@ -1,4 +1,4 @@
-"""Which TLS an authentication speaks, and whom its certificates name, by whom: as captured."""
+"""Read TLS version and certificates from captured EAP-TLS handshakes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from studies.eapload2004.exchanges import CERTIFICATE, handshake_messages
 
 _SERVER_HELLO, _SUPPORTED_VERSIONS = 2, 43
 _VERSIONS = {0x0303: "1.2", 0x0304: "1.3"}
-#: Of the hello: version, random number, and the length of the session's number.
+#: Bytes of a ServerHello before its session identifier: version, random number.
 _SESSION = 2 + 32
 
 
 @dataclass(frozen=True)
 class ShownCertificate:
-    """One certificate of those that a side sends: whose it is, who says so, and of which key."""
+    """A certificate that a side sends: subject, issuer and kind of key."""
 
     subject: str
     issuer: str
@@ -28,17 +28,21 @@ class ShownCertificate:
 
 
 def shown(flight: bytes) -> list[ShownCertificate]:
-    """The certificates in what one side said, its own first; none in TLS 1.3, which hides them."""
+    """Return the certificates in a side's flight, its own first.
+
+    The list is empty for TLS 1.3, which encrypts certificates.
+    """
     bodies = [body for kind, body in handshake_messages(flight) if kind == CERTIFICATE]
     return [_read(der) for body in bodies for der in _listed(body)]
 
 
 def version(flight: bytes) -> str:
-    """The version of TLS that the server chose; nothing where it did not get so far."""
+    """Return the TLS version that the server chose, "" without a complete ServerHello."""
     hello = next((body for kind, body in handshake_messages(flight) if kind == _SERVER_HELLO), b"")
     if len(hello) <= _SESSION:
         return ""
-    # A session's number, a suite, a compression; then what is added: kind, length, content.
+    # After the session identifier follow cipher suite, compression method and length. Then come the
+    # extensions, each with type, length and content.
     place = _SESSION + 1 + hello[_SESSION] + 2 + 1 + 2
     chosen = int.from_bytes(hello[:2], "big")
     while place + 4 <= len(hello):
@@ -50,7 +54,7 @@ def version(flight: bytes) -> str:
 
 
 def _listed(body: bytes) -> Iterator[bytes]:
-    """The certificates of TLS 1.2's message (RFC 5246, 7.4.2)."""
+    """Yield the certificates of a TLS 1.2 Certificate message (RFC 5246 section 7.4.2)."""
     place = 3
     while place + 3 <= len(body):
         size = int.from_bytes(body[place:place + 3], "big")

@@ -1,7 +1,7 @@
-"""Every step of an EAP-AKA authentication is worked out again of what was captured.
+"""Recompute every step of captured EAP-AKA authentications.
 
-Of the daemons and programs nothing is believed: response, keys and MACs come of the subscriber's
-key and the challenge, and have to be what passed.
+Response, keys and MACs are computed from the subscriber's key and the challenge, and compared with
+the capture. No output of daemons or programs is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANSWER = b"AKA-RESP-AUTH "
 
 
 def vectors(file: Path) -> list[tuple[bytes, bytes]]:
-    """RAND and AUTN of each vector that the subscriber server gave out."""
+    """Return RAND and AUTN of each vector that the subscriber server sent."""
     words = [datagram.payload.split() for datagram in pcap.datagrams(file)
              if datagram.source_port == PORT and datagram.payload.startswith(_ANSWER)]
     return [(bytes.fromhex(said[2].decode()), bytes.fromhex(said[3].decode()))
@@ -29,7 +29,16 @@ def vectors(file: Path) -> list[tuple[bytes, bytes]]:
 
 def faults(exchanges: Sequence[Exchange], given: Sequence[tuple[bytes, bytes]],
            secrets: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What is not as the subscriber's key has it, a reason each; none if all is."""
+    """Return differences to the values that the subscriber's key gives.
+
+    Args:
+        exchanges: Captured authentications.
+        given: RAND and AUTN of the subscriber server's vectors.
+        secrets: Secrets of the run.
+
+    Returns:
+        Up to three reasons, none if all values agree.
+    """
     shared = MilenageKey.of(secrets["subscriber"])
     return [reason for exchange in exchanges for reason in _faults(
         exchange, given, shared, secrets["network"]["radius_secret"].encode())][:3]

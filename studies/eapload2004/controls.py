@@ -1,4 +1,4 @@
-"""Negative controls take something away, each in a cell where its own checks fail and no others."""
+"""Negative controls of the study, each with a cell where only its own checks fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from studies.study import Fault
 
 
 def _on(**changes: str) -> Mapping[str, str]:
-    """The paper's own cell, but for these levels."""
+    """Return the levels of the paper's own cell, except for `changes`."""
     return dict(zip(NAMES, ids(**changes), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Servers and supplicant as services of this study: the daemons as they are, on a processor."""
+"""Servers, access point and supplicant as services: unmodified daemons on emulated processors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Site
 from studies.eapload2004 import network
 
-#: The usual level of OpenSSL refuses keys of 1024 bits before any daemon is asked.
+#: OpenSSL's default security level refuses keys of 1024 bits before a daemon can use them.
 _OPENSSL = """openssl_conf = settings
 [settings]
 ssl_conf = ssl
@@ -30,7 +30,10 @@ MinProtocol = TLSv1.2
 
 
 class EmulatedProcessors:
-    """The emulated processors of server and supplicant; others have no public-key work."""
+    """The emulated processors of server and supplicant.
+
+    Other nodes have no public-key work.
+    """
 
     def __init__(self, site: Site) -> None:
         self.server = self._made(site, network.SERVER)
@@ -38,7 +41,7 @@ class EmulatedProcessors:
                          network.STATION_NODE: self._made(site, network.STATION_NODE)}
 
     def environment(self, node: str) -> Mapping[str, str]:
-        """What has a daemon of a node charged for its work."""
+        """Return the environment that charges a node's daemon for its work."""
         return self._by_node[node].environment if node in self._by_node else {}
 
     def _made(self, site: Site, node: str) -> ChargedDevice:
@@ -54,7 +57,7 @@ class EmulatedProcessors:
 
 
 class _Emulated(Daemons):
-    """Daemons on the processors of their nodes."""
+    """A service whose daemons run on the emulated processors of their nodes."""
 
     def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
         super().__init__(site)
@@ -62,22 +65,26 @@ class _Emulated(Daemons):
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:
-        """As any, on its own processor."""
+        """Start a daemon of a node on the node's emulated processor."""
         settings = self.site.run_folder(node) / "openssl.cnf"
         settings.write_text(_OPENSSL)
         return super().daemon(node, argv, ready, {
             **(environment or {}), **self.processor(node), "OPENSSL_CONF": str(settings)})
 
     def processor(self, node: str) -> Mapping[str, str]:
-        """What starts a daemon on its node's processor."""
+        """Return the environment that runs a daemon on its node's processor."""
         return self._processors.environment(node)
 
 
 class EmulatedServer(_Emulated, FreeRadius):
-    """The authentication server, charged for its work."""
+    """FreeRADIUS as the authentication server, charged for its work."""
 
     def launch(self, node: str) -> Daemon:
-        """Start it; with the cache switched off if that is the fault."""
+        """Start the server, with the configuration that a negative control changes.
+
+        `no-cache` switches off the session cache. `around-the-proxy` accepts the access point as a
+        client.
+        """
         home = self.site.mount / node
         if self.site.fault == "no-cache":
             _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no",
@@ -90,7 +97,11 @@ class EmulatedServer(_Emulated, FreeRadius):
         return super().launch(node)
 
     def processor(self, node: str) -> Mapping[str, str]:
-        """None, if that is the fault: then nothing that it computes takes time. Or half of one."""
+        """Return the environment of the server's processor.
+
+        The control `uncharged` has no charges. With `half-processor`, the processor is half as
+        fast.
+        """
         if self.site.fault == "uncharged":
             return {}
         half = {"QOP_CHARGE_PROCESSORS": "0.5"} if self.site.fault == "half-processor" else {}
@@ -98,18 +109,18 @@ class EmulatedServer(_Emulated, FreeRadius):
 
 
 class EmulatedEapServer(_Emulated, EapServer):
-    """Hostapd as the authentication server, charged for its work."""
+    """hostapd as the authentication server, charged for its work."""
 
 
 class EmulatedSupplicant(_Emulated, WpaSupplicant):
-    """The supplicant, charged for its work."""
+    """wpa_supplicant, charged for its work."""
 
 
 class AskingHostapd(Hostapd):
-    """The access point; past the proxy, if that is the fault."""
+    """The access point's hostapd, which bypasses the proxy in a negative control."""
 
     def launch(self, node: str) -> Daemon:
-        """Start it; with the server's own address, if that is the fault."""
+        """Start hostapd, with the server's own address for `around-the-proxy`."""
         if self.site.fault == "around-the-proxy":
             server = self.site.network.nodes[network.SERVER].address
             _edit(self.site.mount / node / self.file, r"(?m)^(auth_server_addr=).*$",

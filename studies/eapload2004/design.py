@@ -1,4 +1,4 @@
-"""The experiments' design: factors, their levels, and one factor at a time around the paper's."""
+"""Factors, levels and cells: one factor varies at a time around the paper's own cell."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from dataclasses import dataclass
 
 from studies.study import Cell, Factor, Level, chosen_cells, fixed
 
-#: The loads of Table 1, and two beyond them that bring the server to 0.73 and 0.84.
+#: Loads of Table 1 (1/s), and two higher ones that bring the server's utilization to 0.73 and 0.84.
 TABLE_1 = (1, 4, 5, 8, 10, 20, 25, 50)
 LOADS = (0, *TABLE_1, 65, 75)
-#: Where factors other than load and place are varied.
+#: Load at which the factors other than load and place are varied.
 BESIDE = "5"
 RTTS_MS = (0, 40, 120, 300)
-#: Per cent of the capacity that the same repetition measures before it loads the server; the last
-#: is more than there is, and what becomes of it a result.
+#: Load in per cent of the capacity that the same repetition measures before. The last level
+#: overloads the server, and the consequences are a result.
 SHARES = (0, 25, 50, 80, 120)
 ALL_PERCENT = 100
-#: Policies that are measured at shares, too: for response against utilization, on one axis. The
-#: others have a point there.
+#: Policies that are also measured at shares, for response against utilization on one axis. Other
+#: policies have one point there.
 POLICIES: Mapping[str, Mapping[str, str]] = {
     "RSA-2048": {"key": "rsa-2048"}, "TLS 1.3": {"tls": "1.3"}, "chain of 3": {"chain": "3"},
     "proxied": {"path": "proxied"}}
-#: Between the authentication server and the subscriber server.
+#: Round trips between the authentication server and the subscriber server (ms).
 HSS_RTTS_MS = (0, 40, 120)
 
 
 @dataclass(frozen=True)
 class AirPlace:
-    """How a supplicant hears its access point: so much of what is sent is lost, and sent again."""
+    """A place of the supplicant, with the share of transmissions that the air loses (%).
+
+    A lost frame is sent again up to `retries` times.
+    """
 
     title: str
     loss_percent: float
@@ -37,7 +40,7 @@ class AirPlace:
 
 PLACES = {"room": AirPlace("in the same room", 0.0),
           "outside": AirPlace("outside the building", 20.0)}
-#: What FreeRADIUS puts into one EAP packet, and pieces of a few TLS messages' size.
+#: TLS bytes in an EAP packet of FreeRADIUS, and a size that splits a few TLS messages.
 USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES = 1024, 256
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
            "tls": "1.2", "sessions": "full", "path": "direct",
@@ -87,26 +90,26 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 
 def ids(**changes: str) -> tuple[str, ...]:
-    """A cell's ids: the paper's own experiment but for `changes`."""
+    """Return a cell's ids: the paper's own experiment except for `changes`."""
     return tuple((NOMINAL | changes)[name] for name in NAMES)
 
 
-#: Without load: in this cell the server's capacity is measured.
+#: Cell without load, which measures the server's capacity.
 ALONE = ids(load="0")
 
 
 def aka_ids(hss_rtt_ms: float) -> tuple[str, ...]:
-    """The cell of EAP-AKA, without load, by the round trip to the subscriber server."""
+    """Return the cell of EAP-AKA without load, by the round trip to the subscriber server."""
     return ids(load="0", method="aka", server="hostapd", hss=f"{hss_rtt_ms:g}")
 
 
 def share_ids(share: float, **changes: str) -> tuple[str, ...]:
-    """The cell whose load is a share of the capacity, in per cent."""
+    """Return the cell whose load is a share of the capacity (%)."""
     return ids(load="0", share=f"{share:g}", **changes)
 
 
 def design() -> Iterator[tuple[str, ...]]:
-    """Every cell behind a table, a figure or a claim, each as often as one has it."""
+    """Yield every cell as often as a table, figure or claim has it."""
     yield from (ids(load=str(load)) for load in LOADS)
     yield from (ids(load=str(load), place="outside") for load in TABLE_1)
     yield from (share_ids(share) for share in SHARES if share)
@@ -114,16 +117,16 @@ def design() -> Iterator[tuple[str, ...]]:
                 for policy in POLICIES.values())
     yield from (ids(rtt=str(rtt)) for rtt in RTTS_MS)
     yield from (ids(key=key) for key in ("rsa-2048", "p-256"))
-    # Without load, nothing but what is varied makes a difference, however small.
+    # Without load, only the varied factor makes a difference, however small.
     yield from (ids(load="0", chain=str(chain)) for chain in (1, 3))
-    # FreeRADIUS 3.2.1 gives no new ticket with a resumed session of TLS 1.3: only every second one
-    # is resumed, which is neither of the two.
+    # FreeRADIUS 3.2.1 gives no new ticket with a resumed session of TLS 1.3. Only every second
+    # session is resumed, so there is no such cell.
     yield ids(sessions="resumed")
     yield ids(tls="1.3")
     yield ids(path="proxied")
     yield ids(load="0", path="near")
     yield ids(load="0", identity="p-tmsi")
-    # Not to compare servers: both methods by one that has both.
+    # hostapd has both methods, so they can be compared under one server.
     yield ids(load="0", server="hostapd")
     yield ids(load="0", driver="eapol_test")
     yield from map(aka_ids, HSS_RTTS_MS)
@@ -131,5 +134,5 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, each once."""
+    """Yield each cell of the design for the chosen levels once."""
     return chosen_cells(NAMES, design(), levels)

@@ -1,4 +1,4 @@
-"""Each point is what it says: checks on captures, the generator's journal and the processor."""
+"""Checks of a repetition on captures, the generator's journal and the processor."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from studies.eapload2004.reference import OURS, THEIRS
 
 _SIGMAS, _LEVEL, _ALIKE, _GAPS_ALIKE = 3.0, 0.01, 0.03, 0.05
 _LATE_SHARE = 0.02
-#: From 100 ms on, ping tells whole milliseconds.
+#: ping prints whole milliseconds from 100 ms on. An answer after more than half a second is a
+#: stall.
 _PING_S, _STALL_S = 0.0015, 0.5
-#: As many as share a processor at four fifths of its capacity once in 20,000 times (an M/G/1 queue
-#: by processor sharing); on the study's own device they take half a second.
+#: Number of clients that share a processor at 80 % of its capacity once in 20,000 times (M/G/1
+#: queue with processor sharing). On the study's own device they take half a second.
 _SHARING = 45
-#: Of what an authentication takes a device, what a step takes at least that asks anything of it.
+#: Smallest share of an authentication's demand that a step with work for the device has.
 _OF_DEVICE = 0.04
 _UNCHARGED_S = 0.001
 _BUSY = 0.97
-#: How much longer an authentication may take by what a fixed piece of work takes at its slowest,
-#: and how far one after the load may be from one before; which share of times is left out at either
-#: end.
+#: Allowed difference between the slowest and fastest mean of the calibration workload, weighted by
+#: the machine's own share; allowed difference of an authentication's demand after the load; share
+#: of times trimmed at either end.
 _AS_QUICK, _AS_MUCH, _TRIMMED = 0.02, 0.03, 0.05
 
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
-    """All checks of a repetition."""
+    """Return the results of all checks of a repetition."""
     made = [_complete, _packets, _path, _ping, _captured]
     made += [_overloaded] if observed.overload else [_steady, _stall]
-    if observed.raw["clock"] != "processor":  # there, computing itself is what takes time
+    if observed.raw["clock"] != "processor":  # by the processor clock, computing itself takes time
         made += [_charged, _demands]
     if observed.cell["method"] == "tls" or observed.rate_per_s:
         made += [tls_evidence.certificates, tls_evidence.policy]
@@ -56,7 +57,7 @@ def evidence(observed: ObservedLoad) -> list[CheckRecord]:
 
 
 def _complete(observed: ObservedLoad) -> CheckRecord:
-    """Every one of the supplicant's reached the server and came back accepted, once.
+    """Check that every authentication of the supplicant reached the server and was accepted once.
 
     An overloaded server may refuse some, or lose their packets.
     """
@@ -73,7 +74,7 @@ def _complete(observed: ObservedLoad) -> CheckRecord:
 
 
 def _packets(observed: ObservedLoad) -> CheckRecord:
-    """No authentication has more packets than what both sides say takes, in the policy's pieces."""
+    """Check that no authentication has packets without content or acknowledgement."""
     whole = [exchange for exchange in (*observed.supplicant, *observed.sample)
              if exchange.is_complete]
     spare = sum(exchange.spare for exchange in whole)
@@ -82,7 +83,10 @@ def _packets(observed: ObservedLoad) -> CheckRecord:
 
 
 def _challenges(observed: ObservedLoad) -> CheckRecord:
-    """A challenge of the subscriber server's in each; response, MACs and keys as worked out."""
+    """Check that each authentication has a challenge of the subscriber server and valid keys.
+
+    Response, MACs and keys must equal the recomputed ones.
+    """
     challenged = sum(bool(exchange.aka) for exchange in observed.supplicant)
     ok = not observed.wrong and challenged == len(observed.supplicant) == observed.vectors
     return CheckRecord(check="challenges", ok=ok, detail=f"{challenged} of "
@@ -91,9 +95,9 @@ def _challenges(observed: ObservedLoad) -> CheckRecord:
 
 
 def _alike(observed: ObservedLoad) -> CheckRecord:
-    """The generator has the server do the same for an authentication as eapol_test has.
+    """Check that the server does the same work for the generator as for eapol_test.
 
-    What the server computes is told by an interval: all of it has to be within the bounds.
+    The whole confidence interval of the time at the server must be within the bounds.
     """
     ours, theirs = (observed.reference[name] for name in (OURS, THEIRS))
     requests = ours.requests / theirs.requests
@@ -105,14 +109,20 @@ def _alike(observed: ObservedLoad) -> CheckRecord:
 
 
 def _interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the ratio of parts, each beside the other driver's of the same time."""
+    """Return the 95 % interval of the mean ratio of paired parts.
+
+    Each part of one driver is compared with the other driver's of the same time.
+    """
     logs = np.log(np.asarray(ours) / np.asarray(theirs))
     half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
     return math.exp(logs.mean() - half), math.exp(logs.mean() + half)
 
 
 def _path(observed: ObservedLoad) -> CheckRecord:
-    """The server is asked by the proxy for users of the realm, or else by the access point."""
+    """Check that the server's requests come from the cell's client: proxy or access point.
+
+    A proxied request must be of a user with a realm.
+    """
     askers = {exchange.asker for exchange in observed.server}
     behind = {exchange.asker for exchange in observed.supplicant}
     has_realm = all("@" in exchange.user for exchange in observed.server)
@@ -132,10 +142,10 @@ def _ping(observed: ObservedLoad) -> CheckRecord:
 
 
 def _air(observed: ObservedLoad) -> CheckRecord:
-    """The air loses as much of what is sent to the supplicant as it does at the cell's place."""
+    """Check that the air loses as many frames to the supplicant as the place says."""
     frames, late = observed.air.frames, observed.air.late
     lost = PLACES[observed.cell["place"]].loss_percent / ALL_PERCENT
-    # Where six are to be late, none by chance is one time in four hundred.
+    # With six expected late frames, the probability of none is one in four hundred.
     is_seen = late > 0 or frames * lost < 6
     room = _SIGMAS * math.sqrt(frames * lost * (1 - lost)) + _LATE_SHARE * frames
     return CheckRecord(check="losses on the air", ok=frames > 0 and is_seen
@@ -145,14 +155,14 @@ def _air(observed: ObservedLoad) -> CheckRecord:
 
 
 def _captured(observed: ObservedLoad) -> CheckRecord:
-    """No capture has lost a packet."""
+    """Check that no capture has lost a packet."""
     dropped = sum(summary["dropped"] for summary in observed.raw["captures"])
     return CheckRecord(check="captures are complete", ok=not dropped,
                        detail=f"{dropped} packets were lost by captures")
 
 
 def _steady(observed: ObservedLoad) -> CheckRecord:
-    """Nothing was lost, dropped or sent again on any wire."""
+    """Check that no request was retransmitted on any wire."""
     again = sum(exchange.repeated for exchange in (*observed.supplicant, *observed.sample))
     again += sum(row["retransmitted"] for row in observed.rows)
     return CheckRecord(check="no retransmission", ok=not again,
@@ -160,7 +170,7 @@ def _steady(observed: ObservedLoad) -> CheckRecord:
 
 
 def _overloaded(observed: ObservedLoad) -> CheckRecord:
-    """Whoever came later waited longer, and an emulated processor never rested."""
+    """Check that later arrivals waited longer and that an emulated processor never rested."""
     stamps, overload = observed.raw["stamps"], observed.overload
     assert overload is not None
     span_s = stamps["measured"] - stamps["steady"]
@@ -175,9 +185,10 @@ def _overloaded(observed: ObservedLoad) -> CheckRecord:
 
 
 def _stall(observed: ObservedLoad) -> CheckRecord:
-    """At no time did the server leave somebody waiting for long, whoever it was.
+    """Check that no answer of the server took very long.
 
-    In real time a slow device may, whose other customers share it, but only with what is its own.
+    In real time, an answer of a device that other clients share may take longer. This holds only
+    for steps with work of the device.
     """
     steps = [[trip.took_s for trip in step if trip] for step in zip_longest(*(
         exchange.trips for exchange in (*observed.server, *observed.sample)))]
@@ -192,7 +203,7 @@ def _stall(observed: ObservedLoad) -> CheckRecord:
 
 
 def _longest_s(observed: ObservedLoad, step: Sequence[float]) -> float:
-    """What a step may take at most, of which that is what it took in each authentication."""
+    """Return the longest allowed time for a step (s), from its times in all authentications."""
     charged = observed.raw["charged"]
     demand_s = charged["charged_s"] / max(1, charged["signatures"])
     is_device = observed.raw["clock"] == "real" and min(step) >= _OF_DEVICE * demand_s > 0
@@ -200,10 +211,11 @@ def _longest_s(observed: ObservedLoad, step: Sequence[float]) -> float:
 
 
 def _idle(observed: ObservedLoad) -> CheckRecord:
-    """The machine was as quick before, throughout and after the load, by what no load changes.
+    """Check that the machine was equally quick before, during and after the load.
 
-    As far as an authentication is the machine's own work, that is: what a device takes does not
-    change with it. It says nothing of how long anybody in the background took.
+    The calibration workload, which no load changes, shows it. It counts in proportion to the
+    machine's own share of an authentication, because a device's time does not change with the
+    machine. The check says nothing about latencies in the background.
     """
     begin, end = (observed.raw["stamps"][name] for name in ("begin", "end"))
     third_s = (end - begin) / 3
@@ -223,9 +235,9 @@ def _idle(observed: ObservedLoad) -> CheckRecord:
 
 
 def _charged(observed: ObservedLoad) -> CheckRecord:
-    """The server's processor signed once for each full authentication, and for nothing else.
+    """Check that the server was charged one signature per full authentication, and no others.
 
-    But for those that an overloaded server began in vain.
+    Authentications that an overloaded server began in vain are excepted.
     """
     signed = observed.raw["charged"]["signatures"]
     full = sum(exchange.has_certificates for exchange in observed.supplicant)
@@ -237,7 +249,7 @@ def _charged(observed: ObservedLoad) -> CheckRecord:
 
 
 def _demands(observed: ObservedLoad) -> CheckRecord:
-    """What authentications were charged adds up to what the server's processor was busy."""
+    """Check that the charged time equals the busy time of the server's processor."""
     busy_s, charged_s = (observed.raw["charged"][name] for name in ("busy_s", "charged_s"))
     off_s = abs(busy_s - charged_s)
     return CheckRecord(check="demands", ok=off_s <= _ALIKE * charged_s + _UNCHARGED_S,
@@ -255,7 +267,8 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
     if len(begun) > 2:
         found = stats.kstest(np.diff(sorted(begun)), "expon",
                              args=(0, observed.ended_s / len(rows)))
-        # Of many, a few that a stalled machine begins together are significant, and no matter.
+        # Among many arrivals, a few that begin together after a stall are significant but not
+        # relevant.
         ok = found.pvalue > _LEVEL or found.statistic < _GAPS_ALIKE
         yield CheckRecord(check="gaps", ok=bool(ok), detail="exponential by Kolmogorov and "
                           f"Smirnov, p = {found.pvalue:.3f}, distance {found.statistic:.3f}")
@@ -276,7 +289,7 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
 
 
 def _resumption(observed: ObservedLoad) -> CheckRecord:
-    """As many of the background resumed a session as were to offer one."""
+    """Check that the background resumed as many sessions as it should have offered."""
     rows = [row for row in observed.rows if not row["reason"]]
     resumed, share = sum(row["resumed"] for row in rows), observed.resumed_share
     expected = len(rows) * share

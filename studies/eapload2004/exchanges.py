@@ -1,6 +1,6 @@
-"""Authentications are read from captures: RADIUS by the server's state, EAPOL at the supplicant.
+"""Read authentications from captures: RADIUS by its State attribute, EAPOL at the supplicant.
 
-Formats are parsed here anew; of the generator nothing is believed that no capture shows.
+Formats are parsed independently here. Nothing is taken from the load generator.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _REQUEST, _RESPONSE, _SUCCESS, _FAILURE = 1, 2, 3, 4
 _IDENTITY = 1
 _HANDSHAKE, _APPLICATION = 22, 23
 CERTIFICATE, CERTIFICATE_VERIFY = 11, 15
-#: In TLS 1.3 certificates are encrypted: they show in how much the server says.
+#: TLS 1.3 encrypts certificates. A server's flight of more bytes than this has some.
 _ENCRYPTED_CERTIFICATES_BYTES = 800
 
 
 @dataclass
 class RoundTrip:
-    """A request and its answer, with the times at which they were captured (s)."""
+    """A request and its answer, with the times of their capture (s)."""
 
     asked_s: float
     answered_s: float = 0.0
 
     @property
     def took_s(self) -> float:
-        """Between request and answer."""
+        """Return the time between request and answer (s)."""
         return self.answered_s - self.asked_s
 
 
 @dataclass
 class Exchange:
-    """One authentication between a client of the server's and the server.
+    """An authentication between a client of the server and the server.
 
-    `asker` is the address that the server is asked from, and `port` the port, `user` the identity
-    that is claimed.
+    `asker` and `port` are address and UDP port that the requests come from. `user` is the claimed
+    identity. `repeated` counts retransmitted requests.
     """
 
     trips: list[RoundTrip] = field(default_factory=list)
@@ -55,30 +55,30 @@ class Exchange:
     user: str = ""
     is_accepted: bool = False
     repeated: int = 0
-    #: Bytes of the server's EAP packets after which it had more to say.
+    #: Sizes of the server's EAP packets that other fragments follow (bytes).
     pieces: set[int] = field(default_factory=set)
-    #: EAP packets of EAP-AKA, in order; the last request and its answer as RADIUS.
+    #: EAP packets of EAP-AKA, in order, and the last request and its answer as RADIUS packets.
     aka: list[bytes] = field(default_factory=list)
     last: list[bytes] = field(default_factory=list)
-    #: EAP packets that carry nothing of the method and acknowledge no piece of it.
+    #: Number of EAP packets that carry no data of the method and acknowledge no fragment.
     spare: int = 0
-    #: The last EAP packet, and whether it is one that only Success may follow.
+    #: The last EAP packet, and whether only EAP-Success may follow it.
     eap: bytes = b""
     is_last_word: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether every request has its answer, the last of them Access-Accept."""
+        """Return whether every request has an answer and the last one is Access-Accept."""
         return self.is_accepted and all(trip.answered_s for trip in self.trips)
 
     @property
     def served_s(self) -> float:
-        """Between requests and their answers, of all round trips."""
+        """Return the time between requests and answers, summed over all round trips (s)."""
         return sum(trip.took_s for trip in self.trips)
 
     @property
     def has_certificates(self) -> bool:
-        """Whether both sides proved who they are by certificates, and not by a session."""
+        """Return whether both sides sent certificates, instead of resuming a session."""
         if _HANDSHAKE in (server := _records(self.from_server)) and (
                 CERTIFICATE in server[_HANDSHAKE]):
             return {CERTIFICATE, CERTIFICATE_VERIFY} <= _records(self.from_client).get(
@@ -88,7 +88,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class SupplicantTime:
-    """One authentication as the supplicant's interface shows it; times in seconds."""
+    """An authentication at the supplicant's interface, with times in seconds."""
 
     begun_s: float
     ended_s: float
@@ -96,18 +96,18 @@ class SupplicantTime:
 
     @property
     def took_s(self) -> float:
-        """From the first frame of 802.1X to EAP-Success."""
+        """Return the time from the first frame of 802.1X to EAP-Success (s)."""
         return self.ended_s - self.begun_s
 
 
 def exchanges(file: Path) -> list[Exchange]:
-    """All authentications of a capture of RADIUS, in the order in which they began.
+    """Return all authentications of a RADIUS capture, in the order in which they began.
 
-    A request with the port, identifier and authenticator of an earlier one is that one sent again
-    (RFC 5080, 2.2.2), also where its answer was already on its way.
+    A request with the port, identifier and authenticator of an earlier one is a retransmission (RFC
+    5080 section 2.2.2). This holds also if its answer was already on the way.
     """
     begun: list[Exchange] = []
-    by_state: dict[bytes, Exchange] = {}  # a proxy may ask for one from several ports
+    by_state: dict[bytes, Exchange] = {}  # A proxy may use several ports for one authentication.
     asked: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
     waiting: set[tuple[int, int]] = set()
     for datagram in pcap.datagrams(file):
@@ -148,7 +148,7 @@ def exchanges(file: Path) -> list[Exchange]:
 
 
 def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
-    """Every authentication that ended in success, by EAPOL frames at the supplicant."""
+    """Yield every successful authentication, from EAPOL frames at the supplicant."""
     begun_s = asked_s = 0.0
     client_s = 0.0
     for frame in pcap.frames(file):
@@ -167,7 +167,10 @@ def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
 
 
 def is_from_supplicant(frame: pcap.CapturedFrame) -> bool | None:
-    """Whether a frame of an authentication is the supplicant's; None if it is of none."""
+    """Return whether the supplicant sent a frame of an authentication.
+
+    The result is None for other frames.
+    """
     data = frame.payload
     if frame.kind != _EAPOL or len(data) < 4 or data[1] not in (_EAP_PACKET, _EAPOL_START):
         return None
@@ -175,13 +178,13 @@ def is_from_supplicant(frame: pcap.CapturedFrame) -> bool | None:
 
 
 def _code(frame: pcap.CapturedFrame) -> int:
-    """The code of its EAP packet; 0 where it only asks to begin."""
+    """Return the code of a frame's EAP packet, 0 for EAPOL-Start."""
     data = frame.payload
     return data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
 
 
 def count(exchange: Exchange, eap: bytes) -> None:
-    """Count a packet that an authentication of these pieces could do without."""
+    """Count a packet that an authentication with these fragments does not need."""
     if len(eap) < 4:
         return
     code, before = eap[0], exchange.eap
@@ -191,32 +194,35 @@ def count(exchange: Exchange, eap: bytes) -> None:
     if code in (_SUCCESS, _FAILURE) or kind == EAP_AKA or (kind == _IDENTITY and not before):
         return
     if kind != EAP_TLS:
-        exchange.spare += 1  # another method is offered, or refused
+        exchange.spare += 1  # another method is offered or refused
     elif not (_tls(eap) or flags & START or _pieces(before)):
-        # The peer's last word carries nothing.
+        # The peer's last packet carries no data.
         exchange.is_last_word = code == _RESPONSE
         exchange.spare += code != _RESPONSE
 
 
 def _tls(eap: bytes) -> bytes:
-    """What of TLS is in an EAP packet."""
+    """Return the TLS data in an EAP packet."""
     if len(eap) < 6 or eap[4] != EAP_TLS:
         return b""
     return eap[10:] if eap[5] & LENGTH else eap[6:]
 
 
 def _pieces(eap: bytes) -> set[int]:
-    """How large it is, if it is a piece of EAP-TLS that others follow."""
+    """Return the size of an EAP-TLS packet that other fragments follow."""
     return {len(eap)} if len(eap) > 5 and eap[4] == EAP_TLS and eap[5] & MORE else set()
 
 
 def _aka(eap: bytes) -> list[bytes]:
-    """The packet, if it is of EAP-AKA."""
+    """Return the packet if it is of EAP-AKA."""
     return [eap] if len(eap) > 4 and eap[4] == EAP_AKA else []
 
 
 def _records(flight: bytes) -> dict[int, set[int]]:
-    """Kinds of records in what one side said, with the kinds of handshake messages in the clear."""
+    """Return the types of TLS records in a flight.
+
+    Handshake records have the types of their messages, if in the clear.
+    """
     kinds: dict[int, set[int]] = {kind: set() for kind, _ in _split(flight)}
     if _HANDSHAKE in kinds:
         kinds[_HANDSHAKE] |= {kind for kind, _ in handshake_messages(flight)}
@@ -224,14 +230,14 @@ def _records(flight: bytes) -> dict[int, set[int]]:
 
 
 def handshake_messages(flight: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kinds and bodies of handshake messages in the clear, in what one side said."""
+    """Yield type and body of the handshake messages in the clear in a flight."""
     clear = b"".join(body for _, body in takewhile(lambda each: each[0] == _HANDSHAKE,
                                                    _split(flight)))
     return tls_messages.messages(clear)
 
 
 def _split(flight: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kinds and bodies of records."""
+    """Yield type and body of TLS records."""
     place = 0
     while place + 5 <= len(flight):
         size = int.from_bytes(flight[place + 3:place + 5], "big")

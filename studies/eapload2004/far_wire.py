@@ -1,6 +1,6 @@
-"""The wire between the two networks is no longer the cell's: negative controls. Inside the machine.
+"""Change the wire between the two networks for negative controls, in the guest.
 
-Only what goes to the server is concerned: what it has answered is never lost.
+Only packets to the server are affected; answers of the server are never lost.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from topologies import wires
 
 
 def lengthen(site: Site, by_ms: float) -> None:
-    """Have packets to the server take longer from now on. Raises CalledProcessError."""
+    """Delay packets to the server by `by_ms` more from now on.
+
+    Raises:
+        CalledProcessError: A command has failed.
+    """
     _become(site, longer_ms=by_ms)
 
 
 @contextmanager
 def cut(site: Site, seconds: float) -> Iterator[None]:
-    """Lose every packet to the server for a while, which begins now."""
+    """Lose every packet to the server for a number of seconds from now on."""
     _become(site, loss_percent=100)
     mended = Timer(seconds, _become, (site,))
     mended.start()

@@ -1,6 +1,6 @@
-"""The study's part inside the machine: a supplicant authenticates again and again, under load.
+"""Workload in the guest: a supplicant authenticates repeatedly under load.
 
-Captures and the generator's journal are left behind; nothing is judged.
+It writes captures and the generator's journal. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from studies.eapload2004.processor import MeasuredProcessor
 from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
 from studies.eapload2004.station import RepeatedStation
 
-#: Requests of the background: those of one of the generator's sockets, whole.
+#: Capture of the background: all requests of one socket of the generator.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
-#: Customers who keep a server busy before anything of it counts.
+#: Clients that warm the server up before anything is measured.
 _WARMING = 16
 _PAUSE_S = 0.1
 _STOPPED_S, _CUT_S, _LONGER_MS = 1.0, 1.0, 10.0
-#: What the generator does otherwise than it should, by the control.
+#: Changes to the generator's schedule, by negative control.
 _OFF_SCHEDULE: Mapping[str, Mapping[str, float]] = {
     "half-rate": {"rate": 0.5}, "even-gaps": {"is_even": True}, "late-arrivals": {"late_s": 0.002}}
 
 
 class Workload:
-    """One supplicant, one access point, one server, and a generator beside it."""
+    """The workload with a supplicant, an access point, a server and a generator."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -69,15 +69,27 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Servers of either kind, access point and supplicant; each where it has its files."""
+        """Return the services of both kinds of servers, the access point and the supplicant.
+
+        Each service runs only on nodes that have its configuration files.
+        """
         site = self._site
         return [self._server, EmulatedEapServer(site, self._processors), self._subscribers,
                 SubscriberGateways(site), self._supplicant, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: load, wait until it is steady, authenticate again and again."""
+        """Measure one repetition: start the load and authenticate repeatedly.
+
+        Args:
+            task: The task of the cell (`EapLoad2004.task`).
+            out: Folder of the repetition.
+            session: Gets time stamps and raw values.
+
+        Raises:
+            MeasureError: A service fails, or the server refuses the supplicant without overload.
+        """
         raw, asked = session.raw, task["asked"]
-        self._server.revive()  # it may have died in the repetition before
+        self._server.revive()  # The server may have ended in the repetition before.
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
@@ -118,7 +130,7 @@ class Workload:
 
     @contextmanager
     def _naming_the_dead(self) -> Iterator[None]:
-        """Whoever asks a server in vain does not say that it has ended."""
+        """Replace a client's error by that of a server that has ended."""
         try:
             yield
         except MeasureError:
@@ -126,7 +138,7 @@ class Workload:
             raise
 
     def _spoil(self) -> None:
-        """What the ping is not to show of a negative control."""
+        """Start those negative controls that must not change the ping."""
         if self._site.fault == "late-frames":
             radio_side.delay(self._site)
         if self._site.fault == "longer-chain":
@@ -134,7 +146,7 @@ class Workload:
 
     def _look_behind(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
                      raw: dict[str, Any]) -> None:
-        """What a task asks for behind its load: the reference, or a calibration."""
+        """Run what the task needs after its load: the reference or a calibration."""
         asked = task["asked"]
         if task["driver"] == "eapol_test":
             self._reference(generator, asked["saturating"], out, raw)
@@ -146,14 +158,14 @@ class Workload:
             raw["saturated_busy_s"] += [generator.saturated_busy_s]
 
     def _charged(self) -> dict[str, float]:
-        """What the server's processor was charged so far."""
+        """Return what the server's processor has been charged so far."""
         return asdict(self._processors.server.charged())
 
     def _reference(self, generator: LoadProgram, count: int, out: Path,
                    raw: dict[str, Any]) -> None:
-        """Generator and eapol_test side by side, with all of their packets captured.
+        """Compare the generator with eapol_test, and capture all of their packets.
 
-        A server takes longer at first: it is kept busy before.
+        The server is kept busy before, because it takes longer at first.
         """
         generator.keep_busy(customers=_WARMING, count=count)
         load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address)
@@ -167,7 +179,7 @@ class Workload:
 
     def _rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
               raw: dict[str, Any]) -> float:
-        """The load as the task says it, or that share of what the server is seen to take."""
+        """Return the load of the task (1/s), or its share of the measured capacity."""
         if not task["share"]:
             return float(task["load"])
         with self._calibrating(out, raw):
@@ -182,9 +194,9 @@ class Workload:
 
     @contextmanager
     def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
-        """In real time what is captured under load is captured here, too: it has its cost.
+        """Capture in real time as under load, because capturing costs time.
 
-        From it is told what each step takes the server, and what the generator.
+        The capture also shows what each step takes the server and the generator.
         """
         raw["is_ordered"] = self._processor.is_ordered
         if not self._processor.is_real:
@@ -196,11 +208,15 @@ class Workload:
             yield
             capture.settle()
 
-    # --- the supplicant ----------------------------------------------------------------------
+    # --- authentications of the supplicant ----------------------------------------------------
 
     def _authenticate_all(self, task: Mapping[str, Any], seed: int,
                           strike: AbstractContextManager[None]) -> list[str]:
-        """So often as asked; of an overloaded server as long as asked, and who was refused."""
+        """Authenticate `authentications` times and return the reasons of refusals.
+
+        Under overload, stop after `overload_s` seconds. Only there are refusals possible: otherwise
+        the first one is raised as an error.
+        """
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
         count, refused = task["asked"]["authentications"], []
         count -= self._site.fault == "one-fewer"
@@ -221,7 +237,7 @@ class Workload:
 
     @contextmanager
     def _strike(self, generator: LoadProgram, repetition: int) -> Iterator[None]:
-        """What the repetition's fault does to the authentication in the middle."""
+        """Apply the negative control to the authentication in the middle."""
         fault = self._site.fault
         if fault == "server-stopped":
             with self._server.silent([network.SERVER]):
@@ -236,7 +252,7 @@ class Workload:
               far_wire.cut(self._site, _CUT_S) if is_cut else nullcontext()):
             yield
 
-    # --- around it ---------------------------------------------------------------------------
+    # --- captures, ping and load generator ----------------------------------------------------
 
     def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any],
                  points: Sequence[tuple[Point, Detail]]) -> None:
@@ -260,16 +276,17 @@ class Workload:
                 *([_SAMPLED] if with_sample else ())]
 
     def _ping(self) -> list[float]:
-        """Round trips from the access point to the other network: first ones look for neighbours.
+        """Return round trips from the access point to the other network (s).
 
-        To the server there, or to where that network begins, if the server is near.
+        The target is the server or, for a near server, the gateway of the other network. The first
+        packets also resolve the neighbours.
         """
         nodes = self._site.network.nodes
         is_near = "inner" not in nodes[network.GATEWAY_NODE].interfaces
         asked = nodes[network.GATEWAY_NODE if is_near else network.SERVER].address
         argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address, asked]
         said = self._site.testbed.run(network.AP, argv, timeout_s=30)
-        for node in self._subscribers.nodes():  # its neighbour is found, likewise
+        for node in self._subscribers.nodes():  # resolve this neighbour, too
             self._site.testbed.run(network.SERVER, ["ping", "-n", "-c", "1", nodes[node].address],
                                    timeout_s=30)
         return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", said)]
@@ -278,7 +295,7 @@ class Workload:
     def _generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
-        # Hostapd answers from the address that is nearest to who asks, FreeRADIUS from its own.
+        # hostapd answers from its address nearest to the client, FreeRADIUS from its own address.
         is_hostapd, server = site.having(EapServer.file), nodes[network.SERVER]
         target.write_text(json.dumps({
             "server": (server.interfaces[network.LOAD_WIRE].ip if is_hostapd
@@ -295,7 +312,7 @@ class Workload:
 
 
 def _wait_for_arrivals(rate_per_s: float, count: int, begun_s: float) -> None:
-    """Until so many have come, but for chance (three standard deviations)."""
+    """Wait until `count` authentications have arrived, with three standard deviations more."""
     ends_s = begun_s + (count + 3 * count ** 0.5) / rate_per_s
     time.sleep(max(0.0, ends_s - time.time()))
 

@@ -1,4 +1,4 @@
-"""The judge makes a record's body and its evidence of captures and of the generator's journal."""
+"""Judge a repetition: measured values and evidence from captures and the generator's journal."""
 
 from __future__ import annotations
 
@@ -43,17 +43,25 @@ from studies.eapload2004.waterfall import (
 )
 from studies.study import Judged, Repetition
 
-#: The generator's journals, kept with the record, so that whoever has it can judge anew.
+#: The generator's journals, which are stored with the record so that it can be judged again.
 _JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER, capacity.YARDSTICK)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
          "is_ordered", "processor_s", "clock_step_s", "failure", "saturated_busy_s")
 
-#: Of a comparison of drivers, whose interval is over them.
+#: Number of parts in a comparison of drivers; the interval is computed over them.
 _PARTS = 20
 
 
 def judge(repetition: Repetition) -> Judged:
-    """Captures to times and evidence. Raises MeasureError, OSError."""
+    """Return the measured values and the evidence of a repetition.
+
+    Args:
+        repetition: The repetition with its cell, settings and folder.
+
+    Raises:
+        MeasureError: A capture cannot be read or is incomplete.
+        OSError: A file of the repetition is missing.
+    """
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     kept = judging.kept(raw, _KEPT)
@@ -96,7 +104,7 @@ def judge(repetition: Repetition) -> Judged:
 
 def _causes(seen: Sequence[SupplicantTime], observed: ObservedLoad,
             steady_s: float) -> dict[str, str]:
-    """Return why a metric has no value, by its name."""
+    """Return why a metric has no value, by the metric's name."""
     accepted = [row for row in observed.rows if not row["reason"]]
     came = sum(row["due_s"] >= steady_s for row in accepted)
     of_all = (f"{len(seen)} whole authentications of the supplicant and {len(observed.server)} at "
@@ -109,13 +117,13 @@ def _causes(seen: Sequence[SupplicantTime], observed: ObservedLoad,
 
 
 def _rate(cell: Mapping[str, str], out: Path) -> float:
-    """The load that was asked for: as such, or as a share of the capacity measured before."""
+    """Return the requested load (1/s), also if it is a share of the measured capacity."""
     share = float(cell["share"]) / 100
     return share * capacity_per_s(out / BEFORE.saturated) if share else float(cell["load"])
 
 
 def _reference(out: Path, asked: int) -> dict[str, ReferenceRecord]:
-    """What either driver cost the server an authentication; nothing where there was one driver."""
+    """Return the cost of an authentication by driver, empty with one driver only."""
     file = out / "auth-reference.pcap"
     if not file.exists():
         return {}
@@ -135,7 +143,10 @@ def _reference(out: Path, asked: int) -> dict[str, ReferenceRecord]:
 
 
 def _overload(rows: Sequence[Mapping[str, Any]], refused: Sequence[str]) -> OverloadRecord:
-    """What became of the background, by those who were accepted, and of the supplicant."""
+    """Return the fate of the authentications of background and supplicant.
+
+    The growth is computed from accepted ones.
+    """
     due, took = ([row[name] for row in rows if not row["reason"]] for name in (
         "due_s", "response_s"))
     return OverloadRecord(
@@ -145,20 +156,23 @@ def _overload(rows: Sequence[Mapping[str, Any]], refused: Sequence[str]) -> Over
 
 
 def _vectors(out: Path) -> list[tuple[bytes, bytes]]:
-    """What the subscriber server gave out; nothing where there is none."""
+    """Return the vectors of the subscriber server, empty without one."""
     file = out / "auth-hss.pcap"
     return challenges.vectors(file) if file.exists() else []
 
 
 def _yardstick(out: Path) -> list[tuple[float, float]]:
-    """How long a fixed piece of work took, and when; nothing where there was none."""
+    """Return times and durations of the calibration workload (s), empty without one."""
     file = out / capacity.YARDSTICK
     return [(when_s, took_s) for when_s, took_s in json.loads(file.read_text())] \
         if file.exists() else []
 
 
 def _own_share(out: Path, busy_s: Sequence[float]) -> float:
-    """Which share of what one alone takes is the machine's: all that its device is not busy for."""
+    """Return the share of a client's time alone in which the device is not busy.
+
+    This is the machine's own share; without a device it is 1.
+    """
     if not any(busy_s):
         return 1.0
     rows, alone = (_journal(out / name)["rows"] for name in (BEFORE.saturated, BEFORE.alone))
@@ -166,7 +180,7 @@ def _own_share(out: Path, busy_s: Sequence[float]) -> float:
 
 
 def _journal(file: Path) -> dict[str, Any]:
-    """The generator's journal of an open load; empty where there was none."""
+    """Return the generator's journal with rows by column name, empty without a file."""
     if not file.exists():
         return {}
     document = json.loads(file.read_text())
@@ -177,8 +191,8 @@ def _journal(file: Path) -> dict[str, Any]:
 def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: Mapping[str, Any],
               asked: Mapping[str, Any], out: Path) -> Measured:
     raw, services = observed.raw, [each.took_s for each in seen]
-    # Of a server with too much to do, some got no answer, which says nothing of how long one takes;
-    # where there are no others, nothing is proven.
+    # An overloaded server leaves some authentications without an answer, which say nothing about
+    # its times. If there are no others, nothing is proven.
     behind, at_server = (_whole(those) or those
                          for those in (observed.supplicant, observed.server))
     charged = raw["charged"]
@@ -207,9 +221,10 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
 
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
                  span_s: float) -> float | None:
-    """How busy the emulated processor was; of a real one, what came of what it can take.
+    """Return the utilization of the server's processor.
 
-    None of a real one of which nobody has measured what it can take.
+    For an emulated processor it is the busy time. For a real one it is the rate of authentications
+    over the capacity, or None if the capacity was not measured.
     """
     if observed.raw["clock"] == "virtual" or observed.raw["charged"]["charged_s"]:
         return float(observed.raw["charged"]["busy_s"] / span_s)
@@ -223,7 +238,7 @@ def _whole(those: Sequence[Exchange]) -> list[Exchange]:
 
 def _times(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
            at_server: Sequence[Exchange], out: Path) -> dict[str, Any]:
-    """Where time goes, on average and in one authentication."""
+    """Return the parts of the time, as means and for the median authentication."""
     every = waterfalls(out, seen)
     demands_s = demands(every)
     total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
@@ -280,7 +295,7 @@ def _saturation(out: Path, asked: Mapping[str, Any],
 
 
 def _rests(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
-    """How long nobody was there before who came alone, and what that one took: means by pause."""
+    """Return the mean pauses before clients alone, and their mean authentication times (s)."""
     count = len(capacity.PAUSES_S)
     left_s = [row["due_s"] + row["response_s"] for row in rows]
     pairs = [(later["due_s"] - earlier_s, later["response_s"])
@@ -292,9 +307,9 @@ def _rests(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]
 
 
 def _steps(alone: Mapping[str, Any], file: Path) -> list[float]:
-    """What each step of one customer alone takes generator and server in turn, on average.
+    """Return the mean times of a client alone, generator and server in turn (s).
 
-    Nothing where it was not captured: after the load.
+    The list is empty without a capture: after the load there is none.
     """
     if not (alone and file.exists()):
         return []

@@ -1,4 +1,4 @@
-"""The load generator as a running program, by commands. Inside the machine."""
+"""Control of the running load generator in the guest, by commands."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from typing import Any
 from measure.services.program import HostProgram
 from studies.eapload2004.capacity import AFTER, BEFORE, PAUSES_S
 
-#: Authentications by one customer alone: in virtual time one takes as long as the next.
+#: Authentications of one client alone. In virtual time all take equally long.
 _ALONE, _REAL_ALONE, _DEVICE_ALONE = 20, 200, 40
-#: And by one after each of the pauses; on a device, which takes longer and always as long.
+#: Authentications of one client after pauses. On a device they take longer and vary less.
 _RESTED, _DEVICE_RESTED = 30 * len(PAUSES_S), 10 * len(PAUSES_S)
 
 
 class LoadProgram:
-    """The generator in its program, by commands."""
+    """The running load generator, which is controlled by commands."""
 
     def __init__(self, program: HostProgram, out: Path, busy_s: Callable[[], float]) -> None:
         self._program, self._out, self._busy_s = program, out, busy_s
-        #: What the server's device was busy while it was last asked by as many as can be.
+        #: Busy time of the server's device in the last saturation (s).
         self.saturated_busy_s = 0.0
 
     def do(self, what: str, name: str = "", **arguments: Any) -> None:
-        """Have it do something to its end; what came of it is in `NAME.json`."""
+        """Run a command to its end.
+
+        Its journal is `NAME.json`.
+        """
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
     def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, is_device: bool) -> None:
-        """Have it ask the server alone, and then keep it as busy as it can be.
+        """Measure the server with one client alone, and then in saturation.
 
-        In real time a machine is slower at first, to half of what it takes then, and no two
-        authentications take as long: it is kept busy before, of which nothing counts.
+        In real time a machine is slower at first (by up to half), and times vary. There the server
+        is kept busy before, without measurement.
         """
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
@@ -45,11 +48,14 @@ class LoadProgram:
             self._rest(BEFORE.rested, is_device=is_device)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
-        """Have it ask as often, and nothing of it count."""
+        """Run authentications that are not measured."""
         self.do("closed", "unmeasured", customers=customers, count=count)
 
     def calibrate_again(self, asked: Mapping[str, Any], *, is_device: bool) -> None:
-        """The same in reverse, when the load is over: in real time a machine may be slower then."""
+        """Repeat the calibration in reverse order after the load.
+
+        In real time a machine may be slower then.
+        """
         self._rest(AFTER.rested, is_device=is_device)
         self._saturate(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
         self._closed(AFTER.alone, customers=1, count=_DEVICE_ALONE if is_device else _REAL_ALONE)
@@ -68,7 +74,14 @@ class LoadProgram:
 
     def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
               **changes: float) -> None:
-        """Have it load the server on schedule from now on, but for what a control changes."""
+        """Start the background load.
+
+        Args:
+            task: The task of the cell.
+            seed: Seed of the arrivals.
+            rate_per_s: Mean rate of arrivals (1/s).
+            changes: Changes to the schedule by a negative control.
+        """
         asked = task["asked"]
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
         self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s, seed=seed,
@@ -76,12 +89,12 @@ class LoadProgram:
         self._program.expect("open")
 
     def end(self) -> None:
-        """No more arrivals; wait until those under way have their answers."""
+        """Stop the arrivals and wait for the answers to requests on the way."""
         self._tell(do="stop")
         self._program.expect("done")
 
     def kill(self) -> None:
-        """End it where it is (a negative control)."""
+        """Kill the generator (negative control)."""
         self._program.kill()
 
     def _tell(self, **command: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a repetition hands up: each number is stated here, once."""
+"""Metrics and distributions of the study."""
 
 from __future__ import annotations
 

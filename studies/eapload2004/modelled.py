@@ -1,17 +1,24 @@
-"""The queueing model of the experiment: one server, many stations once each, one again and again.
+"""Queueing model of the experiment with one server and two kinds of customers.
 
-The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
-demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
-and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions. In real time a machine is not as quick in one minute as in the next: there, a
-repetition that measures all that before and after its load is predicted by its own, the mean of
-both (`calibration`), and is proven only where a fixed piece of work took as long all the while.
-Where a device takes the server's time there, too, the model is the same; only that D is the
-device's utilization in saturation over X, for it may rest while all customers are with the machine;
-and who finds nobody takes longer, by how long nobody was there: the machine's own part of the work.
+The background's customers come once each, the supplicant again and again. The calibration is fixed
+in advance and uses only the nominal cell without load:
 
-Where the server's time is the machine's, a guest has one processor for all: the generator's steps
-go before the server's, which are served in order, by the shares that one customer alone showed.
+- The server's demand D is 1/X, with X the rate in saturation.
+- The supplicant's other time is its time alone, less D and its round trips.
+- The background's other time is that of one of its clients alone, less D.
+
+All other points are predictions. In real time the speed of a machine changes within minutes. A
+repetition that measures these values before and after its load is therefore predicted by their mean
+(`calibration`). It is proven only if the calibration workload took equally long throughout.
+
+If a device takes the server's time in real time, the model has two differences. D is the device's
+utilization in saturation over X, because the device can rest while all clients are with the
+machine. A client that finds the server idle takes longer, depending on the pause before. That is
+the machine's own part of the work.
+
+If the machine itself takes the server's time, a guest has one processor for all. The generator's
+steps have priority over the server's, which are served in order. Their shares are those of one
+client alone.
 """
 
 from __future__ import annotations
@@ -57,13 +64,13 @@ RESUMED, FULL = "resumed", "full"
 WAN = "wan"
 BEHIND, FRONT = "background", "front"
 _SEED = 2004
-#: Fewer arrivals say nothing of percentiles, and little of means.
+#: Smallest number of arrivals for percentiles and means of parts.
 _ENOUGH = 300
 
 
 @dataclass(frozen=True)
 class ResumedTimes:
-    """What the cell of resumed sessions says, in seconds: for what-ifs, and for no prediction."""
+    """The measurements of the cell with resumed sessions (s), for what-ifs only."""
 
     service_s: float
     round_trips: float
@@ -72,7 +79,7 @@ class ResumedTimes:
 
 @dataclass(frozen=True)
 class LoadedCell:
-    """A cell of the paper's experiment but for the load; `title` says which."""
+    """A cell that differs from the paper's experiment only in its load."""
 
     title: str
     row: Ids
@@ -81,11 +88,12 @@ class LoadedCell:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What the model says of the background at one load, on the arrivals that were measured.
+    """The model's prediction of the background at one load, on the measured arrivals.
 
-    `parts` are measured and modelled means of as many parts of the repetitions, by when customers
-    left, `p95_parts` their 95th percentiles; none where there are too few arrivals. By `drift` an
-    authentication took the processor longer after the load than before, where both was measured.
+    `parts` are measured and modelled means of consecutive parts of the repetitions, in order of
+    departure; `p95_parts` are their 95th percentiles. Both are empty with too few arrivals. `drift`
+    is the growth of an authentication's processor time from before to after the load, where
+    measured.
     """
 
     title: str
@@ -101,7 +109,11 @@ class Predicted:
 
 
 def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
-    """The calibrated network at a background of that rate. Raises QueueingError."""
+    """Return the calibrated network with a background of a rate.
+
+    Raises:
+        QueueingError: The supplicant's time alone is shorter than its parts.
+    """
     handshake = (Visit(SERVER, 1 / measured.capacity_per_s),)
     stations = (QueueingStation(SERVER, "ps", scv=0.0),)
     base = QueueingNetwork(stations, (Chain(BEHIND, (CustomerClass("full", handshake),),
@@ -125,7 +137,11 @@ def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
 
 
 def model(cells: Cells) -> Model:
-    """The network with what was measured of both chains. Raises QueueingError without any."""
+    """Return the network with the measurements of the background.
+
+    Raises:
+        QueueingError: No cell without load, or none with load, was measured.
+    """
     measured, loaded = unloaded(cells), _loaded(cells)
     if measured is None or not loaded:
         raise QueueingError("results", "have no cell without load, or none with it, at the "
@@ -137,9 +153,9 @@ def model(cells: Cells) -> Model:
 
 
 def _with_resumed(cells: Cells, full: QueueingNetwork, rtt_s: float) -> QueueingNetwork:
-    """The network with resumed sessions as a variant that nobody follows until a what-if says so.
+    """Return the network with a variant of resumed sessions, where they were measured.
 
-    Where they were not measured, the network as it is.
+    No customer follows the variant until a what-if says so.
     """
     row = ids(sessions=RESUMED)
     values = [cells.mean_of_any(name, row) for name in (SERVICE.name, ROUND_TRIPS.name,
@@ -149,7 +165,10 @@ def _with_resumed(cells: Cells, full: QueueingNetwork, rtt_s: float) -> Queueing
 
 
 def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> QueueingNetwork:
-    """The network with resumed sessions as a variant of both chains: they ask no public key."""
+    """Return the network with resumed sessions as a variant of both chains.
+
+    Resumed sessions need no public-key operation.
+    """
     front, behind = full.chain(FRONT), full.chain(BEHIND)
     rest_s = sum(visit.service_s for member in behind.classes for visit in member.visits
                  if visit.station == REST)
@@ -176,9 +195,10 @@ def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
 
 
 def predictions(cells: Cells) -> list[Predicted]:
-    """The background at every measured load, on the same arrivals.
+    """Return the predictions of the background at every measured load, on equal arrivals.
 
-    Repetitions stand one behind the other. In real time each is predicted by its own calibration.
+    Repetitions are put one after the other. In real time each one is predicted by its own
+    calibration.
     """
     measured = unloaded(cells)
     if measured is None:
@@ -188,7 +208,7 @@ def predictions(cells: Cells) -> list[Predicted]:
         rows = cells.rows(each.row)
         together = [[row] for row in rows] if cells.results.clock == "real" else [rows]
         blocks = [(calibrated_there(cells, places[0], measured), trace) for places in together
-                  # Of one customer alone there is no rate, and so no utilization.
+                  # One customer alone has no rate and therefore no utilization.
                   if (trace := traced(cells, places)).span_s]
         if blocks:
             made.append(replace(_predicted(each, blocks), drift=drift(cells, each.row)))
@@ -196,7 +216,7 @@ def predictions(cells: Cells) -> list[Predicted]:
 
 
 def service_times(cells: Cells) -> dict[float, float]:
-    """The supplicant's mean service time by load, as modelled."""
+    """Return the modelled mean service time of the supplicant (s) by load (1/s)."""
     measured = unloaded(cells)
     if measured is None:
         return {}
@@ -208,7 +228,7 @@ def service_times(cells: Cells) -> dict[float, float]:
 def _predicted(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace]]) -> Predicted:
     made = np.concatenate([_responses(measured, loaded.rate_per_s, trace)
                            for measured, trace in blocks])
-    left = np.concatenate([  # as the model has them, to be compared
+    left = np.concatenate([  # in the model's order, for the comparison
         trace.latencies_s[np.argsort(trace.arrivals_s + trace.latencies_s)] for _, trace in blocks])
     offered = sum(len(trace.arrivals_s) / measured.capacity_per_s for measured, trace in blocks)
     return Predicted(
@@ -219,7 +239,7 @@ def _predicted(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace
 
 
 def _responses(measured: Unloaded, rate_per_s: float, trace: ArrivalTrace) -> NDArray[np.float64]:
-    """What the model has the background take, in the order of leaving."""
+    """Return the model's response times of the background (s) in order of departure."""
     demand_s = measured.server_share / measured.capacity_per_s
     works = (*((part * demand_s, instants) for part, instants in trace.meetings),
              *trace.alongside)
@@ -233,7 +253,10 @@ def _responses(measured: Unloaded, rate_per_s: float, trace: ArrivalTrace) -> ND
 def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
               figure: Callable[[NDArray[np.float64]], np.floating[Any]],
               ) -> tuple[tuple[float, float], ...]:
-    """A figure of both, by parts of at least that size; none of too few customers."""
+    """Return a figure of both lists by consecutive parts of at least `size` customers.
+
+    The result is empty with too few customers.
+    """
     if len(ours) < _ENOUGH:
         return ()
     count = min(20, len(ours) // size)
@@ -242,7 +265,7 @@ def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
 
 
 def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) -> QueueingNetwork:
-    """The same server for customers who come when they came, the supplicant's works among them."""
+    """Return the network with measured arrivals and the supplicant's demands among them."""
     whole = network(measured, rate_per_s)
     meetings = (Chain(f"{FRONT}-{number}", (
         CustomerClass("meeting", (Visit(SERVER, work_s),)),),
@@ -257,7 +280,7 @@ def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) 
 
 
 def _loaded(cells: Cells) -> list[LoadedCell]:
-    """Cells with a load, of those that are the paper's but for it."""
+    """Return the cells with load that differ from the paper's only in the load."""
     made = []
     for row in cells.results.cells:
         load, share = float(row[0]), float(row[NAMES.index("share")])
@@ -265,9 +288,9 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
                                                                      share_ids(share)):
             continue
         if cells.mean_of_any("growth", row) is not None:
-            continue  # overloaded: there is no steady state to be predicted
+            continue  # overloaded: there is no steady state to predict
         if cells.mean_of_any(BACKGROUND.name, row) is None:
-            continue  # nobody came while it was measured: there is nothing to compare with
+            continue  # no arrivals in the steady part: there is nothing to compare
         said = cells.mean_of_any("rate_per_s", row)
         rate = said.estimate.mean if said is not None else load
         made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))

@@ -1,4 +1,7 @@
-"""The paper's Figure 4: an access point in one network, the server and who loads it in another."""
+"""Network of the paper's Figure 4: access point and server in different networks.
+
+The generator that loads the server is in the server's network.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,7 @@ from topologies.model import (
 
 STATION_NODE, AP, ROUTER_NODE, GATEWAY_NODE = "mn", "ap", "router", "gateway"
 SERVER, LOAD, PROXY, HSS_NODE = "server", "load", "proxy", "hss"
-#: Where authentications are watched: at the station, on both sides of the access point, at the
-#: server.
+#: Interfaces for captures: at the station, on both sides of the access point, at the server.
 RADIO, AP_RADIO, AP_WIRE = "wlan0", "wlan-v", "eth-v"
 SERVER_WIRE, LOAD_WIRE, HSS_WIRE = "core", "lan", "hss"
 #: The router's end of the wire between the two networks.
@@ -29,12 +31,15 @@ _SERVER, _LAN, _BESIDE = "10.9.0.1", "10.9.1.1", "10.9.2.1"
 
 
 def figure_4(rtt_ms: float, *, path: str = "direct", hss_ms: float | None = None) -> Network:
-    """The experiment's nodes, with a round trip between the two networks.
+    """Return the experiment's network.
 
-    The server is its network's agent; the supplicant has it as its own, as at home. With a proxy,
-    as in Figure 1, the access point asks that of its own network, which asks the server. A near
-    server stands in the visited network, and the far one's network has none. With `hss_ms`, the
-    server has a subscriber server at such a round trip.
+    Without options, the server is its network's agent, and the supplicant has it as its own agent.
+
+    Args:
+        rtt_ms: Round trip between the two networks (ms).
+        path: `direct`, or `proxied`: the access point asks a proxy of its own network, which asks
+            the server (Figure 1). With `near`, the server is in the visited network.
+        hss_ms: Round trip from the server to a subscriber server (ms), None for no such server.
     """
     drawn = _figure_4(rtt_ms)
     if path == "proxied":
@@ -70,14 +75,15 @@ def _figure_4(rtt_ms: float) -> Network:
                    agent=SERVER)}
     return Network("figure-4", nodes, [
         Link([f"{AP}/{AP_WIRE}", f"{ROUTER_NODE}/visited"]),
-        # Between two routers: what an end of it is captured at has been delayed already.
+        # The delay is between two routers: a capture at an end of this wire shows packets after
+        # their delay.
         Link([f"{ROUTER_NODE}/{FAR_WIRE}", f"{GATEWAY_NODE}/near"], delay_ms=rtt_ms / 2),
         Link([f"{GATEWAY_NODE}/inner", f"{SERVER}/{SERVER_WIRE}"]),
         Link([f"{SERVER}/{LOAD_WIRE}", f"{LOAD}/eth0"])])
 
 
 def _add_proxy(drawn: Network) -> None:
-    """Have a proxy of the visited network's asked, which asks the server."""
+    """Add a proxy to the visited network, which forwards requests to the server."""
     nodes = drawn.nodes
     for asker in (STATION_NODE, AP):
         nodes[asker] = replace(nodes[asker], agent=PROXY)
@@ -89,7 +95,10 @@ def _add_proxy(drawn: Network) -> None:
 
 
 def _bring_near(drawn: Network) -> None:
-    """Have the server in the visited network, and who loads it; the far one has its gateway."""
+    """Move server and load generator to the visited network.
+
+    The other network keeps its gateway.
+    """
     nodes = drawn.nodes
     nodes[ROUTER_NODE].interfaces["aaa"] = Interface(f"{_AAA}/24")
     nodes[SERVER].interfaces[SERVER_WIRE] = Interface("10.2.0.2/24")

@@ -1,4 +1,4 @@
-"""What a repetition left behind, as the checks of its evidence take it."""
+"""Observations of a repetition, as its checks use them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from studies.eapload2004.exchanges import Exchange
 
 @dataclass(frozen=True)
 class ObservedLoad:
-    """What a repetition left behind.
+    """The observations of a repetition.
 
-    `supplicant` are its authentications behind the access point, `server` the same at the server;
-    `sample` those of the background that began on the generator's first socket. `rows` is the
-    generator's journal, by the names of its columns, `rate_per_s` the load that was asked for.
+    `supplicant` are its authentications between access point and server, captured at the access
+    point, and `server` the same ones at the server. `sample` are those of the background on the
+    generator's first socket. `rows` are the generator's journal by column name. `rate_per_s` is the
+    requested load.
     """
 
     cell: Mapping[str, str]
@@ -30,22 +31,22 @@ class ObservedLoad:
     sample: Sequence[Exchange]
     rows: Sequence[Mapping[str, Any]]
     ended_s: float
-    #: Of a server that is to get more than it can take.
+    #: Fate of authentications at an overloaded server.
     overload: OverloadRecord | None = None
-    #: What either driver cost the server, where there were two.
+    #: Costs at the server by driver, if there were two.
     reference: dict[str, ReferenceRecord] = field(default_factory=dict)
-    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    #: EAP-AKA: number of the subscriber server's vectors, and faults of the challenges.
     vectors: int = 0
     wrong: Sequence[str] = ()
     imsi: str = ""
     air: AirLosses = field(default_factory=lambda: AirLosses(0, 0))
-    #: Of the background, where sessions are resumed.
+    #: Share of the background that offers a session, where sessions are resumed.
     resumed_share: float = 1.0
-    #: In real time, in a guest and at a share of the capacity: when a fixed piece of work was done,
-    #: and for how long.
+    #: Calibration workload: time and duration of each run (s). It runs in real time, in a guest, at
+    #: a share of the capacity.
     yardstick: Sequence[tuple[float, float]] = ()
-    #: What an authentication took the processor, before and after the load, where it was measured.
+    #: Processor time of an authentication before and after the load (s), where measured.
     saturated_s: Sequence[float] = ()
-    #: Which share of an authentication that meets nobody is the machine's own work; a device, where
-    #: there is one, takes the rest.
+    #: Share of an authentication at an idle server that is the machine's own work. A device, if
+    #: there is one, does the rest.
     own_share: float = 1.0

@@ -1,4 +1,4 @@
-"""Loads are more than a server can take, or more than the generator can offer, by the device."""
+"""Decide whether a load exceeds the capacity of the server's device or of the generator."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from studies.eapload2004.design import ALL_PERCENT
 from studies.study import StudyError
 from topologies.loader import load_device
 
-#: What an authentication takes of memory while it waits, at server and generator together: 165 to
-#: 190 kB were measured with 1000 to 2000 of them.
+#: Memory of a waiting authentication at server and generator together (kB). With 1000 to 2000 of
+#: them, 165 to 190 kB were measured.
 _WAITING_KB = 200
-#: From this share of the capacity on, a server that falls behind may not catch up: its clients ask
-#: again, and it answers some in vain.
+#: Share of the capacity from which on a server that falls behind may not catch up: clients
+#: retransmit, and the server answers some in vain.
 _NEAR_CAPACITY = 0.8
 
 
 def capacity_per_s(ids: Mapping[str, str], asked: Asked) -> float | None:
-    """Authentications a second that the server's device takes; None where it charges nothing."""
+    """Return the capacity of the server's device (1/s), None if it charges nothing."""
     device = load_device(asked.server_device)
     if device.is_neutral:
         return None
     costs = costs_s({kind: vars(work) for kind, work in device.work.items()}, ids["key"])
-    # It signs once, and verifies the station's chain and its signature.
+    # The server signs once, and verifies the station's chain and signature.
     demand_s = costs["sign"] + (int(ids["chain"]) + 1) * costs["verify"]
     if ids["sessions"] == "resumed":
         demand_s *= 1 - asked.resumed_share
@@ -33,12 +33,15 @@ def capacity_per_s(ids: Mapping[str, str], asked: Asked) -> float | None:
 
 
 def rate_per_s(ids: Mapping[str, str], capacity: float) -> float:
-    """The load that a cell asks for, of a server of that capacity."""
+    """Return the load that a cell requests of a server with this capacity (1/s)."""
     return float(ids["load"]) + capacity * float(ids["share"]) / ALL_PERCENT
 
 
 def is_overloaded(ids: Mapping[str, str], asked: Asked) -> bool:
-    """Whether more is asked for than the server can take: a result, with checks of its own."""
+    """Return whether the load exceeds the capacity of the server.
+
+    Overload is a result, and such cells have checks of their own.
+    """
     if float(ids["share"]):
         return float(ids["share"]) >= ALL_PERCENT
     capacity = capacity_per_s(ids, asked)
@@ -46,7 +49,7 @@ def is_overloaded(ids: Mapping[str, str], asked: Asked) -> bool:
 
 
 def memory_mb(ids: Mapping[str, str], asked: Asked) -> int:
-    """Return what a guest needs for authentications that wait for a busy server, in MB."""
+    """Return the guest memory for authentications that wait for a busy server (MB)."""
     capacity = capacity_per_s(ids, asked)
     share = float(ids["share"]) / ALL_PERCENT or (
         float(ids["load"]) / capacity if capacity else 0.0)
@@ -54,7 +57,11 @@ def memory_mb(ids: Mapping[str, str], asked: Asked) -> int:
 
 
 def check_offered(ids: Mapping[str, str], asked: Asked) -> None:
-    """Refuse more than the generator can have under way. Raises StudyError."""
+    """Check that the generator can have enough authentications on the way.
+
+    Raises:
+        StudyError: An overload would need more than the generator's limit.
+    """
     capacity = capacity_per_s(ids, asked)
     if capacity is None or not is_overloaded(ids, asked):
         return

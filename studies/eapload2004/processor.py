@@ -1,6 +1,6 @@
-"""A guest's one processor while it is measured in real time: who goes first, and how quick it is.
+"""Priority and speed of a guest's one processor in real time.
 
-Inside the machine.
+This module runs in the guest.
 """
 
 from __future__ import annotations
@@ -19,40 +19,46 @@ from measure.workload import Site
 from studies.eapload2004 import network
 from studies.eapload2004.capacity import YARDSTICK
 
-#: What a guest's processor calls itself.
+#: Text in /proc/cpuinfo that shows a User-Mode-Linux guest.
 _USER_MODE = "User Mode Linux"
 
 
 class MeasuredProcessor:
-    """The processor of a site; nothing is done about others than a guest's in real time."""
+    """The processor of a site.
+
+    Only the processor of a guest in real time needs treatment.
+    """
 
     def __init__(self, site: Site, *, is_device: bool) -> None:
         self._site = site
-        #: Whether a device takes the server's time.
+        #: True if a device takes the server's time.
         self.is_device = is_device
 
     @contextmanager
     def measured(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
-        """All that there is to be done while it is measured."""
+        """Keep measured processes in order and log the machine's speed during a measurement."""
         with self._in_order(), self._yardstick(task, out):
             yield
 
     @property
     def is_real(self) -> bool:
-        """Whether computing takes the time that it takes this machine."""
+        """Return whether computing takes this machine's own time."""
         return self._site.clock == "real"
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it is a guest's, which is one for all and real."""
+        """Return whether the processor is that of a guest in real time.
+
+        All nodes share it.
+        """
         return self.is_real and _USER_MODE in Path("/proc/cpuinfo").read_text()
 
     @contextmanager
     def _in_order(self) -> Iterator[None]:
-        """In a guest and in real time, whoever is measured is served in the order of waking up.
+        """Serve measured processes in the order of waking up, in a guest in real time.
 
-        Its one processor would else leave a request of the server's that the generator interrupted
-        waiting for 20 to 45 ms while others pass: no queueing model knows such a server.
+        Otherwise a request that the generator interrupts at the server waits for 20 to 45 ms while
+        others pass. No queueing model has such a server.
         """
         if not self.is_ordered:
             yield
@@ -62,7 +68,7 @@ class MeasuredProcessor:
 
     @contextmanager
     def _yardstick(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
-        """How quick the machine is all the while, where a cell is predicted by what it says."""
+        """Log the machine's speed where a cell is predicted by its own calibration."""
         if not (self.is_ordered and task["share"]):
             yield
             return

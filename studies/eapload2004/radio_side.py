@@ -1,8 +1,8 @@
-"""Frames are copied on the access point's own side of the air, for a capture. Inside the machine.
+"""Copies of frames on the access point's side of the air, for a capture.
 
-What is captured at its radio has passed the air, either way: a frame that it sends is there when it
-has arrived (`topologies.medium`). So they are copied before they take that detour, and where its
-bridge has received them.
+This module runs in the guest. A capture at the access point's radio shows a frame after the air, in
+either direction: a sent frame appears when it has arrived (`topologies.medium`). So sent frames are
+copied before the air, and received frames where the bridge gets them.
 """
 
 from __future__ import annotations
@@ -10,32 +10,36 @@ from __future__ import annotations
 from measure.workload import Site
 from studies.eapload2004 import network
 
-#: The device that has the copies, in the access points' namespace.
+#: Device that gets the copies, in the access point's namespace.
 DEVICE = "radioside"
 _EAPOL = "0x888e"
-#: Of EAPOL those that have EAP (type 0), of these the requests (code 1), as a filter has it.
+#: tc filter for EAPOL frames with an EAP request: type 0 (EAP-Packet), code 1.
 _REQUESTS = "match u8 0 0xff at 1 match u8 1 0xff at 4 flowid 77:1"
-#: What follows it is done to the frame as though it were not there.
+#: The action `continue` lets later filters act on the frame.
 _COPY = f"action mirred egress mirror dev {DEVICE} continue"
 
 
 def delay(site: Site) -> None:
-    """Have every second of EAP's requests wait, as though the air had lost it once: a control.
+    """Delay every second EAP request, as if the air had lost it once (negative control).
 
-    Nothing follows one before its answer, so that none is overtaken. Raises CalledProcessError.
+    No packet follows a request before its answer, so that none is overtaken.
+
+    Raises:
+        CalledProcessError: A command has failed.
     """
     of = f"dev {network.AP_RADIO}"
     for line in (f"qdisc replace {of} root handle 77: prio priomap{16 * ' 1'}",
-                 # Those are sent at once that are put before others, of which there are none here.
+                 # netem sends reordered packets at once. Here no other packets are queued.
                  f"qdisc add {of} parent 77:1 handle 78: netem delay 1ms reorder 50%",
                  f"filter add {of} parent 77: protocol {_EAPOL} prio 1 u32 {_REQUESTS}"):
         site.testbed.run(network.AP, ["tc", *line.split()])
 
 
 def show(site: Site) -> None:
-    """Have what supplicant and access point say of EAPOL copied to the device, from now on.
+    """Copy the EAPOL frames of supplicant and access point to the device from now on.
 
-    Raises CalledProcessError.
+    Raises:
+        CalledProcessError: A command has failed.
     """
     radio = network.AP_RADIO
     bridge = site.network.nodes[network.AP].interfaces[radio].bridge

@@ -1,6 +1,6 @@
-"""The generator beside `eapol_test`: both at the same server, one authentication after the other.
+"""Comparison of the generator with eapol_test at the same server, in turn.
 
-Runs inside the machine. `eapol_test` is hostap's own peer and RADIUS client.
+This module runs in the guest. `eapol_test` is hostap's own EAP peer and RADIUS client.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from measure.errors import MeasureError
 from measure.workload import Site
 from studies.eapload2004 import network
 
-#: Before each authentication, as eapol_test has it.
+#: Pause before each authentication (s), as in eapol_test.
 PAUSE_S = 0.1
 OURS, THEIRS = "ours", "eapol_test"
-#: For all of them together is what eapol_test takes as its limit, and for each.
+#: Time limit of eapol_test for all authentications together, and for each (s).
 _LIMIT_S, _EACH_S = 120, 1
 
 
 class ReferenceLoad:
-    """Both drivers side by side, at the server of an address."""
+    """The two drivers, which run at the same time at one server."""
 
     def __init__(self, site: Site, address: str) -> None:
         self._site, self._address = site, address
 
     def compare(self, count: int, ours: Callable[[int], None]) -> None:
-        """So many authentications by each: whatever disturbs the server, either has as much."""
+        """Run `count` authentications by each driver, so that disturbances affect both equally.
+
+        Raises:
+            MeasureError: eapol_test has failed.
+        """
         argv = self._site.testbed.command(network.LOAD, [
             "eapol_test", "-c", str(self._config()), "-a", self._address, "-p", str(PORT),
             "-s", self._site.secrets["network"]["radius_secret"], "-t",
@@ -50,7 +54,7 @@ class ReferenceLoad:
                     "openssl_ciphers": '"DEFAULT@SECLEVEL=0"'}
         lines = "".join(f"\t{name}={value}\n" for name, value in settings.items())
         file = self._site.run_folder(network.LOAD) / "eapol_test.conf"
-        # Each authentication is to be a full one.
+        # fast_reauth=0: each authentication is a full one.
         file.write_text(f"fast_reauth=0\nnetwork={{\n{lines}}}\n")
         return file
 

@@ -1,4 +1,4 @@
-"""Samples of authentications: every one of a cell's counts; or the lists of one repetition."""
+"""Samples of authentications in a cell or in one repetition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from studies.eapload2004.metrics import SERVICES
 
 
 def of_services(cells: Cells, row: Ids) -> Observation | None:
-    """A cell's service times, each authentication a block of its own; None without any."""
+    """Return a cell's service times, or None without any.
+
+    Each authentication is a block of its own.
+    """
     values = [float(value) for place in cells.rows(row)
               for value in cells.results.samples[place][SERVICES.name]]
     if not values:
@@ -19,6 +22,6 @@ def of_services(cells: Cells, row: Ids) -> Observation | None:
 
 
 def of_first(cells: Cells, row: Ids) -> Mapping[str, Sequence[float]]:
-    """All lists of a cell's first good repetition, by name; none where there is no such one."""
+    """Return all lists of a cell's first good repetition by name, empty without one."""
     rows = cells.rows(row)
     return cells.results.samples[rows[0]] if rows else {}

@@ -1,4 +1,4 @@
-"""The supplicant authenticates from nothing, and is taken off the air. Inside the machine."""
+"""Control of the station in the guest: authenticate from scratch, and leave the air."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ _STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
-#: An overloaded server takes long, which is a result; one that takes longer than this is gone.
+#: Time limit of an authentication (s). A long time is a result of overload; after this limit the
+#: server counts as failed.
 _LINK_S = 60.0
 _LEAVE_S = 1.0
 
 
 class RepeatedStation:
-    """The station whose supplicant authenticates again and again."""
+    """The station whose supplicant authenticates repeatedly."""
 
     def __init__(self, site: Site, supplicant: EmulatedSupplicant, hostapd: AskingHostapd) -> None:
         self._site, self._supplicant, self._hostapd = site, supplicant, hostapd
         self._card = SoftwareCard(site.secrets["card"])
 
     def authenticate(self) -> None:
-        """From nothing to connected, and off the air again."""
+        """Authenticate from scratch and leave the air.
+
+        Raises:
+            MeasureError: The authentication was refused or took too long.
+        """
         with explaining((self._supplicant, self._hostapd)):
             self._authenticate()
 
@@ -45,7 +50,7 @@ class RepeatedStation:
         while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
             control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
         if event is not None and event.name == _CONNECTED:
-            # It has the keys a moment later, and is not to be disturbed while it takes them.
+            # The access point gets the keys a moment later and must not be disturbed before.
             access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
         self._take_off()
         if event is None or event.name != _CONNECTED:
@@ -53,7 +58,7 @@ class RepeatedStation:
             raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
 
     def lengthen(self) -> None:
-        """Have the supplicant show its authority's root, too (a negative control)."""
+        """Make the supplicant also send its authority's root (negative control)."""
         pki = self._site.mount / network.STATION_NODE / "pki"
         longer = self._site.run_folder(network.STATION_NODE) / "longer.pem"
         longer.write_bytes((pki / "cert.pem").read_bytes() + (pki / "ca.pem").read_bytes())
@@ -61,7 +66,10 @@ class RepeatedStation:
             f'SET_NETWORK 0 client_cert "{longer}"')
 
     def _take_off(self) -> None:
-        """Off the air and forgotten by the access point, which may not hear that it leaves."""
+        """Leave the air, and remove the station at the access point.
+
+        The access point may not receive the deauthentication.
+        """
         node = self._site.network.nodes[network.STATION_NODE]
         give_up_link(self._supplicant.controls[network.STATION_NODE])
         self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)

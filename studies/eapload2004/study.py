@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""Definition of the study eapload2004 for the engine."""
 
 from __future__ import annotations
 
@@ -46,25 +46,27 @@ if TYPE_CHECKING:
     from analysis.queueing import Model
     from analysis.results import Results
 
-#: Factors that are a policy's.
+#: Factors that belong to the policy.
 _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity", "method",
               "server")
-#: The home network's.
+#: Realm of the home network.
 REALM = "home.example"
-#: Seconds of the emulating processor: for an authentication, for one in the background, beside.
+#: Processor seconds of the host: per authentication of the supplicant, per one of the background,
+#: and per repetition.
 _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
-#: Of an authentication by the generator and one by eapol_test, in those of the background.
+#: Cost of one authentication by the generator and one by eapol_test, in those of the background.
 _REFERENCE = 6
-#: What the supplicant takes from one authentication to the next, besides its round trips.
+#: Time (s) from one authentication of the supplicant to the next without its round trips, and their
+#: number.
 _TURN_S, _TRIPS = 0.13, 5
-#: How often a server is kept busy, and one customer alone besides.
+#: Number of saturations in a repetition, including the time of one client alone.
 _SATURATIONS = 5
-#: About what a server takes a second whose device does not say, to plan by.
+#: Assumed capacity (1/s) for the plan, if the device states none.
 _CAPACITY = 90
 
 
 class EapLoad2004(Study):
-    """A supplicant's EAP-TLS authentications while its server is loaded with others."""
+    """The study of EAP-TLS authentications at a server that is loaded with others."""
 
     id: ClassVar[str] = "eapload2004"
     title: ClassVar[str] = "EAP-TLS under load, with the server in another network"
@@ -86,11 +88,15 @@ class EapLoad2004(Study):
     inside: ClassVar[str] = "studies.eapload2004.inside"
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """One factor at a time around the paper's own experiment."""
+        """Yield the cells of the chosen levels, one varied factor at a time."""
         return design.cells(levels)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """The paper's Figure 4 with the cell's certificates, round trip and losses."""
+        """Return the testbed: the paper's Figure 4 with the cell's policy, round trip and losses.
+
+        Raises:
+            StudyError: A device is unknown or lacks a cost, or the load cannot be offered.
+        """
         place: design.AirPlace = cell.value("place")
         medium = load_medium("802.11g")
         if place.loss_percent:
@@ -109,7 +115,7 @@ class EapLoad2004(Study):
                     memory_mb=overload.memory_mb(cell.ids, asked))
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """The load, and what was asked."""
+        """Return the workload's task: the load of the cell, and the settings."""
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
                 "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
@@ -117,7 +123,7 @@ class EapLoad2004(Study):
                 "asked": asked.model_dump(mode="json")}
 
     def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
-        """Of the background where there is none, of sessions where there are none, and so on."""
+        """Return the settings without effect in the cell, such as the background's without load."""
         ids, unused = cell.ids, set[str]()
         is_loaded = ids["load"] != "0" or ids["share"] != "0"
         if not is_loaded:
@@ -135,11 +141,14 @@ class EapLoad2004(Study):
         return unused
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
-        """Two authentications: what is measured is the same from the first one on."""
+        """Return settings with two authentications.
+
+        More are not needed: times do not change from the first one on.
+        """
         return asked.model_copy(update={"authentications": 2, "saturating": 40})
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the authentications in front and in the background."""
+        """Return the expected times (s) and capture bytes, by number of authentications."""
         capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
         behind = (_loaded_s(cell, asked) * overload.rate_per_s(cell.ids, capacity)
                   + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
@@ -149,16 +158,23 @@ class EapLoad2004(Study):
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some; nothing is skipped in real time."""
+        """Return the time limit of a repetition: 120 s plus ten times its expected time.
+
+        Twice the time of load and calibration is added, because real time skips nothing.
+        """
         capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
         waited_s = _loaded_s(cell, asked) + _SATURATIONS * asked.saturating / capacity
         return 120 + 10 * self.expected(cell, asked).duration_s + 2 * waited_s
 
     def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
-        """Virtual time takes a device: computing is free without, and nobody would wait.
+        """Check that the clock can measure with the devices.
 
-        In real time a supplicant on a device, beside a server that is none, is refused: the model
-        has it keep the machine's one processor busy.
+        In virtual time computing is free, so the server needs a device. In real time, a
+        supplicant's device needs a device of the server: the model assumes that the supplicant's
+        work is on the machine's one processor.
+
+        Raises:
+            StudyError: The clock cannot measure with the devices.
         """
         if clock == "virtual" and load_device(asked.server_device).is_neutral:
             raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
@@ -172,17 +188,18 @@ class EapLoad2004(Study):
                              "--client-device today, or a --server-device with times")
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Times and proof from captures."""
+        """Return the measured values and the evidence of a repetition."""
         from studies.eapload2004 import judge
 
         return judge.judge(repetition)
 
     def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return the supplicant's; the background's and the capacity where the cell has them.
+        """Return the metrics that a cell must have.
 
-        A server with too much to do may accept nobody of the background. In real time nobody
-        knows how busy a server is whose capacity was not measured.
+        The supplicant's are always required, the background's and the capacity where the cell has
+        them. An overloaded server may accept none of the background. In real time the utilization
+        is unknown without a measured capacity.
         """
         has_share = bool(float(cell.ids["share"]))
         has_capacity = has_share or _calibrates(cell)
@@ -194,7 +211,7 @@ class EapLoad2004(Study):
                 *([UTILIZATION] if has_capacity or clock == "virtual" else [])]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Its numbers, where the time goes, and the server's capacity."""
+        """Return the record's numbers, the parts of the time and the server's capacity."""
         saturation, after = measured.saturation, measured.saturation_after
         overloaded = OverloadRecord.model_fields
         return {**super().values(measured), **dict(measured.split),
@@ -207,7 +224,7 @@ class EapLoad2004(Study):
                 "rate_per_s": measured.rate_per_s or None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """The distributions, when customers came to the server, and one authentication's steps."""
+        """Return the distributions, arrivals at the server and the steps of an authentication."""
         calibrations = {"before": measured.saturation, "after": measured.saturation_after}
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
                 **{f"{name}_{when}": seconds for when, each in calibrations.items()
@@ -220,21 +237,25 @@ class EapLoad2004(Study):
                    for part, instants in measured.waterfall_s.items()}}
 
     def queueing_model(self, results: Results) -> Model:
-        """The server with its two kinds of customers, calibrated without any load."""
+        """Return the queueing model of the server and its two kinds of customers.
+
+        Raises:
+            QueueingError: The cells that calibrate the model were not measured.
+        """
         from analysis.cells import Cells
         from studies.eapload2004 import modelled
 
         return modelled.model(Cells(results))
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Table 1 and Fig. 5 with published, measured and modelled; the claims; K1."""
+        """Return the report: Table 1, Figure 5, the model and the claims."""
         from studies.eapload2004.report import report
 
         return report(results, options, self)
 
 
 def _loaded_s(cell: Cell, asked: Asked) -> float:
-    """About how long there is load."""
+    """Return the approximate duration of the load (s)."""
     if overload.is_overloaded(cell.ids, asked):
         return asked.steady_s + asked.overload_s
     turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
@@ -245,12 +266,12 @@ def _loaded_s(cell: Cell, asked: Asked) -> float:
 
 
 def _calibrates(cell: Cell) -> bool:
-    """Whether the server's capacity is measured in the cell."""
+    """Return whether the cell measures the server's capacity."""
     return tuple(cell.ids.values()) == design.ALONE
 
 
 def policy(ids: Mapping[str, str]) -> Policy:
-    """EAP with the cell's method, certificates and sessions, and CCMP with the keys it derives."""
+    """Return the policy of a cell: EAP with its method, certificates and sessions, and CCMP."""
     is_tls = ids["method"] == "tls"
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
                                       "chain": int(ids["chain"]), "sessions": ids["sessions"],
@@ -258,7 +279,7 @@ def policy(ids: Mapping[str, str]) -> Policy:
                                       "realm": REALM if ids["path"] == "proxied" else None})
     name = "-".join(f"{factor}-{ids[factor]}" for factor in _OF_POLICY
                     if ids[factor] != design.NOMINAL[factor]) or "nominal"
-    # The usual one is as large as the background's: a request with it is one IP packet.
+    # The usual fragment is as large as the background's: its request is one IP packet.
     is_usual = ids["fragment"] == design.NOMINAL["fragment"]
     options = DaemonOptions(wpa_supplicant={
         "fragment_size": 1200 if is_usual else int(ids["fragment"])})
@@ -268,7 +289,10 @@ def policy(ids: Mapping[str, str]) -> Policy:
 
 
 def _aaa(ids: Mapping[str, str]) -> AaaLayer | None:
-    """Who decides; None for the home network's FreeRADIUS, by the name that is claimed."""
+    """Return the policy's AAA layer, None for its defaults.
+
+    The defaults are FreeRADIUS of the home network and the permanent identity.
+    """
     layer = AaaLayer.model_validate({
         "server": ids["server"], "authority": "visited" if ids["path"] == "near" else "home",
         "identity": "temporary" if ids["identity"] == "p-tmsi" else "permanent"})
@@ -276,7 +300,11 @@ def _aaa(ids: Mapping[str, str]) -> AaaLayer | None:
 
 
 def _check_device(name: str, key: str) -> None:
-    """Refuse a device that says how quick it is at something, but not at these keys."""
+    """Check that a device with costs has those for the kind of key.
+
+    Raises:
+        StudyError: The device is unknown or lacks a cost.
+    """
     try:
         device: Device = load_device(name)
     except TopologyError as error:

@@ -1,4 +1,4 @@
-"""Each authentication is by the TLS, the certificates and the authorities of its cell: checks."""
+"""Checks of TLS version, certificates and authorities in captured authentications."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from studies.eapload2004.certificates import ShownCertificate, shown, version
 from studies.eapload2004.exchanges import Exchange
 from studies.eapload2004.observed import ObservedLoad
 
-#: What the visited network's authority is called.
+#: Name of the visited network's authority.
 _VISITED = "visited"
-#: Servers count the head of an EAP packet differently.
+#: Servers count the header of an EAP packet differently (bytes).
 _HEAD_BYTES = 10
 
 
 def certificates(observed: ObservedLoad) -> CheckRecord:
-    """Certificates of both sides in all full authentications, in none that is resumed.
+    """Check that full authentications show certificates and resumed ones do not.
 
-    The supplicant's are what the cell says; of the background, those on the captured port that the
-    generator says were resumed.
+    The cell says which the supplicant's are. In the background, the generator's journal says which
+    of those on the captured port were resumed.
     """
     front, sample = _compared(observed)
     is_full = observed.cell["sessions"] == "full"
@@ -35,9 +35,9 @@ def certificates(observed: ObservedLoad) -> CheckRecord:
 
 
 def _compared(observed: ObservedLoad) -> tuple[list[Exchange], list[Exchange]]:
-    """Authentications by EAP-TLS, the supplicant's and those of the background's sample.
+    """Return the EAP-TLS authentications of the supplicant and of the background's sample.
 
-    An overloaded server may leave some without an end, which are none.
+    For an overloaded server, incomplete ones are left out.
     """
     front = observed.supplicant if observed.cell["method"] == "tls" else ()
     chosen = [[exchange for exchange in those if exchange.is_complete or not observed.overload]
@@ -46,7 +46,10 @@ def _compared(observed: ObservedLoad) -> tuple[list[Exchange], list[Exchange]]:
 
 
 def policy(observed: ObservedLoad) -> CheckRecord:
-    """TLS of the cell's version, in pieces of its size; keys and chains where they can be seen."""
+    """Check that TLS version, fragments, keys and chains are those of the cell.
+
+    Keys and chains are checked where they are visible.
+    """
     cell, (front, sample) = observed.cell, _compared(observed)
     both = [*front, *sample]
     versions = {version(exchange.from_server) for exchange in both}
@@ -66,16 +69,20 @@ def policy(observed: ObservedLoad) -> CheckRecord:
 
 
 def _length(chain: Sequence[ShownCertificate]) -> int:
-    """How many certificates; of a lone one, without the root that OpenSSL's clients add to it.
+    """Return the length of a certificate chain.
 
-    They do where they were given nothing else to show, and trust that root.
+    OpenSSL's clients add a trusted root to a certificate that has no other chain. This root does
+    not count.
     """
     is_lone = len(chain) == 2 and chain[1].subject == chain[1].issuer == chain[0].issuer
     return 1 if is_lone else len(chain)
 
 
 def names(observed: ObservedLoad) -> CheckRecord:
-    """The station's certificate names whom it claims to be, or whose temporary number it claims."""
+    """Check that the station's certificate has the claimed identity.
+
+    With a temporary identity, the certificate must have the permanent number instead.
+    """
     claimed = {exchange.user for exchange in observed.supplicant}
     named = {certificates[0].subject for exchange in observed.supplicant
              if (certificates := shown(exchange.from_client))}
@@ -86,7 +93,11 @@ def names(observed: ObservedLoad) -> CheckRecord:
 
 
 def authorities(observed: ObservedLoad) -> CheckRecord:
-    """A near server is certified by its own network's authority, and that by the home network's."""
+    """Check the authorities of server and station.
+
+    A near server must have a certificate of its own network's authority, which the home network's
+    authority has certified.
+    """
     chains = [shown(exchange.from_server) for exchange in observed.supplicant]
     stations = [shown(exchange.from_client) for exchange in observed.supplicant]
     homes = {chain[-1].issuer for chain in stations if chain}

@@ -1,4 +1,4 @@
-"""Who came to the server and when, of one repetition or of several one behind the other."""
+"""Arrivals at the server in one repetition, or in several one after the other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from studies.eapload2004.metrics import LATENCIES
 from studies.eapload2004.samples import of_first
 
 SERVER, SUPPLICANT = "server", "supplicant"
-#: Between repetitions that are put one behind the other, when everybody has left.
+#: Pause between repetitions that are put one after the other (s), when all customers have left.
 _APART_S = 1.0
-#: What takes the server less is readings of the clock, in virtual time.
+#: Shorter times at the server are readings of the clock, in virtual time (s).
 _SOME_S = 0.0002
 
 
 @dataclass(frozen=True)
 class ArrivalTrace:
-    """Who came when, in all repetitions of a cell, one behind the other; seconds.
+    """The arrivals in all repetitions of a cell, one after the other (s).
 
-    `arrivals_s` and `latencies_s` are the background's. `meetings` are the supplicant's: parts of
-    its demand at the server, and when it asked for each; `alongside` is what it computes itself
-    before it asks, in seconds, and when it begins, where that takes the server's processor. The
-    load took `span_s`, without what is between repetitions.
+    `arrivals_s` and `latencies_s` are of the background. `meetings` are of the supplicant: share of
+    its demand at the server, and times of the requests. `alongside` is the supplicant's own
+    computing before its requests, where it takes the server's processor: duration and times of
+    begin. `span_s` is the duration of the load, without the pauses between repetitions.
     """
 
     arrivals_s: NDArray[np.float64]
@@ -38,7 +38,10 @@ class ArrivalTrace:
 
 
 def traced(cells: Cells, places: Sequence[int]) -> ArrivalTrace:
-    """Repetitions by where their samples are, each begun when the one before is over."""
+    """Return the arrivals of repetitions, each starting after the end of the one before.
+
+    `places` are the indices of the repetitions in the results.
+    """
     samples = [cells.results.samples[place] for place in places]
     parts = _parts(cells, samples)
     every, begins_s, span_s = [(np.empty(0),) * (2 + len(parts))], 0.0, 0.0
@@ -58,11 +61,10 @@ def traced(cells: Cells, places: Sequence[int]) -> ArrivalTrace:
 
 def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
                ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
-    """The supplicant's own computing before each of its longer requests, in real time only.
+    """Return the supplicant's own computing before its requests, in real time only.
 
-    A guest has one processor for all, so that the server's customers wait for it, unless a device
-    takes their time. Each part is as long as without load, and ends when its request begins its way
-    to the server.
+    A guest has one processor for all nodes, so the server's customers wait for it, unless a device
+    takes their time. Each part is as long as without load. It ends when its request is sent.
     """
     charged = cells.mean_of_any("demand_s", ALONE)
     if cells.results.clock != "real" or (charged and charged.estimate.mean):
@@ -76,10 +78,10 @@ def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
 
 
 def _parts(cells: Cells, samples: Sequence[Mapping[str, Sequence[float]]]) -> Mapping[str, float]:
-    """Which lists say when the supplicant asked, and for which part of its demand at the server.
+    """Return the lists with times of the supplicant's requests, by share of its demand.
 
-    Parts are those of the cell without load. Where records do not say when it asked for each: one
-    list, of when it asked for the longest, for all of it.
+    The shares are those of the cell without load. Without the times of each request, there is one
+    list: the times of the longest request, with all of the demand.
     """
     taken_s = of_first(cells, ALONE).get(f"demand_{SERVER}_s", ())
     longer_s = {f"asked_{number}_s": seconds for number, seconds in enumerate(taken_s)

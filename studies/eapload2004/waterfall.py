@@ -1,8 +1,8 @@
-"""Where an authentication's time goes, step by step, by what four captures saw of it.
+"""Steps of an authentication's time, from four captures.
 
 The access point's own part is between its side of the air (`radio_side`) and the wire behind it. In
-virtual time, where it computes for nothing, that is some readings of the clock. Repetitions without
-that capture, as there were before it, have one part for air and access point.
+virtual time computing is free, so this part is a few readings of the clock. Older repetitions
+without the capture at the radio have one part for air and access point.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from studies.eapload2004.exchanges import SupplicantTime, is_from_supplicant
 
 SUPPLICANT, AIR, AUTHENTICATOR, WIRE, SERVER, WAITING = PARTS = (
     "supplicant", "air", "access point", "wire", "server", "waiting for it")
-#: Of the air and the access point together, where nobody looked between them.
+#: Part of air and access point together, without a capture between them.
 UNDIVIDED = "air and access point"
 UNDIVIDED_PARTS = (SUPPLICANT, UNDIVIDED, WIRE, SERVER, WAITING)
-#: All that a record may name, in the order in which they are drawn.
+#: All parts in a record, in the order in which they are drawn.
 DRAWN = (SUPPLICANT, AIR, UNDIVIDED, AUTHENTICATOR, WIRE, SERVER, WAITING)
-#: Who has it next, once a packet was seen, in the order in which it passes: at the supplicant, at
-#: the access point's radio, behind it, at the server, and back.
+#: Part that follows each sight of a packet on its way: at the supplicant, at the access point's
+#: radio, behind it, at the server, and back.
 _NEXT = (AIR, AUTHENTICATOR, WIRE, SERVER, WIRE, AUTHENTICATOR, AIR, SUPPLICANT)
 _RADIO = "auth-radio"
-#: The places of a capture's packets in that order: to the server, and from it.
+#: Index in that order of a capture's packets: to the server, and from it.
 _PLACES: Mapping[str, tuple[int, int]] = {
     "auth-mn": (0, 7), _RADIO: (1, 6), "auth-ap": (2, 5), "auth-server": (3, 4)}
 _EAPOL = ("auth-mn", _RADIO)
-#: What is shorter are readings of the clock, of which each takes 5 us of virtual time.
+#: Shorter times are readings of the clock, each of which takes 5 us of virtual time.
 _MIN_WAITING_S = 0.0001
 
-#: Part, when it begins and when it ends, in seconds since the first frame.
+#: Part, begin and end (s since the first frame).
 Step = tuple[str, float, float]
 
 
 def waterfalls(out: Path, seen: Sequence[SupplicantTime]) -> list[list[Step]]:
-    """The steps of every authentication in order; what waits at the server is no part yet."""
+    """Return the steps of every authentication in order, without a part for waiting."""
     by_capture = {name: [*_sights(out, name)] for name in _PLACES if _is_there(out, name)}
     passed = sorted(chain.from_iterable(by_capture.values()))
     following = _NEXT if by_capture.get(_RADIO) else tuple(
@@ -52,7 +52,10 @@ def waterfalls(out: Path, seen: Sequence[SupplicantTime]) -> list[list[Step]]:
 
 
 def mean_s(every: Sequence[Sequence[Step]], asked: str) -> float | None:
-    """What a part takes of an authentication, all of its steps; None where none has it."""
+    """Return the mean time of a part over all authentications (s).
+
+    The result is None if no authentication has the part.
+    """
     if not any(part == asked for steps in every for part, _, _ in steps):
         return None
     return fmean(sum(ended_s - begun_s for part, begun_s, ended_s in steps if part == asked)
@@ -60,7 +63,10 @@ def mean_s(every: Sequence[Sequence[Step]], asked: str) -> float | None:
 
 
 def with_waiting(steps: Sequence[Step], quickest_s: Sequence[float]) -> Iterator[Step]:
-    """The same, with what each of the server's answers took longer than the quickest of them."""
+    """Yield the steps, with the server's answers split into computing and waiting.
+
+    An answer waits as much longer as it takes than the quickest of its kind.
+    """
     answers = 0
     for part, begun_s, ended_s in steps:
         if part != SERVER or answers >= len(quickest_s):
@@ -76,9 +82,9 @@ def with_waiting(steps: Sequence[Step], quickest_s: Sequence[float]) -> Iterator
 
 
 def demands(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
-    """What each step takes the server and the supplicant when nobody else is there.
+    """Return the quickest times of each step at server and supplicant (s), in order.
 
-    Seconds of the first, second and so on, at their quickest; empty without any authentication.
+    The lists are empty without an authentication.
     """
     made = {}
     for asked in (SERVER, SUPPLICANT):
@@ -89,12 +95,15 @@ def demands(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
 
 
 def _is_there(out: Path, name: str) -> bool:
-    """Whether there is such a capture: of the access point's radio, there was none once."""
+    """Return whether the capture exists.
+
+    Older results have none of the access point's radio.
+    """
     return name != _RADIO or (out / f"{name}.pcap").exists()
 
 
 def _sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
-    """When a capture saw a packet, and where that is on its way."""
+    """Yield the time of each packet in a capture, and its index on the way."""
     there, back = _PLACES[name]
     file = out / f"{name}.pcap"
     if name in _EAPOL:
@@ -110,7 +119,7 @@ def _sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
 def _steps(passed: Sequence[tuple[float, int]], following: Sequence[str]) -> list[Step]:
     ordered: list[tuple[float, int]] = []
     for _, together in groupby(passed, itemgetter(0)):
-        # Computing may take no time: then it is where it was last that says which was first.
+        # In virtual time, sights may have equal times. Then the place before decides their order.
         last = ordered[-1][1] if ordered else -1
         ordered += sorted(together, key=lambda sight, last=last: (  # type: ignore[misc]
             sight[1] - last - 1) % len(_NEXT))

@@ -1,4 +1,4 @@
-"""The paper's printed values in SI units, its claims, and where it contradicts itself."""
+"""Values, claims and contradictions that the paper printed, in SI units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class PrintedTimes:
-    """Table 1 by the ids of our cells, in seconds, and remarks on what does not fit together."""
+    """The service times of Table 1 (s) by cell, and remarks on contradictions."""
 
     service_time_s: Mapping[Ids, float]
     inconsistent: tuple[str, ...]
@@ -27,7 +27,7 @@ class PrintedTimes:
 
 @cache
 def load() -> PrintedTimes:
-    """Everything that the paper printed, but for its claims."""
+    """Return all values that the paper printed, without its claims."""
     raw: Any = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
     return PrintedTimes(
         {ids(load=str(load), place=place): seconds for load, row in raw["table_1_s"].items()
@@ -36,6 +36,6 @@ def load() -> PrintedTimes:
 
 @cache
 def claims() -> Mapping[str, Claim]:
-    """The paper's conclusions by their numbers, and the model's."""
+    """Return the claims of the paper and of the model, by number."""
     raw: Any = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
     return {entry["id"]: Claim(**entry) for entry in raw}

@@ -1,4 +1,7 @@
-"""The report: Table 1 and Fig. 5 with published, measured and modelled; the model; the claims."""
+"""Report of the study: Table 1 and Figure 5, the queueing model, and the claims.
+
+Published, measured and modelled values are compared.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,13 @@ if TYPE_CHECKING:
 
 
 def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
-    """The report of a results folder."""
+    """Return the report of a results folder.
+
+    Args:
+        results: Records of the results folder.
+        options: The report's options; `baseline` is used here.
+        study: The study.
+    """
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     try:

@@ -1,4 +1,4 @@
-"""The claims E1 to E8 and K1 as questions to the cells, whose intervals decide."""
+"""Verdicts on the claims E1 to E8 and K1, from confidence intervals of cells."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.samples import of_services
 
-#: "Hardly": the noise of the paper's own table. Then "much shorter" and "no longer".
+#: "Hardly" (the noise of the paper's own table), "much shorter", EAP-AKA's time in "no longer" (s),
+#: and tolerance of a slope.
 _HARDLY, _MUCH, _AKA_S, _TRIP = 0.03, 0.7, 4.0, 0.01
-#: Measured over modelled: how far its interval may be from 1.
+#: Largest distance from 1 of the interval of measured over modelled.
 WITHIN = {"mean": 0.03, "p95": 0.05}
 _ALIKE = 0.1
-#: Up to where the model is to hold.
+#: Utilization up to which the model has to hold.
 _MAX_UTILIZATION = 0.85
 _GREW = 5.761 / 4.468
 _MORE_THAN_ONE = Band(low=1.0)
@@ -40,7 +41,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
-    """All claims; those whose cells were not measured are undecided."""
+    """Return the verdicts on all claims, undecided without measured cells."""
     questions: dict[str, Callable[[], Iterator[Question]]] = {
         "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
         "E6": _aka, "E7": _at_once, "E8": _hss}
@@ -52,12 +53,12 @@ def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
 
 
 def _is_tested(point: Predicted) -> bool:
-    """Whether the model is to hold there, and enough arrived to tell."""
+    """Return whether the model has to hold at a point with enough arrivals."""
     return bool(point.parts) and point.utilization <= _MAX_UTILIZATION
 
 
 def equivalence(predicted: Sequence[Predicted]) -> Mapping[tuple[str, str], Finding]:
-    """By a point's title and figure, whether model and measurement are equivalent (K1's test)."""
+    """Return whether model and measurement are equivalent (test of K1), by point and figure."""
     findings, _ = find(_parts(predicted), _equivalences(predicted))
     answers = {finding.label: finding for finding in findings}
     return {(each.title, figure): answers[question.label] for each in predicted
@@ -78,7 +79,10 @@ def _equivalent(point: Predicted, figure: str) -> Question:
 
 
 def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
-    """Means and percentiles of a repetition's parts, measured and modelled, each pair a block."""
+    """Return the measured and modelled figures of a repetition's parts.
+
+    Each pair of a part is a block.
+    """
     return {(name, figure, each.title): Observation(
         mean([part[side] for part in parts]),
         {block: part[side] for block, part in enumerate(parts)})
@@ -147,7 +151,7 @@ def _hss() -> Iterator[Question]:
 
 
 def _slope(words: str, keys: Sequence[Key], apart_ms: float, *, trips: int) -> Question:
-    """How much longer the second takes than the first, by what their round trips are apart."""
+    """Return the question by how much longer the second cell takes per additional round trip."""
     return Question(words, keys, Band(trips * (1 - _TRIP), trips * (1 + _TRIP)), _TRIPS,
                     lambda means: _more(means) / (apart_ms / 1e3))
 

@@ -1,4 +1,4 @@
-"""Figure 5 with three curves a place; response against utilization; one authentication's steps."""
+"""Figures of the report: Figure 5, response against utilization, and a waterfall."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from studies.eapload2004.waterfall import DRAWN
 
 _LOAD, _TIME = Axis("load", "1/s"), Axis("mean service time", "s")
 _SINCE = Axis("time since the first frame", "ms", 1e3)
-#: Where the supplicant is shown what becomes of its time: alone, and at the highest load.
+#: Cells of the waterfall: without load, and at the highest load.
 _SHOWN = {"Without load": ALONE, "At 50/s in the background": ids(load=str(TABLE_1[-1]))}
 _BUSY = Axis("utilization of the server", "%", 100.0)
 
 
 def all_of(cells: Cells, paper: PrintedTimes,
            service: Mapping[float, float]) -> Iterator[Figure]:
-    """Those whose cells were measured."""
+    """Yield the figures whose cells were measured."""
     yield from _figure_5(cells, paper, service)
     yield from _utilization(cells)
     yield from _waterfall(cells)
@@ -95,7 +95,7 @@ def _waterfall(cells: Cells) -> Iterator[Figure]:
 
 
 def _spans(cells: Cells, row: Ids) -> dict[str, list[tuple[float, float]]]:
-    """When each part begins and ends, in the first good repetition; none where nobody looked."""
+    """Return begin and end of each part in the first good repetition, empty without any."""
     samples = of_first(cells, row)
     instants = {part: [*samples[name]] for part in DRAWN
                 if (name := f"waterfall_{part}_s") in samples}

@@ -1,4 +1,4 @@
-"""Table 1 with three columns a place, the model beside measurements, and where the time goes."""
+"""Tables of the report, such as Table 1, the model and the time's parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from studies.eapload2004.samples import of_first, of_services
 from studies.eapload2004.waterfall import SERVER, SUPPLICANT
 
 _SOURCE = "the 2004 paper"
-#: Cells of `methods`, by what is said of them.
+#: Cells of the table `methods`, by title.
 _METHOD_CELLS = {
     "EAP-TLS, FreeRADIUS": ALONE,
     "EAP-TLS, hostapd": ids(load="0", server="hostapd"),
@@ -33,7 +33,7 @@ _WHAT_IFS: Mapping[str, Mapping[str, float]] = {
 _SPLIT = {"client_s": "supplicant", "air_s": "air", "authenticator_s": "access point",
           "wire_s": "wire", "server_s": "server", "waiting_s": "waiting for it"}
 
-#: What no model can know of a machine that is not as quick in one minute as in the next.
+#: Note on drift: the speed of a machine changes within minutes, which no model knows.
 _DRIFT = (" In real time a loaded cell is calibrated before and after its load, and by how much "
           "longer one authentication takes the processor then is the last column: where that is "
           "x, a mean is known to x / (1 - utilization) at best.")
@@ -45,7 +45,7 @@ def _ms(key: str, title: str, group: str = "") -> Column:
 
 def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Table]:
-    """Those with anything measured in them."""
+    """Yield the tables that have measured values."""
     made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _overload(cells),
             _what_ifs(cells), _generator(cells), _demands(cells), _split(cells))
     yield from (table for table in made if table is not None)
@@ -115,13 +115,13 @@ def _compared(ending: str, group: str, figure: str) -> Sequence[Column]:
 
 
 def _both(measured_s: float, modelled_s: float) -> Sequence[Entry]:
-    """What was measured, what is predicted, and how far that is off."""
+    """Return the measured value, the prediction and its relative error."""
     return tuple(Entry(number=Quantity(value)) for value in (
         measured_s, modelled_s, modelled_s / measured_s - 1))
 
 
 def _outcome(point: Predicted, tested: Mapping[tuple[str, str], Finding], figure: str) -> Entry:
-    """What the test of equivalence says of a point, and by which interval."""
+    """Return the result of the equivalence test at a point, with its interval."""
     finding = tested.get((point.title, figure))
     if finding is None:
         return Entry("-", note="not tested: " + (
@@ -132,7 +132,7 @@ def _outcome(point: Predicted, tested: Mapping[tuple[str, str], Finding], figure
 
 
 def _overload(cells: Cells) -> Table | None:
-    """What becomes of those who come to a server that gets more than it can take."""
+    """Return the table of authentications at an overloaded server."""
     columns = (Column("offered_per_s", "offered", "1/s", 1.0, 1),
                Column(UTILIZATION.name, "server busy", "%", 100.0, 1),
                _ms(BACKGROUND.name, "mean latency"),
@@ -154,7 +154,7 @@ def _overload(cells: Cells) -> Table | None:
 
 
 def _methods(cells: Cells) -> Table | None:
-    """EAP-AKA beside EAP-TLS, without load: under one server, and where the HSS is."""
+    """Return the table of EAP-AKA and EAP-TLS without load, by server and HSS distance."""
     rows = []
     for title, row in _METHOD_CELLS.items():
         service, trips = of_services(cells, row), cells.value(ROUND_TRIPS.name, row)
@@ -172,7 +172,7 @@ def _methods(cells: Cells) -> Table | None:
 
 
 def _what_ifs(cells: Cells) -> Table | None:
-    """What the calibrated model says of what nobody measured."""
+    """Return the table of the calibrated model's answers for changed networks."""
     try:
         network = modelled.model(cells).network
     except QueueingError:
@@ -182,7 +182,7 @@ def _what_ifs(cells: Cells) -> Table | None:
         try:
             made = solve(apply(network, settings))
         except QueueingError:
-            continue  # resumed sessions were not measured
+            continue  # no measurement of resumed sessions
         rows.append((Entry(title), *(Entry(number=Quantity(made.chain(name).response_s))
                                      for name in (modelled.FRONT, modelled.BEHIND))))
     columns = (Column("what_if", "What if"), _ms("front_s", "supplicant"),
@@ -193,8 +193,8 @@ def _what_ifs(cells: Cells) -> Table | None:
 
 
 def _generator(cells: Cells) -> Table | None:
-    """How late the generator begins who is due, and what one costs it."""
-    # Where computing takes no time, none is counted.
+    """Return the table of the generator's lateness and processor time."""
+    # In virtual time, computing takes no time, so none is counted.
     takes = cells.results.clock != "virtual"
     rows = []
     for row in cells.results.cells:
@@ -244,7 +244,7 @@ def _split(cells: Cells) -> Table | None:
 
 
 def _demands(cells: Cells) -> Table | None:
-    """What the model's demands are made of, step by step."""
+    """Return the table of the model's demands, step by step."""
     rows = []
     for row in cells.results.cells:
         samples = of_first(cells, row)
