@@ -70,9 +70,12 @@ class Workload:
         """Measure one repetition: establish and prove the channel, and replay the trace twice.
 
         Args:
-            task: The task of the cell (`matrix.task`).
+            task: The cell's task.
             out: Folder of the repetition.
             session: Gets time stamps, raw values and progress reports.
+
+        Raises:
+            MeasureError: A program or service fails, or the cell has no such negative control.
         """
         session.raw["captures"] = []
         if self._air is not None:
@@ -251,11 +254,19 @@ class HostPrograms:
         return self.site.network.nodes[self.nodes[host]].address
 
     def program(self, role: str, host: str, **changes: Any) -> HostProgram:
-        """Return a program of the study on a host, not yet started."""
+        """Start a program of the study on a host.
+
+        Raises:
+            MeasureError: The program does not report that it is ready.
+        """
         return self._program(role, host, role, self.job(role, host, **changes))
 
     def carrying(self, role: str, host: str, job: Mapping[str, Any]) -> HostProgram:
-        """Return the `realtime` program of a host, which sends or receives the messages."""
+        """Start the `realtime` program of a host, which sends or receives the messages.
+
+        Raises:
+            MeasureError: The program does not report that it is ready.
+        """
         return self._program(role, host, "realtime.program", self._written(role, {
             "role": role, "protocol": self.task["protocol"], **job}))
 

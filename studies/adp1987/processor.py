@@ -135,8 +135,9 @@ class DatagramWire:
     def arrived_ns(self, size: int, free_ns: int) -> int:
         """Return the exact time of arrival of the received datagram (ns).
 
-        Without a stamp, or before the exact time, the guest's clock is returned. A datagram counts
-        as late from `free_ns` on, when its host could read it.
+        Without a stamp, or before the exact time, the guest's clock is returned and the datagram
+        counts as early. It counts as late if it is read more than `TOLERANCE_NS` after the exact
+        time and after `free_ns`, from when on its host could read it.
         """
         clock_ns = time.monotonic_ns()
         with self._theirs.open("rb") as stamps:

@@ -81,7 +81,7 @@ class Workload:
         """Measure one repetition: start the load and authenticate repeatedly.
 
         Args:
-            task: The task of the cell (`EapLoad2004.task`).
+            task: The cell's task.
             out: Folder of the repetition.
             session: Gets time stamps and raw values.
 

@@ -143,7 +143,7 @@ def _is_beside(datagram: HostDatagram) -> bool:
 def _intact(phases: AirPhases) -> Check:
     """Check that messages arrive unchanged and in order.
 
-    `_accounted` checks the lost messages.
+    Another check covers lost messages.
     """
     lost = {name: len(phase.lost) for name, phase in phases.by_name.items()}
     return Check("intact", not phases.wrong and sum(lost.values()) < phases.count, (

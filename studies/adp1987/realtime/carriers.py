@@ -269,7 +269,10 @@ def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> 
 
 
 def wait_s(left_s: float) -> float:
-    """Return a timeout for select, which the kernel may exceed by a thousandth."""
+    """Return a shortened timeout for select, because the kernel may exceed it.
+
+    The kernel may be late by a thousandth of a long timeout.
+    """
     return left_s * (1 - 2 * _SLACK) if left_s > _LONG_S else max(0.0, left_s)
 
 

@@ -5,8 +5,8 @@ standard input. The sink counts arrived messages and reports the count to the so
 their log when standard input ends. The source keeps to a window: messages that the sink has not
 counted yet must fit its buffers and the wire's queue.
 
-Where messages may be lost (`may_lose`), the source waits for them only briefly. The sink is told
-when a phase is over, and logs how many messages have arrived.
+Where messages may be lost (`may_lose`), the source waits for them only briefly. The sink gets a
+command when a phase is over, and logs how many messages have arrived.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ class TraceCounter:
     def _end(self, phase: str) -> None:
         """Log and report the number of messages that arrived by the end of a phase.
 
-        From the phase `counts_after` on, the source relies on reports.
+        After the phase `counts_after`, the sink reports its count regularly, because the source
+        needs it.
         """
         self._take()
         count = self.log["ends"][phase] = len(self.log["delivered"])
