@@ -2,8 +2,8 @@
 
 A repetition has three phases on one channel. A short phase is captured whole and proves the
 protection. Then the trace is replayed in its own time (latency), and as fast as the channel takes
-it (throughput). Nothing is judged here. This module imports only the standard library and the
-protocol.
+it (throughput). Nothing is judged here. The only third-party packages that it loads are those of
+the protocol.
 """
 
 from __future__ import annotations

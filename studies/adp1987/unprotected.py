@@ -1,7 +1,7 @@
 """Negative controls that keep every message flowing and remove one protection.
 
 A host's configuration differs from the cell's, or the sender disobeys it, or the wire has no rate.
-This module runs in the guest and imports only the standard library.
+This module runs in the guest and needs no third-party packages.
 """
 
 from __future__ import annotations

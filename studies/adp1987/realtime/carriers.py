@@ -1,6 +1,6 @@
 """Carriers of user messages between hosts: modern ADP, or UDP over the tunnel below.
 
-This module runs in the guest and imports only the standard library and the protocol.
+This module runs in the guest. Beyond the standard library it needs only the protocol.
 """
 
 from __future__ import annotations
