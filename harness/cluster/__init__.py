@@ -1,1 +1,1 @@
-"""More machines: one plan, its testbeds shared out over the workers of a dask cluster."""
+"""Measure a plan on several machines: the workers of a dask cluster share its testbeds."""

@@ -1,8 +1,9 @@
-"""A run on a cluster, from its plan to its last record: the counterpart of harness.engine.campaign.
+"""Run a plan on a cluster, from the plan to the last record.
 
-The run decides, keeps and counts; workers measure. Each worker that was checked gets a share of the
-plan as a task of dask's, and says what it has finished as it goes. What a lost worker has not sent
-is measured by another, and so is what one that lied was to measure.
+This is the counterpart of harness.engine.campaign. The run decides, stores and counts; workers
+measure. Each worker that passed the checks gets a share of the plan as a dask task and reports
+results while it measures. What a lost worker has not sent is measured by another worker. So is the
+rest of the share of a worker that sent an invalid message.
 """
 
 from __future__ import annotations
@@ -25,39 +26,50 @@ from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from measure.record import Record
 
-#: How long to wait for workers when there is none.
+#: Time to wait for workers when none is connected.
 WAIT_S = 30.0
 _LOOK_S = 1.0
-#: A worker that says nothing of its share for so long, and so many times what its longest step
-#: takes, has stalled: others measure it.
+#: A worker is stalled after this silence plus _SLOWER times its longest step; its steps go to
+#: other workers.
 STALLED_S = 3600.0
 _SLOWER = 20.0
-#: For so long a share may wait until its worker is done with those of other runs.
+#: Longest time that a share waits while its worker measures shares of other runs.
 TURN_S = 86_400.0
 
 
 @dataclass
 class ClusterCampaign:
-    """The state of a run on a cluster; `run` is the whole of it."""
+    """The state of a run on a cluster. `run` is its entry point."""
 
     plan: Plan
-    #: A cluster as --cluster names it.
+    #: The cluster as --cluster names it.
     where: str
     results: ResultsFolder
-    #: Takes what happens here and on the workers.
+    #: Log of the events of this run and of its workers.
     events: EventLog
-    #: Asked when all else is measured: which further steps there are to be.
+    #: Returns further steps; called when all other steps are measured.
     more: Callable[[], Sequence[Step]] = tuple
     captures: str = "all"
-    #: What measures a share on a worker.
+    #: Measures a share on a worker.
     measurer: measuring.Measurer = measuring.campaign
-    #: By a worker's address: those that may measure, and who is checked or measures.
+    #: By the worker's address: the workers that may measure, and the tasks of workers that are
+    #: being checked or measure.
     _workers: dict[str, ClusterWorker] = field(default_factory=dict)
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _last_words: str = ""
 
     async def run(self, steps: Sequence[Step], again: Sequence[Step] = ()) -> None:
-        """Measure `steps`, and `again` exclusively; every worker is free again on every way out."""
+        """Measure `steps`, and `again` exclusively.
+
+        Every worker is free again when this returns or raises.
+
+        Args:
+            steps: Steps to measure for the first time.
+            again: Steps whose record is flagged; each is measured while nothing else runs.
+
+        Raises:
+            UserError: There is no scheduler or no worker, or a record cannot be stored.
+        """
         self._backlog = Backlog(self.plan, self.captures)
         self._backlog.add(steps, again)
         try:
@@ -70,7 +82,7 @@ class ClusterCampaign:
             raise (for_user or group).exceptions[0] from None
 
     async def _all(self) -> None:
-        """Have every worker measure, those that come later too, until there is nothing more."""
+        """Let every worker measure until no step is left, including workers that join later."""
         checker = Checker(self.plan, self._cluster, self.results.path)
         seen: set[str] = set()
         now = asyncio.get_running_loop().time
@@ -104,7 +116,10 @@ class ClusterCampaign:
         return not steps
 
     async def _welcome(self, workers: Sequence[ClusterWorker], checker: Checker) -> None:
-        """Let those join that pass, together: the first is not to have everything."""
+        """Admit the workers that pass their checks.
+
+        They join together, because otherwise the first worker would get all testbeds.
+        """
         checks = await asyncio.gather(*map(checker.checked, workers), return_exceptions=True)
         del self._busy[workers[0].address]
         for worker, check in zip(workers, checks, strict=True):
@@ -125,12 +140,12 @@ class ClusterCampaign:
         self.events.say("worker-joined", worker=worker.label, line=line)
 
     def _give_out(self) -> None:
-        """A share to every worker that has none, the largest first."""
+        """Give a share to every worker without one, the largest worker first."""
         waiting = len(self._backlog.testbeds())
         everyone = sum(worker.processors for worker in self._workers.values())
         packages = frozenset[str]().union(*(each.packages for each in self._workers.values()))
         for worker in sorted(self._workers.values(), key=lambda worker: -worker.processors):
-            # What nobody has the packages for, anybody may record as skipped.
+            # Steps whose packages no worker has go to any worker, which records them as skipped.
             testbeds = self._backlog.testbeds(packages - worker.packages, worker.finished)
             if worker.address not in self._busy and testbeds:
                 share = self._backlog.take(
@@ -138,7 +153,10 @@ class ClusterCampaign:
                 self._busy[worker.address] = self._group.create_task(self._serve(worker, share))
 
     async def _serve(self, worker: ClusterWorker, share: Share) -> None:
-        """One share on one worker, to its end or to the worker's; then others may have the rest."""
+        """Have one worker measure one share, until the share ends or the worker is lost.
+
+        The steps without a record then go back to the backlog.
+        """
         hearing = ShareHearing(share)
         loss = ""
         try:
@@ -152,12 +170,18 @@ class ClusterCampaign:
             self._note(recording.unmeasured(
                 self.plan, step, f"given up after {LOSSES} workers: {reason}", attempt=LOSSES,
                 environment=recording.circumstances(self.plan, step)))
-        if loss or not (hearing.has_records or hearing.under_way):  # it cannot even begin
+        if loss or not (hearing.has_records or hearing.under_way):  # the worker cannot even begin
             self._put_aside(worker, reason)
         del self._busy[worker.address]
 
     async def _hear(self, worker: ClusterWorker, hearing: ShareHearing) -> None:
-        """Take what a worker says of its share. Raises WorkerLost, LieError, TimeoutError."""
+        """Receive all messages of a worker about its share.
+
+        Raises:
+            WorkerLost: The worker or its task is gone.
+            LieError: The worker sent an invalid message.
+            TimeoutError: The worker sent nothing for too long.
+        """
         longest_s = max(self.plan.expected(step.cell).duration_s
                         for step in hearing.share.steps.values())
         now = asyncio.get_running_loop().time
@@ -174,7 +198,7 @@ class ClusterCampaign:
                                    f"{printable(f'{type(error).__name__}: {error}')})") from None
 
     def _put_aside(self, worker: ClusterWorker, reason: str) -> None:
-        """Use a worker no more."""
+        """Stop using a worker."""
         self._workers.pop(worker.address, None)
         self._last_words = f"worker {worker.address} {reason}; "
         self.events.say("worker-left-out", worker=worker.label, reason=reason,
@@ -182,7 +206,11 @@ class ClusterCampaign:
 
     def _take(self, worker: ClusterWorker, hearing: ShareHearing,
               message: received.Message) -> None:
-        """What a worker says of its share; kept before the next is heard. Raises LieError."""
+        """Process one message of a worker. Its record is stored before the next message is read.
+
+        Raises:
+            LieError: The message is invalid.
+        """
         if isinstance(message, SentFinding):
             entry = hearing.record(message)
             environment = {**entry.environment, "worker": worker.label}
@@ -193,12 +221,15 @@ class ClusterCampaign:
             self.events.say(event.pop("event"), **event, worker=worker.label)
         elif isinstance(message, Ended):
             hearing.end(message)
-            with contextlib.suppress(OSError):  # logs are a help, not a result
+            with contextlib.suppress(OSError):  # logs help to find errors, but are not results
                 for path, content in message.logs.items():
                     self.results.keep_log(path, content)
 
     def _note(self, entry: Record, finding: SentFinding | None = None) -> None:
-        """Keep a record, with what a worker has sent of it, if it was measured at all."""
+        """Store a record with the files that a worker sent for it.
+
+        Without a finding, the step was not measured.
+        """
         with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
             if finding is None:
                 self.results.keep(entry, None)
@@ -208,7 +239,7 @@ class ClusterCampaign:
 
 
 async def _tidy(cluster: Cluster, address: str) -> None:
-    """Have a worker's machine remove what it has kept of this run."""
+    """Let a worker's machine remove its spooled results of this run."""
     with contextlib.suppress(WorkerLost):
         async for _ in cluster.call(address, spool.forget_run):
             pass

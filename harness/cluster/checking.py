@@ -1,4 +1,4 @@
-"""Which workers may measure: those with the same code and the same guest images as this machine."""
+"""Admit only workers with the same code and the same guest images as this machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from harness.cluster.received import LieError, WorkerIdentity, printable
 from harness.engine import provenance, variants
 from harness.engine.plan import Plan
 
-#: What a worker may take to say what it measures with.
+#: Time limit in seconds for a worker to describe its code and images.
 _PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)
 class ClusterWorker:
-    """A worker of a run. `label` is its name in records, where no address belongs.
+    """A worker of a run.
 
-    `packages` are those that it has a guest image with, "" for none; `finished` are steps that
-    another worker of its machine had finished for this run.
+    `label` is its name in records, which contain no addresses. `packages` are the package sets
+    that its guest images contain, "" for none. `finished` are the steps that another worker of the
+    same machine had finished for this run.
     """
 
     label: str
@@ -34,18 +35,22 @@ class ClusterWorker:
 
 
 class Checker:
-    """Checks workers; keeps what those that pass measure with."""
+    """A checker of workers. It stores a description of each machine that passes."""
 
     def __init__(self, plan: Plan, cluster: Cluster, folder: Path) -> None:
         self._plan = plan
         self._cluster = cluster
         self._folder = folder
         self._advice = f"give '{variants.provision(plan)}'"
-        # Where this machine lacks an image, it takes the first worker's for the right one.
+        # Where this machine lacks an image, the first worker's image is the reference.
         self._images = variants.keys(plan)
 
     async def checked(self, worker: ClusterWorker) -> ClusterWorker:
-        """A worker with what it has. Raises WorkerLost, with the reason why it may not measure."""
+        """Return the worker with its processors, packages and finished steps.
+
+        Raises:
+            WorkerLost: The worker may not measure; the text is the reason.
+        """
         identity = await self._identity(worker.address)
         if complaint := self._complaint(identity):
             raise WorkerLost(complaint)
@@ -69,7 +74,7 @@ class Checker:
                          "worker' from the same checkout as this one")
 
     def _complaint(self, identity: WorkerIdentity) -> str:
-        """What a worker has that differs; "" if nothing does."""
+        """Return a message about how the worker's code or images differ, "" if they do not."""
         code = provenance.code_digest(self._plan.study.id)
         if identity.code != code:
             return (f"measures with other code ({printable(identity.code[:12])}, here "

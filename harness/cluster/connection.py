@@ -1,7 +1,7 @@
-"""A dask cluster as a run uses it: who is in it, and one task on one worker, with what it says.
+"""Connect a run to a dask cluster: list workers, and run tasks on them.
 
-The scheduler is one that runs already (tls://HOST:PORT), or is started with its workers by SSH
-(ssh:HOST1,HOST2). Nothing listens but what dask needs for this; there are no dashboards.
+The scheduler is a running one (tls://HOST:PORT), or is started by SSH together with its workers
+(ssh:HOST1,HOST2). Only the ports that dask needs for this are open; there are no dashboards.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from harness.errors import UserError
 _CONNECT_S = 15.0
 _CLOSE_S = 3.0
 _LOOK_S = 1.0
-#: What a worker may take to end what nobody wants any more.
+#: Time in seconds that a worker may take to end a task that was cancelled.
 _END_S = 30.0
 _ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 _HOST = re.compile(r"([\w.-]+@)?[\w.-]+")
 
 
 class WorkerLost(Exception):
-    """A worker went away or is silent; the text is the reason."""
+    """A worker went away or is silent. The text is the reason."""
 
 
 class _QuietClient(Client):  # type: ignore[misc]
-    """A client that prints and warns of nothing on a worker's behalf."""
+    """A client that prints no messages and warnings of workers."""
 
     _default_event_handlers: Mapping[str, Any] = {}
 
 
 class Cluster:
-    """The workers of a scheduler, and what they are asked to do for a `run`."""
+    """The workers of a scheduler, used by one `run`."""
 
     def __init__(self, client: Client, where: str, run: str) -> None:
         self._client = client
@@ -49,8 +49,12 @@ class Cluster:
         self._run = run
 
     async def workers(self) -> set[str]:
-        """Addresses of the workers that are there now. Raises UserError without a scheduler."""
-        while self._client.status == "running":  # one that came back would not know our tasks
+        """Return the addresses of the connected workers.
+
+        Raises:
+            UserError: The scheduler is gone.
+        """
+        while self._client.status == "running":  # a restarted one does not know our tasks
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 return set((await self._client.scheduler.identity(n_workers=-1))["workers"])
             await asyncio.sleep(_LOOK_S)
@@ -60,10 +64,14 @@ class Cluster:
 
     async def call(self, worker: str, function: Callable[..., Any], *arguments: Any,
                    **options: Any) -> AsyncGenerator[Mapping[str, Any]]:
-        """Run a function on one worker and on no other; what it says until it ends.
+        """Run a function on exactly one worker and yield its messages until it ends.
 
-        It is given the run, a serial number and the arguments, and says all as events on a topic
-        of this number. Raises WorkerLost, and UserError if the scheduler is gone.
+        The function gets the run, a serial number and the arguments. It sends its messages as dask
+        events on a topic of this number.
+
+        Raises:
+            WorkerLost: The task failed or the worker is gone.
+            UserError: The scheduler is gone.
         """
         serial = uuid.uuid4().hex
         topic = f"{guard.TOPIC}{serial}"
@@ -79,7 +87,7 @@ class Cluster:
                                      pure=False, allow_other_workers=False, **options)
         with self._client.as_current():
             ended = asyncio.ensure_future(wait([future]))
-        # What a task says comes before its end: all of it is one stream, in order.
+        # Messages of a task arrive before its end: they share one ordered stream.
         ended.add_done_callback(lambda _: said.put_nowait(None))
         has_begun = False
         try:
@@ -88,7 +96,7 @@ class Cluster:
                 yield message
         except asyncio.CancelledError:
             future.release()
-            with contextlib.suppress(TimeoutError):  # its worker sees that nobody wants it
+            with contextlib.suppress(TimeoutError):  # the worker notices that the task was released
                 async with asyncio.timeout(_END_S if has_begun else 0.0):
                     while (await said.get() or {}).get("kind") != "end":
                         pass
@@ -106,7 +114,11 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
-    """The cluster that `--cluster` names. Raises UserError."""
+    """Connect to the cluster that `--cluster` names.
+
+    Raises:
+        UserError: No scheduler answers, or it refuses the key.
+    """
     be_quiet()
     guard.trusting_nobody()
     async with contextlib.AsyncExitStack() as stack:
@@ -129,13 +141,13 @@ async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
         try:
             yield Cluster(client, where, run)
         finally:
-            # What was asked for last may be on its way; a scheduler that is gone is no error.
+            # The last request may still be in transit; a scheduler that is gone is no error here.
             with contextlib.suppress(OSError, TimeoutError):
                 await client.close(timeout=_CLOSE_S)
 
 
 def check(where: str) -> None:
-    """Raise UserError if `where` names no cluster."""
+    """Raise UserError if `where` is no scheduler's address and no list of hosts."""
     if where.startswith("ssh:"):
         is_good = all(_HOST.fullmatch(host) for host in where.removeprefix("ssh:").split(","))
     else:
@@ -146,5 +158,5 @@ def check(where: str) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Whether this could be the address of a scheduler."""
+    """Return whether the text has the form of a scheduler's address."""
     return bool(_ADDRESS.fullmatch(text))

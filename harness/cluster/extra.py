@@ -1,4 +1,4 @@
-"""dask.distributed is an extra: is it there, and how it is set so that it keeps to itself."""
+"""Settings of dask.distributed, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 
-#: No spreading of results, and nothing that takes the processor from what is measured.
+#: Dask settings: results stay on their worker, and nothing takes processor time from measurements.
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.worker.profile.enabled": False,
-    # A worker that is silent for so long counts as lost, and what waits for one that is gone, too.
+    # A worker that is silent for so long counts as lost. So does a task without a worker.
     "distributed.scheduler.worker-ttl": "90s",
     "distributed.scheduler.no-workers-timeout": "30s",
-    # Findings pass as events: the scheduler is not to remember them.
+    # Findings are sent as events; the scheduler must not store them.
     "distributed.admin.low-level-log-length": 0,
 }
 
@@ -27,7 +27,11 @@ _LOUD = ("distributed", "asyncssh", "tornado")
 
 
 def require(what: str) -> None:
-    """Raise UserError, which says how to get it, if dask.distributed is missing."""
+    """Raise UserError with installation advice if dask.distributed is missing.
+
+    Args:
+        what: The option that needs dask, for the message.
+    """
     if importlib.util.find_spec("distributed") is None:
         raise UserError(f"{what}: dask.distributed is not installed; get it with '{sys.executable} "
                         "-m pip install --require-hashes --only-binary :all: -r "
@@ -35,9 +39,9 @@ def require(what: str) -> None:
 
 
 def be_quiet() -> None:
-    """Silence the logs of dask and what it uses: qop reports each error itself, once.
+    """Silence the logs of dask and its libraries, because qop reports each error itself.
 
-    Dask gives many of its loggers a level of their own as it is imported.
+    Dask sets the levels of many of its loggers on import, so each of them is set here.
     """
     for name in (*_LOUD, *logging.root.manager.loggerDict):
         if name.partition(".")[0] in _LOUD:

@@ -1,10 +1,11 @@
-"""Dask kept from unpickling, and from obeying, what a worker wrote.
+"""Keep dask from unpickling or obeying data that a worker wrote.
 
 Dask's own messages carry pickles from a client to workers: a share is a function and its
-arguments. Nothing needs them the other way, but dask has no setting for that (of 2026.8: "pickling
-can no longer be disabled"). So what happens within `trusting_nobody` refuses to unpickle: the whole
-of a run, and of a scheduler, but while it reads what a run sends or looks at that. Of a worker it
-takes but the messages that it needs, of a bounded size, about itself.
+arguments. No pickles are needed in the other direction, but dask has no setting for that (in
+2026.8: "pickling can no longer be disabled"). Therefore a task that called `trusting_nobody`
+refuses to unpickle. This covers a whole run and a whole scheduler, except while the scheduler
+reads or processes messages of a run. From a worker, only the needed operations are accepted, in
+messages of limited size about the worker itself.
 """
 
 from __future__ import annotations
@@ -22,34 +23,35 @@ import distributed.protocol.core
 from distributed.comm import Comm
 from distributed.comm.core import CommClosedError
 
-#: The largest message that a worker may send: a repetition with its captures is one.
+#: Largest message in bytes that a worker may send: one repetition with its captures.
 MESSAGE_BYTES = 256 << 20
-#: Operations of a worker, when it connects and while it lasts.
+#: Operations that a worker may send, on connection and later.
 _WORKERS = frozenset({
     "register-worker", "heartbeat_worker", "close",
     "task-finished", "task-erred", "release-worker-data", "add-keys", "long-running", "reschedule",
     "keep-alive", "log-event", "worker-status-change", "request-refresh-who-has", "close-stream"})
-#: Topics of events belong to runs; dask's own topics would be unpickled by other clients.
+#: Prefix of the topics of runs; events on dask's own topics would be unpickled by other clients.
 TOPIC = "qop-"
 Result = TypeVar("Result")
 _trusts: ContextVar[bool] = ContextVar("trusts", default=True)
 
 
 class RefusedError(EOFError, TypeError):
-    """Something pickled came from where nothing is believed.
+    """A pickle came from a peer that is not trusted.
 
-    Dask hangs up where a message ends too early, and does without an exception of a wrong type.
+    Dask closes the connection where a message ends too early (EOFError). It goes on without an
+    exception whose type is wrong (TypeError).
     """
 
 
 def trusting_nobody() -> None:
-    """Have this task, and all that it starts from now on, unpickle nothing."""
+    """Make this task and all tasks that it starts from now on refuse pickles."""
     _install()
     _trusts.set(False)
 
 
 async def apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """Have work done, and all that it starts, trusting nobody; whoever asks goes on as before."""
+    """Run a coroutine in a task that refuses to unpickle. The caller is not affected."""
     async def distrusting() -> Result:
         trusting_nobody()
         return await work
@@ -58,7 +60,7 @@ async def apart(work: Coroutine[Any, Any, Result]) -> Result:
 
 @contextlib.contextmanager
 def trusting() -> Iterator[None]:
-    """Unpickle for so long: what a run has sent."""
+    """Allow unpickling inside the context, for data that a run has sent."""
     before = _trusts.set(True)
     try:
         yield
@@ -68,10 +70,10 @@ def trusting() -> Iterator[None]:
 
 @functools.cache
 def _install() -> None:
-    """Refuse wherever dask unpickles, decompresses or allocates what it is sent.
+    """Patch dask so that it does not unpickle, decompress or allocate untrusted data.
 
-    What only passes through a message is replaced, so that one worker's pickle ends nobody else's
-    connection; Python's own hook ends the connection of whatever else there is.
+    Pickles inside a message are replaced by None, so that one worker's pickle does not end another
+    worker's connection. Python's audit hook ends the connection for any other pickle.
     """
     core, tcp = distributed.protocol.core, distributed.comm.tcp
     for name in ("merge_and_deserialize", "decompress"):
@@ -81,7 +83,7 @@ def _install() -> None:
 
 
 def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """None in the place of what came pickled or compressed."""
+    """Wrap a function to return None for pickled or compressed data of an untrusted peer."""
     @functools.wraps(function)
     def replaces(*arguments: Any, **options: Any) -> Any:
         return function(*arguments, **options) if _trusts.get() else None
@@ -97,13 +99,16 @@ def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hook(event: str, _: object) -> None:
-    """Nothing can be made, or called, of a pickle without a name that is looked up."""
+    """Refuse to look up names for a pickle.
+
+    Without names a pickle cannot create or call anything.
+    """
     if event == "pickle.find_class" and not _trusts.get():
         raise RefusedError("what comes from a worker is not unpickled")
 
 
 def of_run(comm: Comm) -> None:
-    """Have what a run sends by a connection unpickled."""
+    """Allow unpickling of all that a run sends on a connection."""
     read = comm.read
 
     async def believed(*arguments: Any, **options: Any) -> Any:
@@ -114,7 +119,7 @@ def of_run(comm: Comm) -> None:
 
 
 def of_worker(comm: Comm) -> None:
-    """Have of a worker's connection read what a worker may say, and nothing else."""
+    """Close a worker's connection when it sends an operation that workers may not send."""
     read = comm.read
     address = ""
 
@@ -133,7 +138,7 @@ def of_worker(comm: Comm) -> None:
 
 
 def _may_say(message: dict[str, Any], address: str) -> bool:
-    """Whether a worker may say this; in the name of another one it may say nothing."""
+    """Return whether a worker may send this message. It may not speak for another worker."""
     topic = message.get("topic", TOPIC)
     return (message.get("op") in _WORKERS
             and message.get("worker", address) == address

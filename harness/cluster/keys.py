@@ -1,9 +1,10 @@
-"""A cluster's keys: who may schedule, who may ask, who may lend, and the certificates that show it.
+"""Keys and certificates of a cluster's roles: scheduler, run and worker.
 
-Dask brings TLS, but only one kind of member; here a worker must not pass for a run, nor for a
-scheduler. So each role has a secret of its own, whose public key is its authority: whoever has the
-secret makes himself a certificate. A key as text is a role, its secret and the scheduler's public
-key. A scheduler derives the secrets of the others from its own.
+Dask provides TLS, but with only one kind of member. Here a worker must not be able to act as a run
+or as a scheduler. So each role has its own secret, whose public key is its certification
+authority: a member issues its own certificate with the secret. The text form of a key has the
+role, its secret and the scheduler's public key. A scheduler derives the secrets of the other roles
+from its own.
 """
 
 from __future__ import annotations
@@ -31,20 +32,22 @@ from distributed.comm import get_address_host_port
 from guest.cache import cache_root
 from harness.errors import UserError
 
-#: Where a key is given that is not kept on this machine.
+#: Environment variable for a key that is not stored on this machine.
 VARIABLE = "QOP_CLUSTER_KEY"
-#: In place of a key: it is the first line of standard input, whose end is the worker's, too.
+#: Value of the variable when the key is the first line of standard input; the worker ends with
+#: that input.
 FROM_INPUT = "-"
-#: Of a secret, and of a public key.
+#: Length of a secret and of a public key in bytes.
 _BYTES = 32
-#: What a TLS handshake over a slow network may take, in seconds.
+#: Time limit of a TLS handshake over a slow network, in seconds.
 _HANDSHAKE_S = 10.0
-#: Clocks of machines differ; a cluster's authorities end with it.
+#: Validity of certificates before and after now: clocks of machines differ, and a cluster's
+#: authorities end with it.
 _EARLIER, _LATER = dt.timedelta(days=2), dt.timedelta(days=366)
 
 
 class Role(enum.Enum):
-    """What a member of a cluster is."""
+    """The role of a member of a cluster."""
 
     SCHEDULER = "scheduler"
     RUN = "run"
@@ -53,7 +56,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class ClusterKey:
-    """What a member of a role knows: its role's secret and the scheduler's public key."""
+    """The key of a role: the role's secret and the scheduler's public key."""
 
     role: Role
     secret: bytes
@@ -61,13 +64,17 @@ class ClusterKey:
 
     @classmethod
     def new(cls, secret: bytes = b"") -> ClusterKey:
-        """A cluster's, for its scheduler; of a secret, or of a new one."""
+        """Return the scheduler's key of a new cluster, from `secret` or a random secret."""
         secret = secret or secrets.token_bytes(_BYTES)
         return cls(Role.SCHEDULER, secret, _public(secret))
 
     @classmethod
     def parse(cls, text: str, role: Role) -> ClusterKey:
-        """The key for a role that a text is. Raises UserError."""
+        """Return the key that a text encodes.
+
+        Raises:
+            UserError: The text is no key, or the key of another role.
+        """
         name, _, encoded = text.strip().partition("-")
         try:
             content = base64.b64decode(encoded, b"-_", validate=True)
@@ -88,25 +95,28 @@ class ClusterKey:
         return f"{self.role.value}-{base64.urlsafe_b64encode(content).decode()}"
 
     def of(self, role: Role) -> ClusterKey:
-        """A scheduler's key for the members of another role."""
+        """Derive the key for another role from the scheduler's key."""
         secret = hmac.digest(self.secret, f"qop cluster, {role.value}".encode(), hashlib.sha256)
         return ClusterKey(role, secret, self.scheduler)
 
     def believed(self) -> dict[Role, bytes]:
-        """Public keys of those who may connect: a scheduler's runs and workers, and to them it."""
+        """Return the public keys of the roles that may connect.
+
+        A scheduler accepts runs and workers; those accept the scheduler.
+        """
         if self.role is not Role.SCHEDULER:
             return {Role.SCHEDULER: self.scheduler}
         return {role: _public(self.of(role).secret) for role in (Role.RUN, Role.WORKER)}
 
     def security(self) -> Security:
-        """The role's TLS, in every direction: a certificate of its own, and whom it believes."""
+        """Return dask's TLS settings: the role's certificate and its trusted authorities."""
         private = Ed25519PrivateKey.from_private_bytes(self.secret)
         own = {"cert": _certificate(self.role, private.public_key(), private),
                "key": private.private_bytes(
                    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                    serialization.NoEncryption()).decode()}
-        # Of an authority's certificate only name and public key count, so anybody's signature does;
-        # its own is known to nobody but its role.
+        # Only name and public key of an authority's certificate count, so any key may sign it
+        # here; only the role itself knows the authority's secret.
         believed = [_certificate(role, Ed25519PublicKey.from_public_bytes(public),
                                  Ed25519PrivateKey.generate(), is_authority=True)
                     for role, public in self.believed().items()]
@@ -118,13 +128,14 @@ class ClusterKey:
 
 
 async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
-    """Refuse a key that the scheduler at an address does not accept, or of another scheduler.
+    """Refuse a key that the scheduler at an address does not accept.
 
-    Dask takes a failed TLS handshake for a scheduler that has yet to start, and tries again for a
-    minute. Whether a scheduler listens there at all is left to dask.
+    A key of another scheduler is refused as well. Dask treats a failed TLS handshake as a
+    scheduler that has not started yet, and retries for a minute. Where no scheduler listens, dask
+    reports that itself.
 
     Raises:
-        UserError: TLS failed, by the scheduler's certificate or by this key's.
+        UserError: TLS failed because of the scheduler's certificate or this key's.
     """
     host, port = get_address_host_port(address)
     context = key.security().get_connection_args(key.role.value.replace("run", "client"))
@@ -133,7 +144,8 @@ async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
             reader, writer = await asyncio.open_connection(
                 host, port, ssl=context["ssl_context"])
             try:
-                # By TLS 1.3 a server refuses a certificate after the client's side has succeeded.
+                # In TLS 1.3 a server refuses a certificate after the handshake has succeeded for
+                # the client.
                 is_accepted = bool(await reader.read(1))
             finally:
                 writer.transport.abort()
@@ -147,7 +159,7 @@ async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
 
 
 def role_of(certificate: bytes, believed: dict[Role, bytes]) -> Role | None:
-    """Whose public key a certificate (DER) has, which TLS has verified; None if nobody's."""
+    """Return the role whose public key a verified certificate (DER) has, or None."""
     key = x509.load_der_x509_certificate(certificate).public_key()
     return next((role for role, public in believed.items()
                  if isinstance(key, Ed25519PublicKey) and key.public_bytes_raw() == public), None)
@@ -159,7 +171,10 @@ def _public(secret: bytes) -> bytes:
 
 def _certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey, *,
                  is_authority: bool = False) -> str:
-    """A certificate (PEM) by a role's authority; the authority's own signs no further ones."""
+    """Return a certificate (PEM) issued by a role's authority.
+
+    The authority's own certificate may not sign further authorities.
+    """
     now = dt.datetime.now(dt.UTC)
     authority = f"qop cluster's {role.value}s"
     names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -172,7 +187,7 @@ def _certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey
             .sign(signer, None).public_bytes(serialization.Encoding.PEM).decode())
 
 
-# Keys are kept where the same user's workers and runs find them, while their scheduler lasts.
+# Keys are stored where workers and runs of the same user find them, while their scheduler lasts.
 
 
 def _kept(address: str, role: Role) -> Path:
@@ -180,7 +195,11 @@ def _kept(address: str, role: Role) -> Path:
 
 
 def keep(address: str, key: ClusterKey) -> list[Path]:
-    """Keep the keys for runs and workers of a scheduler, readable to its user. Raises OSError."""
+    """Store a scheduler's keys for runs and workers, readable only by its user.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
     paths = []
     for role in (Role.RUN, Role.WORKER):
         path = _kept(address, role)
@@ -193,7 +212,7 @@ def keep(address: str, key: ClusterKey) -> list[Path]:
 
 
 def given_by_input() -> bool:
-    """Take the key from standard input if it is to come from there; whether it was."""
+    """Read the key from standard input if the environment says so. Return whether it was read."""
     if os.environ.get(VARIABLE) != FROM_INPUT:
         return False
     os.environ[VARIABLE] = sys.stdin.readline()
@@ -201,13 +220,21 @@ def given_by_input() -> bool:
 
 
 def scheduler() -> ClusterKey:
-    """A scheduler's own key: as given, or a new one. Raises UserError."""
+    """Return a scheduler's own key: from the environment, or a new one.
+
+    Raises:
+        UserError: The text in the environment is no scheduler's key.
+    """
     text = _given()
     return ClusterKey.parse(text, Role.SCHEDULER) if text else ClusterKey.new()
 
 
 def find(address: str, role: Role) -> ClusterKey:
-    """The key for a role in the cluster of a scheduler: as given, or as kept here. UserError."""
+    """Return the key for a role in a scheduler's cluster: from the environment, or stored here.
+
+    Raises:
+        UserError: There is no key, or it is invalid.
+    """
     try:
         return ClusterKey.parse(_given() or _kept(address, role).read_text(), role)
     except OSError:
@@ -216,5 +243,5 @@ def find(address: str, role: Role) -> ClusterKey:
 
 
 def _given() -> str:
-    """As text, and no longer in the environment, which programs of ours inherit."""
+    """Return the key's text and remove it from the environment, which child processes inherit."""
     return os.environ.pop(VARIABLE, "")

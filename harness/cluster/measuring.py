@@ -1,9 +1,8 @@
-"""What a worker does for a run: it says what it measures with, and measures shares.
+"""Tasks of a worker for a run: describe what it measures with, and measure shares.
 
-These are tasks of dask's. What one has to say goes to the run as events on a topic of its own, an
-ordered stream, as plain data. A share is measured as a local run is, in a results folder of the
-worker's, the spool: a worker that is started anew on this machine sends what one that was killed
-had finished.
+These are dask tasks. Their messages go to the run as events on a topic of their own: an ordered
+stream of plain data. A share is measured like a local run, in a results folder of the worker, the
+spool. A worker that is restarted on this machine sends what a killed worker had finished.
 """
 
 from __future__ import annotations
@@ -28,26 +27,33 @@ from harness.errors import UserError
 from measure.record import Record
 from studies import records as stored
 
-#: What of a worker a share takes: there is one of it.
+#: Dask resource that a share takes; each worker has one.
 RESOURCE = "machine"
-#: How much of all logs of a share is sent, from the newest back.
+#: Largest size in bytes of the logs of a share that are sent, the newest first.
 LOG_BYTES = 8 << 20
 _LOOK_S = 0.5
-#: What a message needs beside its contents.
+#: Size in bytes of a message without its contents.
 _ENVELOPE_BYTES = 1 << 16
-#: Measures a share in a results folder; told of events and of every record once it is kept.
+#: Measures a share in a results folder; gets the event log and a callback for each stored record.
 Measurer = Callable[[Share, ResultsFolder, EventLog, Callable[[Record], None]], Awaitable[None]]
 
 
 async def campaign(share: Share, results: ResultsFolder, events: EventLog,
                    kept: Callable[[Record], None]) -> None:
-    """Measure a share as a local run does, with the images that there are."""
+    """Measure a share like a local run, with the existing guest images.
+
+    Args:
+        share: The steps to measure.
+        results: The results folder, open for writing.
+        events: Log for the events of the share.
+        kept: Called with each record once it is stored.
+    """
     machine = await asyncio.to_thread(setup.machine, share.plan, builds=False)
     await Campaign(share.plan, machine, results, events, kept=kept).run(*share.split())
 
 
 class _Voice:
-    """What a worker says to a run about a task, in order."""
+    """A sender of a worker's messages about one task, in order."""
 
     def __init__(self, serial: str) -> None:
         self._say = functools.partial(get_worker().log_event, f"{guard.TOPIC}{serial}")
@@ -56,12 +62,12 @@ class _Voice:
         self._say({"kind": kind, **content})
 
     def event(self, event: Event) -> None:
-        """What happened; of a record the run makes an event of its own."""
+        """Send an event. The run creates its own event for each record."""
         if event["event"] not in ("repetition-recorded", "repetition-flagged"):
             self("event", event=dict(event))
 
     def finding(self, results: ResultsFolder, entry: Record) -> None:
-        """A finished repetition with all that belongs to it, as JSON and bytes by file name."""
+        """Send a finished repetition: its record as JSON, and its files as bytes by name."""
         captures, files = (
             {path.name: path.read_bytes() for path in sorted((folder / entry.name).glob("*"))}
             for folder in (results.captures, results.files))
@@ -76,7 +82,7 @@ class _Voice:
 
 
 def identity(plan: Plan) -> dict[str, Any]:
-    """What this machine measures a plan with, as `received.WorkerIdentity` has it."""
+    """Return what this machine measures a plan with, as fields of `received.WorkerIdentity`."""
     images = variants.keys(plan)
     known = {"code": provenance.code_digest(plan.study.id), "images": images}
     if not variants.suffice(plan, images):
@@ -87,19 +93,19 @@ def identity(plan: Plan) -> dict[str, Any]:
 
 
 def identify(run: str, serial: str, plan: Plan) -> None:
-    """Say what this worker measures with, and which steps of this run it has finished before."""
+    """Send what this worker measures with, and its machine's finished steps of this run."""
     finished = tuple(sorted({name for _, name in spool.left(run)}))
     _Voice(serial)("identity", **identity(plan), finished=finished)
 
 
 async def measure(run: str, serial: str, share: Share, measurer: Measurer = campaign) -> None:
-    """Measure a share and say all that comes of it, the last how it ended.
+    """Measure a share and send its messages. The last one says how it ended.
 
-    A share whose run gave it up, or is gone, ends: dask tells by the state of its task.
+    The share ends when its run gave it up or is gone; dask shows that by the task's state.
     """
     worker = get_worker()
     say = _Voice(serial)
-    spool.forget(run, worker.id)  # its run has had all of the last one, or would not ask again
+    spool.forget(run, worker.id)  # the run has all of the last share, or it would send no new one
     task = asyncio.create_task(_measured(run, share, measurer, say))
     try:
         while not (await asyncio.wait({task}, timeout=_LOOK_S))[0]:
@@ -107,7 +113,7 @@ async def measure(run: str, serial: str, share: Share, measurer: Measurer = camp
             if state is None or state.state != "executing":
                 break
     finally:  # dask cancels this when the worker closes
-        task.cancel()  # once: a second time would break the leaving
+        task.cancel()  # only once: a second cancellation would interrupt the clean-up
         await asyncio.wait({task})
         say("end", broken="stopped" if task.cancelled() else _why(task.exception()),
             logs=_logs(spool.place(run, worker.id)))
@@ -123,7 +129,7 @@ def _why(error: BaseException | None) -> str:
 
 
 def _logs(folder: Path) -> dict[str, bytes]:
-    """The newest logs of a results folder, as much of them as is sent, by path below logs/."""
+    """Return the newest logs of a results folder up to LOG_BYTES, by path below logs/."""
     logs = ResultsFolder(folder).logs
     left = LOG_BYTES
     sent: dict[str, bytes] = {}
@@ -135,7 +141,7 @@ def _logs(folder: Path) -> dict[str, bytes]:
 
 
 async def _measured(run: str, share: Share, measurer: Measurer, say: _Voice) -> None:
-    """Measure a share, but for what a worker that was killed had finished of it: that is sent."""
+    """Send the results that a killed worker left of a share, then measure the other steps."""
     for folder, name in spool.left(run):
         if name in share.steps and share.awaits(
                 entry := stored.read(folder.records / f"{name}.json")):

@@ -1,8 +1,9 @@
-"""What a worker says, read as the data that it should be and held to what it was asked for.
+"""Messages of a worker, validated against the share that it was given.
 
-A worker is not believed: what it says of another's steps, of files outside its own or without end
-is a lie, and one lie is the last that is heard of it. Numbers that it makes up for its own steps
-nobody here can tell; their captures can (`./qop verify --redo`).
+A worker is not trusted. Invalid are messages about another worker's steps or about files outside
+of its own folders, and endless streams. After one invalid message the worker is dropped. Invented
+numbers for its own steps cannot be noticed here; its captures can show them (`./qop verify
+--redo`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from measure.record import Record, RecordError, said
 from policies.errors import one_line
 from studies import records as stored
 
-#: Events of a share's own run that are taken over, by the names of what they say.
+#: Events of a share's own run that are accepted, with their fields.
 _EVENTS: Mapping[str, tuple[str, ...]] = {
     "testbed-starting": ("testbed", "processor"),
     "testbed-ready": ("testbed",),
@@ -39,17 +40,17 @@ _EVENTS: Mapping[str, tuple[str, ...]] = {
     "repetition-started": ("name", "testbed", "attempt", "exclusive"),
     "repetition-measured": ("name", "lasted_s")}
 _TEXTS = frozenset({"event", "testbed", "name", "reason"})
-#: A step begins and ends, as often as it is tried; testbeds come and go.
+#: A step starts and ends on every attempt; testbeds start and stop.
 _EVENTS_A_STEP = 100
 _LONGEST_TEXT = 300
 _DESCRIPTION_BYTES = 1 << 18
 _ShortText = Annotated[str, Field(max_length=_LONGEST_TEXT)]
-#: What of a record's circumstances differs from machine to machine.
+#: Fields of a record's environment that differ between machines.
 _OF_ITS_OWN = frozenset({"load_average"})
 
 
 class LieError(Exception):
-    """A worker said what cannot be so; the text is what, for the user."""
+    """A worker sent an invalid message. The text describes it for the user."""
 
 
 class _Message(BaseModel):
@@ -57,27 +58,28 @@ class _Message(BaseModel):
 
 
 class WorkerIdentity(_Message):
-    """What a worker measures with, and how much of it there is.
+    """The code, guest images and processors that a worker measures with.
 
-    `code` is a digest; `images` are keys by the packages that are in them, "" for none.
-    `description` is what a results folder keeps as provenance. `finished` steps are on its disk,
-    of a worker before it.
+    `code` is a digest. `images` are image keys by the packages in the image, "" for none.
+    `description` is what a results folder stores as provenance. `finished` steps are on the
+    machine's disk, from an earlier worker.
     """
 
     kind: Literal["identity"] = "identity"
     code: _ShortText
     images: dict[_ShortText, _ShortText]
     processors: int = Field(ge=1, le=4096)
-    # What is longer than this is no JSON any more.
+    # A longer text is cut here and is then no valid JSON.
     description: Annotated[Json[dict[str, Any]],
                            BeforeValidator(lambda text: str(text)[:_DESCRIPTION_BYTES])]
     finished: tuple[str, ...] = ()
 
 
 class SentFinding(_Message):
-    """A finished repetition: its record as JSON, and its captures, compressed, by file name.
+    """A finished repetition: its record as JSON, and its compressed captures by file name.
 
-    So are the `files` that its study keeps; `reports` is what it said while it ran, as lines.
+    `files` are the files that its study keeps, also by name. `reports` are the lines that the
+    repetition reported while it ran.
     """
 
     kind: Literal["finding"]
@@ -95,9 +97,9 @@ class Happened(_Message):
 
 
 class Ended(_Message):
-    """The share ended; with an empty `broken`, all of it was measured.
+    """The end of a share. An empty `broken` means that all of it was measured.
 
-    `logs` are the newest of it, by path below logs/.
+    `logs` are the newest logs of the share, by path below logs/.
     """
 
     kind: Literal["end"]
@@ -110,7 +112,11 @@ _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimin
 
 
 def read(document: Mapping[str, Any]) -> Message:
-    """What a worker said, as data. Raises LieError."""
+    """Parse a worker's message.
+
+    Raises:
+        LieError: The message is invalid.
+    """
     try:
         return _MESSAGES.validate_python(document)
     except ValidationError as error:
@@ -118,27 +124,31 @@ def read(document: Mapping[str, Any]) -> Message:
 
 
 def printable(text: str) -> str:
-    """A worker's words on one line, without what would steer a terminal."""
+    """Return a worker's text on one line, without terminal control characters."""
     return one_line(" ".join(text.split())[:_LONGEST_TEXT])
 
 
 class ShareHearing:
-    """What one worker has said of one share, and what it may say."""
+    """The state of one share as its worker reports it. It validates each message."""
 
     def __init__(self, share: Share) -> None:
-        #: What is left of it.
+        #: Steps of the share that are left to measure.
         self.share = share
         self._steps = dict(share.steps)
-        #: Steps that it has begun and not finished.
+        #: Names of the steps that are started and not finished.
         self.under_way: set[str] = set()
-        #: Whether there is a record of any.
+        #: Whether any record was stored.
         self.has_records = False
-        #: Why the share broke, "" if it did not; None before its end.
+        #: Reason why the share broke, "" if it did not; None before its end.
         self.broken: str | None = None
         self._events = 0
 
     def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """An event with what belongs to it. Raises LieError."""
+        """Return an event with its known fields.
+
+        Raises:
+            LieError: The event or one of its fields is invalid, or there are too many events.
+        """
         self._events += 1
         if self._events > _EVENTS_A_STEP * (1 + len(self._steps)):
             raise LieError("its events do not end")
@@ -160,7 +170,11 @@ class ShareHearing:
         return fields | ({"reason": printable(fields["reason"])} if "reason" in fields else {})
 
     def end(self, ended: Ended) -> None:
-        """Its end, with logs that may be kept. Raises LieError."""
+        """Record the end of the share, and check that its logs may be stored.
+
+        Raises:
+            LieError: A second end, a path that is no log, or too many bytes of logs.
+        """
         if self.broken is not None:
             raise LieError("it ended a second time")
         for path in ended.logs:
@@ -172,7 +186,11 @@ class ShareHearing:
         self.broken = printable(ended.broken)
 
     def record(self, finding: SentFinding) -> Record:
-        """The record of a finding that may be kept. Raises LieError."""
+        """Return the record of a finding that may be stored.
+
+        Raises:
+            LieError: The record or a file does not belong to the share.
+        """
         try:
             entry = stored.parse(finding.record, "its record")
         except RecordError as error:
@@ -194,14 +212,14 @@ class ShareHearing:
         return entry
 
     def kept(self, entry: Record) -> None:
-        """A record of it is kept."""
+        """Mark a record of the share as stored."""
         self.share.strike(entry)
         self.under_way.discard(entry.name)
         self.has_records = True
 
 
 def _foreign(entry: Record, step: Step, plan: Plan) -> str:
-    """What of a record is not as the plan has it for this step, in words; "" if nothing."""
+    """Describe how a record differs from the plan for its step, "" if it does not."""
     environment = recording.circumstances(plan, step)
     levels = {name: level.digest for name, level in step.cell.levels.items() if level.digest}
     parts = (("another cell", entry.cell, dict(step.cell.ids)),

@@ -1,7 +1,8 @@
-"""Scheduler and workers on hosts that are reached by SSH, for as long as a run lasts.
+"""Start a scheduler and workers on hosts by SSH, for the duration of a run.
 
-Each is `./qop worker` from the same checkout at the same place. Its key is the first line of its
-standard input, whose end is its own, however the run ends; no command line shows a key.
+Each is `./qop worker` from the same checkout at the same path. Its key is the first line of its
+standard input, so that no command line shows a key. It ends when that input ends, however the run
+ends.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ _END_S = 20.0
 
 @contextlib.asynccontextmanager
 async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
-    """The scheduler on the first host, a worker on each; its address. Raises UserError."""
+    """Start a scheduler on the first host and a worker on each. Yield the scheduler's address.
+
+    Raises:
+        UserError: A host cannot be reached, or its worker does not start.
+    """
     first, *others = where.removeprefix("ssh:").split(",")
     async with contextlib.AsyncExitStack() as stack:
         try:
@@ -46,7 +51,13 @@ async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def _worker(host: str, arguments: Sequence[str], key: ClusterKey) -> AsyncIterator[str]:
-    """A worker on a host, from its first line on. Raises UserError, OSError, asyncssh.Error."""
+    """Start a worker on a host and yield its first line of output.
+
+    Raises:
+        UserError: The worker ended before it printed a line.
+        OSError: The host cannot be reached.
+        asyncssh.Error: SSH failed.
+    """
     command = " ".join((
         f"PYTHONPATH={shlex.quote(str(ROOT))}", f"{keys.VARIABLE}={keys.FROM_INPUT}",
         shlex.join([sys.executable, "-P", "-m", "harness", "worker", *arguments])))

@@ -1,4 +1,4 @@
-"""A worker, and a scheduler where one is asked for: dask's own, without pages, behind TLS."""
+"""A worker and optionally a scheduler: dask's own, with TLS and without web pages."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from harness.cluster.extra import SETTINGS, be_quiet
 from harness.cluster.keys import ClusterKey, Role
 from harness.errors import UserError
 
-#: For this long a worker looks for its scheduler.
+#: Time in seconds that a worker waits for its scheduler.
 _LOOK_S = 60.0
 
 
 class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
-    """A scheduler that listens for a cluster's runs and workers, and for nobody else."""
+    """A scheduler that accepts only its cluster's runs and workers."""
 
     def __init__(self, *arguments: Any, key: ClusterKey, **options: Any) -> None:
         self._believed = key.believed()
-        # A share that is lost is shared out anew by its run, which knows what came of it.
+        # The run itself gives the steps of a lost share to others, because it knows which are
+        # stored.
         super().__init__(*arguments, **{"dashboard": False, "allowed_failures": 0,
                                         "security": key.security()} | options)
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """No pages: they would show a run to whoever asks."""
+        """Start no web pages, because they would show a run to anyone."""
 
     async def _handle_comm(self, comm: Any) -> None:
-        """As dask does, by what the peer's certificate makes of it."""
+        """Handle a connection as dask does, restricted by the role in the peer's certificate."""
         socket = comm.stream and comm.stream.socket
         role = socket and keys.role_of(socket.getpeercert(binary_form=True), self._believed)
         if not role:
@@ -44,43 +45,54 @@ class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
         await super()._handle_comm(comm)
 
     async def start_unsafe(self) -> Any:
-        """What comes in belongs to the context in which this began to listen."""
+        """Start to listen in a task that refuses pickles. All connections inherit that."""
         return await guard.apart(super().start_unsafe())
 
     async def close(self, *arguments: Any, **options: Any) -> Any:
-        """As dask does."""
+        """Close the scheduler in a task that refuses pickles."""
         return await guard.apart(super().close(*arguments, **options))
 
     def log_worker_event(self, worker: str, topic: Any, msg: Any) -> None:
-        """Pass on what a run listens to; dask would make room for whatever else is said."""
+        """Pass on events that a run has subscribed to. Dask would store all others in memory."""
         there = self._broker._topics  # noqa: SLF001 - dask has no other way to ask
         if topic in there and there[topic].subscribers:
             super().log_worker_event(worker, topic, msg)
 
     async def update_graph(self, *arguments: Any, **options: Any) -> None:
-        """Take a run's tasks, which its connection brought: no worker may say that."""
+        """Accept a run's tasks, with pickles. Workers may not send this operation."""
         with guard.trusting():
             await super().update_graph(*arguments, **options)
 
 
 class PlainWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker that measures one share at a time; as it closes, dask ends what is measured."""
+    """A worker that measures one share at a time. When it closes, dask cancels the measurement."""
 
     def __init__(self, scheduler: str, *, key: ClusterKey, **options: Any) -> None:
-        # Of its memory dask sees next to nothing: guests are processes of their own. Who may
-        # measure can be asked while a share is measured, so there is more than one thread.
+        # Dask sees almost none of the memory in use: guests are processes of their own. With more
+        # than one thread the worker can describe itself while it measures a share.
         super().__init__(scheduler, **{
             "host": get_ip(*get_address_host_port(scheduler)), "nthreads": 2, "memory_limit": 0,
             "resources": {measuring.RESOURCE: 1}, "dashboard": False, "security": key.security(),
             "death_timeout": _LOOK_S} | options)
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """No pages here either."""
+        """Start no web pages."""
 
 
 async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, listen: str | None,
                 is_scheduler: bool) -> None:
-    """Serve a scheduler until it is gone, or until cancelled. Raises UserError."""
+    """Serve a scheduler until it is gone or this task is cancelled.
+
+    Args:
+        scheduler: Address of the scheduler, or the address to listen on.
+        folder: Dask's local directory for the worker.
+        say: Called with each line of status text.
+        listen: Host address for the worker to listen on; None for dask's choice.
+        is_scheduler: Whether to start the scheduler here, too.
+
+    Raises:
+        UserError: The scheduler does not answer or refuses the key, or cannot listen here.
+    """
     be_quiet()
     with dask.config.set(SETTINGS):
         async with contextlib.AsyncExitStack() as stack:
@@ -106,7 +118,11 @@ async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, lis
 
 async def _scheduling(address: str, stack: contextlib.AsyncExitStack,
                       say: Callable[[str], None]) -> tuple[str, ClusterKey]:
-    """Be the scheduler: its address, and the key of its workers. Raises UserError."""
+    """Start the scheduler and return its address and its workers' key.
+
+    Raises:
+        UserError: The address or port cannot be used.
+    """
     host, port = get_address_host_port(address)
     key = keys.scheduler()
     try:
@@ -116,7 +132,7 @@ async def _scheduling(address: str, stack: contextlib.AsyncExitStack,
             for path in keys.keep(name, key):
                 stack.callback(path.unlink, missing_ok=True)
     except (OSError, ValueError, RuntimeError) as error:
-        # Dask makes a RuntimeError of whatever keeps it from starting.
+        # Dask raises RuntimeError for any failure to start.
         raise UserError(f"{address}: cannot listen there ({error.__cause__ or error}); choose "
                         "an address and a port of this machine", status=1) from None
     say(f"scheduler at {here.address}")

@@ -1,9 +1,10 @@
-"""What is measured by whom: a worker's share of a plan, and the steps that wait for a worker.
+"""Shares of a plan for workers, and the backlog of steps that wait for a worker.
 
-Dask could give tasks to workers and try them again. It does neither here: a run must know whom it
-has asked before it believes what it hears, a worker's own scheduler needs several testbeds to keep
-its processors busy, and dask would measure a lost share once more from its first repetition.
-A testbed's steps stay together; the longest go first, so that what is left for the end is short.
+Dask could distribute the tasks and retry them, but neither is used here. A run must know which
+worker it gave a step to before it accepts results. A worker's own scheduler needs several testbeds
+to keep its processors busy. Dask would measure a lost share again from its first repetition. The
+steps of a testbed stay together. The longest testbeds go first, so that short ones remain for the
+end.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from harness.engine import contention
 from harness.engine.plan import Plan, Step, TestbedKey
 from measure.record import Record
 
-#: As many testbeds keep a processor busy: while the air is, one has little to do.
+#: Number of testbeds that keep a processor busy: while the medium is, a testbed computes little.
 BUSY = 3
-#: A step is given up when its worker was lost, or its share broke, this often.
+#: A step is given up after its worker was lost or its share broke this often.
 LOSSES = 3
 
 
 @dataclass
 class Share:
-    """Steps of a plan whose record is awaited, by name.
+    """Steps of a plan whose record is expected, by name.
 
-    A record of those in `again` is there, but flagged: they are measured exclusively. `captures`
-    says which captures are to be kept.
+    Steps in `again` have a record that is flagged; they are measured again exclusively. `captures`
+    says which captures are kept.
     """
 
     plan: Plan
@@ -37,23 +38,23 @@ class Share:
     again: set[str] = field(default_factory=set)
 
     def add(self, steps: Iterable[Step], again: Iterable[Step] = ()) -> None:
-        """Await these, too; `again` are flagged."""
+        """Expect records of these steps. Steps in `again` have a flagged record."""
         flagged = {step.name: step for step in again}
         self.steps |= {step.name: step for step in steps} | flagged
         self.again |= flagged.keys()
 
     def split(self) -> tuple[list[Step], list[Step]]:
-        """Its steps, those that are measured for the first time and those that are `again`."""
+        """Return the steps to measure for the first time, and those to measure `again`."""
         return ([step for name, step in self.steps.items() if name not in self.again],
                 [step for name, step in self.steps.items() if name in self.again])
 
     def awaits(self, entry: Record) -> bool:
-        """Whether this record is awaited; of a flagged one the next must be an exclusive one."""
+        """Return whether this record is expected. For flagged steps it must be an exclusive one."""
         return entry.name in self.steps and (
             entry.name not in self.again or bool(entry.environment.get("alone")))
 
     def strike(self, entry: Record) -> None:
-        """Await a record no longer; if it is flagged, one that is measured exclusively."""
+        """Stop expecting a record. If it is flagged, expect an exclusive one instead."""
         if contention.is_due_again(entry.environment):
             self.again.add(entry.name)
         else:
@@ -63,15 +64,16 @@ class Share:
 
 @dataclass
 class Backlog(Share):
-    """The steps that are not given out."""
+    """The steps that are not given to a worker."""
 
     _losses: Counter[str] = field(default_factory=Counter)
 
     def testbeds(self, without: Collection[str] = (),
                  finished: Collection[str] = ()) -> list[TestbedKey]:
-        """Testbeds that steps wait for, `without` those that need these packages.
+        """Return the testbeds that steps wait for, in the order in which to measure them.
 
-        Those of steps that are `finished` somewhere first, then those with the most to measure.
+        Testbeds that need one of the packages in `without` are left out. Testbeds with steps that
+        are `finished` on some machine come first, then those with the longest expected duration.
         """
         there = {self.plan.testbed_of(step.cell) for name, step in self.steps.items()
                  if name in finished}
@@ -83,7 +85,7 @@ class Backlog(Share):
                       key=lambda key: (key not in there, -lasting_s[key]))
 
     def take(self, testbeds: Collection[TestbedKey]) -> Share:
-        """Give out the steps of these testbeds."""
+        """Remove the steps of these testbeds from the backlog and return them as a share."""
         share = Share(self.plan, self.captures, {
             name: step for name, step in self.steps.items()
             if self.plan.testbed_of(step.cell) in testbeds})
@@ -93,10 +95,10 @@ class Backlog(Share):
         return share
 
     def hand_back(self, share: Share, under_way: Collection[str]) -> list[Step]:
-        """Let others measure what a worker did not; steps without a record that are given up.
+        """Take back the steps of a share without a record. Return those that are given up.
 
-        Only what was being measured counts as lost. Of what was lost too often, a flagged record
-        stays.
+        Only steps `under_way` count as lost. A step that was lost too often keeps its flagged
+        record if it has one.
         """
         self._losses.update(under_way)
         given_up = {name for name in share.steps if self._losses[name] >= LOSSES}
@@ -106,10 +108,10 @@ class Backlog(Share):
 
 
 def how_many(testbeds: int, processors: int, all_processors: int) -> int:
-    """How many of the waiting testbeds a worker gets: its part, at once or in two goes.
+    """Return the number of waiting testbeds for a worker: all of its part, or half.
 
-    In two where that leaves it enough to be busy with, so that a slower worker's second go can be
-    taken by a faster one; a lone worker gets all, because its own scheduler does the rest.
+    Half is used where it still keeps the worker busy. A faster worker can then take the other half
+    from a slower one. A single worker gets all testbeds, because its own scheduler does the rest.
     """
     part = math.ceil(testbeds * processors / max(processors, all_processors))
     least = BUSY * processors

@@ -1,8 +1,8 @@
-"""Where a worker keeps what it has finished of a share, until its run has it: a results folder.
+"""Results folders of workers, which keep finished steps until the run has them.
 
-Dask keeps what a task returns, and loses it with the worker. `SPOOL/RUN/WORKER` outlasts it: where
-nobody holds the lock of one, its worker was killed or has sent all of it, and the next worker of
-this machine that measures for the same run sends what it needs of it.
+Dask stores what a task returns, but loses it with the worker. `SPOOL/RUN/WORKER` remains. If no
+process holds the lock of such a folder, its worker was killed or has sent everything. The next
+worker on this machine that measures for the same run sends what is needed of it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from guest.cache import cache_root
 from harness.engine.results import ResultsFolder
 from harness.portable import folder_lock
 
-#: What no run has asked for since is removed after this long.
+#: Age in seconds after which folders that no run has used are removed.
 _FORGOTTEN_S = 86_400.0
 
 
 def place(run: str, worker: str = "") -> Path:
-    """The results folder of a worker; without one, where a run's are."""
+    """Return the results folder of a worker, or the parent folder of a run without `worker`."""
     return cache_root() / "cluster" / "spool" / run / worker
 
 
 @contextlib.contextmanager
 def opened(run: str, worker: str, captures: str) -> Iterator[ResultsFolder]:
-    """Open a worker's results folder for writing while this lasts.
+    """Open a worker's results folder for writing inside the context.
 
     Raises:
-        UserError: the folder cannot be made, or another process writes there.
+        UserError: The folder cannot be created, or another process writes there.
     """
     with contextlib.ExitStack() as stack:
         with _changing():
@@ -41,24 +41,24 @@ def opened(run: str, worker: str, captures: str) -> Iterator[ResultsFolder]:
 
 
 def left(run: str) -> Iterator[tuple[ResultsFolder, str]]:
-    """What workers of this machine have finished that measure no more: the names of steps."""
+    """Yield folder and name of each finished step of ended workers on this machine."""
     for folder in map(ResultsFolder, _idle(place(run))):
         for path in sorted(folder.records.glob("*.json")):
             yield folder, path.stem
 
 
 def forget(run: str, worker: str) -> None:
-    """Remove what a worker has finished: its run has it, or wants it no more."""
+    """Remove a worker's folder: its run has the results, or does not want them."""
     with _changing():
         shutil.rmtree(place(run, worker), ignore_errors=True)
-        with contextlib.suppress(OSError):  # nothing was there, or another worker's is
+        with contextlib.suppress(OSError):  # the folder did not exist, or another worker uses it
             place(run).rmdir()
 
 
 def forget_run(run: str, _: str = "") -> None:
-    """Remove what workers of this machine have finished for a run, and what nobody will ask for."""
+    """Remove a run's folders of ended workers, and all folders that are too old."""
     for there in place("").glob("*"):
-        # Something may be in it, which is in use.
+        # The folder may contain one that is in use.
         with _changing(), contextlib.suppress(OSError):
             is_old = there.stat().st_mtime < time.time() - _FORGOTTEN_S
             for folder in _idle(there) if is_old or there.name == run else []:
@@ -68,9 +68,9 @@ def forget_run(run: str, _: str = "") -> None:
 
 @contextlib.contextmanager
 def _changing() -> Iterator[None]:
-    """Keep other workers of this machine from making or removing folders while this lasts.
+    """Keep other workers of this machine from creating or removing folders inside the context.
 
-    Making a folder takes several steps: its parents, itself, its lock. Without this lock another
+    Creating a folder takes several steps: its parents, itself, its lock. Without this lock another
     worker removed the parent, or the folder that was not locked yet, between two of them.
     """
     lock = cache_root() / "cluster" / "spool.lock"
