@@ -1,1 +1,1 @@
-"""A results folder to take along: packed into one archive, unpacked, merged, checked, pruned."""
+"""Pack and unpack results folders, and merge, verify and prune them."""

@@ -1,8 +1,9 @@
-"""The archive's format: a .tar.gz that is the same bytes for the same files, and read in safety.
+"""Write and read archives: a reproducible .tar.gz that is read safely.
 
-One folder at the top, SHA256SUMS and manifest.json first in it, then all else in order of path.
-Nothing of an archive is trusted: a member is a plain file below that folder, once, or the whole
-archive is refused. (Python's own filters come with 3.11.4, and mend what they should refuse.)
+The same files give the same bytes. One folder is at the top; SHA256SUMS and manifest.json come
+first in it, then all other files in order of path. An archive is not trusted: if a member is not a
+plain file below that folder, or occurs twice, the whole archive is refused. (Python's own filters
+exist since 3.11.4, and repair members that they should refuse.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import BinaryIO
 from harness.portable.contents import PACKING_LIST, SUMS, is_safe, kind_of
 from harness.portable.survey import ReadableStream
 
-#: 1980-01-01, in seconds: any constant would do, but tar warns of times near 1970.
+#: 1980-01-01 in seconds since 1970: any constant would do, but tar warns of times near 1970.
 _MTIME_S = 315_532_800
 _LARGEST_READ_BYTES = 4 << 20
 _LARGEST_HEADER_BYTES = 1 << 20
@@ -32,13 +33,14 @@ _FIRST = (SUMS, PACKING_LIST)
 
 
 class ArchiveError(ValueError):
-    """A file that is not an archive of ours, or no whole one; one line, without the file's name."""
+    """A file is no complete archive of qop. The text is one line without the file's name."""
 
 
 def folder_name(folder: Path) -> str:
-    """What a results folder is called in its archive: its own name, in letters that all can type.
+    """Return the name of a results folder in its archive, in portable characters.
 
-    The same on every machine, so it does not depend on how the folder was named on this command.
+    The name is the same on every machine and does not depend on the path that the command was
+    given.
     """
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", folder.resolve().name).lstrip(".-")
     return name[:100] or "results"
@@ -46,14 +48,22 @@ def folder_name(folder: Path) -> str:
 
 def write(file: Path, top: str, members: Mapping[str, Path | bytes],
           digests: Mapping[str, str]) -> None:
-    """Write an archive whole or not at all.
+    """Write an archive completely or not at all.
 
-    Raises OSError, and ArchiveError where a file is no longer what its digest says.
+    Args:
+        file: The archive.
+        top: Name of its folder.
+        members: Files or contents by path below that folder.
+        digests: Expected SHA-256 by path; a path without one is not compared.
+
+    Raises:
+        OSError: A file cannot be read or written.
+        ArchiveError: A file does not match its digest any more.
     """
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as raw:
-            # No name and no time in gzip's header: they are not of the folder.
+            # gzip's header gets no file name and no time, as they are not part of the folder.
             with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed, \
                     tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 for path in sorted(members, key=_order):
@@ -82,7 +92,7 @@ def _add(tar: tarfile.TarFile, name: str, content: Path | bytes, digest: str | N
 
 
 class _Hashing:
-    """A stream that notes the digest of what is read from it."""
+    """A stream that computes the digest of the data read from it."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -95,13 +105,16 @@ class _Hashing:
 
 
 class Archive:
-    """An archive that is open for reading: `top` is its folder's name, iterating gives members."""
+    """An archive that is open for reading. Iteration yields its members.
+
+    `top` is the name of its folder.
+    """
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self._packed = packed
         self._bounded = _Bounded(packed)
-        # Not one of its stream modes: those read ahead, past the bound on headers. There is nothing
-        # to close but what `packed` closes.
+        # tarfile's stream modes are not used: they read ahead, beyond the limit on headers. The
+        # caller closes `packed`, and nothing else is open.
         self._tar = tarfile.TarFile(fileobj=self._bounded)  # type: ignore[arg-type]
         first = self._tar.next()
         if first is None:
@@ -113,10 +126,12 @@ class Archive:
                                "name to unpack to")
 
     def __iter__(self) -> Iterator[tuple[str, int, ReadableStream]]:
-        """Path below the folder, size in bytes and stream of each file; read it before the next.
+        """Yield path below the folder, size in bytes and stream of each file.
 
-        Raises ArchiveError for anything that is not a plain file of a results folder. May be
-        gone through once.
+        Read each stream before the next member is requested. The archive can be iterated once.
+
+        Raises:
+            ArchiveError: A member is not a plain file of a results folder.
         """
         seen: set[str] = set()
         member, self._first = self._first, None
@@ -133,13 +148,16 @@ class Archive:
                 self._bounded.header_bytes = None
                 yield path, member.size, stream
                 self._bounded.header_bytes = _LARGEST_HEADER_BYTES
-            # What is done with would pile up otherwise.
+            # tarfile would keep all members that were read in memory.
             self._tar.members = []  # type: ignore[attr-defined]
             member = self._tar.next()
         self._expect_end()
 
     def _path_of(self, member: tarfile.TarInfo) -> str | None:
-        """A member's path below the folder; None for a folder, which comes with its files."""
+        """Return a member's path below the folder.
+
+        The result is None for a folder, which its files imply.
+        """
         shown = repr(member.name[:200])
         if member.size < 0 or member.issparse() or not (member.isdir() or member.type in _PLAIN):
             raise ArchiveError(f"member {shown} is not a plain file (a link, a device or worse)")
@@ -154,7 +172,7 @@ class Archive:
         return path
 
     def _expect_end(self) -> None:
-        """Read gzip's own checksum, which stands after all content; more content is refused."""
+        """Read gzip's checksum after all content, and refuse further content."""
         for _ in range(8):
             data = self._packed.read(_LARGEST_READ_BYTES)
             if not data:
@@ -165,10 +183,11 @@ class Archive:
 
 
 class _Bounded:
-    """A stream that reads no more than any honest header needs.
+    """A stream that limits how much is read for a header.
 
-    tarfile takes sizes of extension headers at their word, gigabytes or negative ones too.
-    `header_bytes` is what may be read until the next member; None while a member's content is read.
+    tarfile accepts any size in extension headers, even gigabytes or negative ones. `header_bytes`
+    is the number of bytes that may be read until the next member; None while a member's content is
+    read.
     """
 
     def __init__(self, stream: gzip.GzipFile) -> None:
@@ -198,8 +217,13 @@ class _Bounded:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Archive]:
-    """Open an archive; raises OSError, and ArchiveError for whatever is wrong with its content."""
-    # gzip's errors are OSErrors, which are about the file system everywhere else.
+    """Open an archive for reading.
+
+    Raises:
+        OSError: The file cannot be read.
+        ArchiveError: The content is no valid archive.
+    """
+    # gzip's errors are OSErrors, which mean the file system everywhere else.
     with file.open("rb") as raw:
         try:
             with gzip.GzipFile(fileobj=raw) as packed:

@@ -1,4 +1,4 @@
-"""Names of qop's own in a plan: whether they stand for what comes with qop under that name."""
+"""Compare levels, media and devices of a plan with qop's own of the same names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER = "is not qop's own of that name: somebody's file has its name, or it has
 
 
 def find_taken(plan: Manifest) -> list[str]:
-    """Return a line for each level, medium and device that has a name of qop's own and differs."""
+    """Return a line for each level, medium and device that differs from qop's own of its name."""
     try:
         study = studies.load(plan.study.id)
     except StudyError:
@@ -32,9 +32,9 @@ def find_taken(plan: Manifest) -> list[str]:
 
 
 def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
-    """Yield a line for each title, number or content of a level of qop's own that is another one.
+    """Yield a line for each changed title, number or content of a built-in level.
 
-    Titles, drives and places are in no level's digest.
+    Only levels with an unchanged digest are compared: titles, drives and places are in no digest.
     """
     for factor, name, entry in _levels(study, plan):
         own = _own(factor, name)
@@ -57,8 +57,8 @@ def _levels(study: Study, plan: Manifest) -> Iterator[tuple[Factor, str, LevelRe
 
 
 def _own(factor: Factor, name: str) -> Level | None:
-    """Return the level that comes with qop by a name; None without one."""
-    # What is a path would be read from wherever the command is given.
+    """Return the level that qop ships under a name. The result is None if there is none."""
+    # A path would be read relative to the current directory.
     if "/" in name or name.endswith((".yml", ".yaml")):
         return None
     try:
@@ -68,7 +68,7 @@ def _own(factor: Factor, name: str) -> Level | None:
 
 
 def _media(name: str) -> Sequence[Medium]:
-    """Return the forms that a medium of qop's own has in a plan."""
+    """Return the forms that a built-in medium can have in a plan."""
     medium = load_medium(name)
     return medium, medium.in_turns
 

@@ -1,4 +1,4 @@
-"""Whether a compressed capture is whole: gzip tested as it passes, without keeping it."""
+"""Test whether a compressed capture is complete, as a stream and without storing it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ _MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\
 
 
 class CaptureTest:
-    """Takes a .pcap.gz (or .pcap) piece by piece; `complaint` tells at the end.
+    """A test of a .pcap.gz or .pcap file that is fed piece by piece.
 
-    Of a compressed file that `is_capture` says is none, only whether it is whole.
+    `complaint` gives the result.
+
+    For a compressed file that is no capture, only the gzip stream is tested.
     """
 
     def __init__(self, name: str, *, is_capture: bool = True) -> None:
@@ -25,7 +27,7 @@ class CaptureTest:
         self._broken = ""
 
     def feed(self, data: bytes) -> None:
-        """The next piece of the file."""
+        """Process the next piece of the file."""
         if self._broken or not self._compressed:
             self._note(data)
             return
@@ -35,7 +37,7 @@ class CaptureTest:
             self._broken = f"gzip stream is damaged ({str(error).rpartition(': ')[2]})"
 
     def complaint(self) -> str:
-        """What is wrong with the file, now that it has ended; empty when it is whole."""
+        """Return what is wrong with the complete file, "" if nothing is."""
         if self._broken:
             return self._broken
         if self._compressed and not self._inflater.eof:
@@ -45,15 +47,16 @@ class CaptureTest:
     def _inflate(self, data: bytes) -> None:
         while data:
             if self._inflater.eof:
-                # A gzip file may be several streams; padding after the last is allowed, too.
+                # A gzip file may consist of several streams; padding after the last one is
+                # allowed, too.
                 data = data.lstrip(b"\0")
                 if not data:
                     return
                 self._inflater = zlib.decompressobj(_GZIP)
-            # In pieces, because what comes out may be a thousand times what goes in.
+            # In pieces, because the output may be a thousand times as large as the input.
             self._note(self._inflater.decompress(data, _PIECE_BYTES))
             data = self._inflater.unused_data or self._inflater.unconsumed_tail
-        # What the inflater still holds back when all input is taken.
+        # Read the output that the inflater still buffers when all input is consumed.
         while not self._inflater.eof and (more := self._inflater.decompress(b"", _PIECE_BYTES)):
             self._note(more)
 

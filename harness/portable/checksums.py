@@ -1,6 +1,6 @@
-"""SHA256SUMS: checksums of a folder's files in the format of sha256sum, read and written.
+"""Read and write SHA256SUMS: checksums of a folder's files in the format of sha256sum.
 
-A run that adds to a folder removes the file (`remove`), because it would no longer be true.
+A run that adds to a folder removes the file (`remove`), because it would become wrong.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from harness.portable.contents import PACKING_LIST, SUMS, FileKind, is_safe, kin
 
 CHUNK_BYTES = 1 << 18
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-#: Made anew from records at any time, so that a folder's checksums do not hold them fast.
+#: Kinds that are not listed: they can be created from records at any time, so they may change.
 _FREE = frozenset({FileKind.REPORT, FileKind.SUMS, FileKind.PACKING_LIST})
 
 
 class ChecksumError(ValueError):
-    """Text that is not what sha256sum writes; one line for the user."""
+    """Text that is not in the format of sha256sum. The message is one line for the user."""
 
 
 def parse(text: str, where: str) -> dict[str, str]:
-    """Checksums by path; raises ChecksumError for any line that is none, or that is there twice."""
+    """Parse checksums by path.
+
+    Raises:
+        ChecksumError: A line is no checksum, or a path occurs twice.
+    """
     sums: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line)
@@ -37,23 +41,27 @@ def parse(text: str, where: str) -> dict[str, str]:
 
 
 def render(sums: Mapping[str, str]) -> str:
-    """The text that `sha256sum -c` takes, in order of path."""
+    """Return the text for `sha256sum -c`, in order of path."""
     return "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_kept(path: str) -> bool:
-    """Whether a folder's SHA256SUMS lists the file; reports and the list itself are left out."""
+    """Return whether a folder's SHA256SUMS lists the file. Reports and the list itself are not."""
     return kind_of(path) not in {*_FREE, None}
 
 
 def read(folder: Path) -> dict[str, str] | None:
-    """A folder's checksums, or None where it has none; raises ChecksumError for what is none."""
+    """Read a folder's checksums. Return None if it has none.
+
+    Raises:
+        ChecksumError: The file is invalid.
+    """
     path = folder / SUMS
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
@@ -64,28 +72,37 @@ def read(folder: Path) -> dict[str, str] | None:
 
 
 def write(folder: Path, known: Mapping[str, str]) -> int:
-    """Write a folder's SHA256SUMS; the number of files in it.
+    """Write a folder's SHA256SUMS and return the number of files in it.
 
-    `known` checksums are taken for true and not computed again, and stay in the list whether their
-    file is there or not, so that one that has changed or gone is still found out. Raises OSError.
+    Args:
+        folder: The results folder.
+        known: Checksums by path that are not computed again. They stay in the list even if the
+            file is absent, so that a changed or lost file is still detected.
+
+    Raises:
+        OSError: A file cannot be read or written.
     """
     sums = {path: digest for path, digest in known.items() if is_kept(path)}
     sums |= {path: digest_of(file) for path, file in scan(folder).files.items()
              if is_kept(path) and path not in sums}
     replace(folder / SUMS, render(sums))
-    # An archive's list of sizes is about the archive; a folder has left that behind.
+    # manifest.json lists the sizes of an archive, and the folder differs from the archive now.
     (folder / PACKING_LIST).unlink(missing_ok=True)
     return len(sums)
 
 
 def remove(folder: Path) -> None:
-    """Take away what would be wrong once the folder changes."""
+    """Remove SHA256SUMS and manifest.json, which become wrong when the folder changes."""
     for name in (SUMS, PACKING_LIST):
         (folder / name).unlink(missing_ok=True)
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a small file whole or not at all; raises OSError."""
+    """Write a small file completely or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:

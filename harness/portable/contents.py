@@ -1,4 +1,4 @@
-"""What belongs to a results folder: the kinds of its files by name, and a walk that finds them."""
+"""Kinds of files in a results folder by their path, and a scan for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 8
 
 
 class FileKind(Enum):
-    """What a file of a results folder or an archive is."""
+    """The kind of a file of a results folder or an archive."""
 
     PLAN = "plan"
     RECORD = "record"
@@ -35,34 +35,34 @@ class FileKind(Enum):
     PACKING_LIST = "packing list"
 
 
-#: How the names end of data that studies keep: nothing that a browser, a shell or TeX would open.
+#: Suffixes of data files that studies keep: types that no browser, shell or TeX opens.
 DATA_SUFFIXES = ("csv", "json", "jsonl", "key", "keytab", "log", "pem", "txt")
-#: Kinds by path, in full; whatever matches none does not belong to a results folder. An archive is
-#: refused for one such file, so that a page cannot come in among the logs.
+#: Kinds by full path; a file that matches none does not belong to a results folder. An archive is
+#: refused for one such file, so that a web page cannot be hidden among the logs.
 _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
     (r"plan\.json", FileKind.PLAN),
     (r"records/[^/]+\.json", FileKind.RECORD),
-    # What an edited policy's records said is kept with the circumstances, not with the results.
+    # Superseded records of an edited policy are provenance, not results.
     (r"provenance([.-][^/]+)?\.json|(provenance|superseded/[^/]+/records)/[^/]+\.json",
      FileKind.PROVENANCE),
     (r"pruned\.json", FileKind.PRUNED),
-    # A study's drawings (analysis.present.report.Drawing) may have any name.
+    # The figures of a study (analysis.present.report.Drawing) may have any name.
     (r"report\.html|[^/]+\.(svg|png|pdf)|tables/.+", FileKind.REPORT),
-    # What a run and its repetitions said while they lasted is a log, too.
+    # The events that a run and its repetitions reported are logs, too.
     (r"logs/.+\.log|events\.jsonl|events/[^/]+\.jsonl", FileKind.LOG),
     (rf"files/[^/]+/[^/]+\.({'|'.join(DATA_SUFFIXES)})(\.gz)?", FileKind.FILE),
     (r"captures/[^/]+/[^/]+", FileKind.CAPTURE),
     (r"SHA256SUMS", FileKind.SUMS),
     (r"manifest\.json", FileKind.PACKING_LIST)))
-#: Kinds that describe the files beside them rather than what was measured.
+#: Kinds that describe the other files instead of the measurement.
 DESCRIBING = frozenset({FileKind.SUMS, FileKind.PACKING_LIST})
 
 
 @dataclass
 class Contents:
-    """The files of a folder by relative path, sorted, and the names of foreign ones.
+    """The files of a folder by relative path, sorted, and the names of foreign files.
 
-    `odd` are those of the foreign ones that stand where results do, and are links or no files.
+    `odd` are the foreign entries in the place of results that are links or no plain files.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -71,14 +71,17 @@ class Contents:
 
 
 def kind_of(path: str) -> FileKind | None:
-    """What the file at a relative path is; None for what does not belong there."""
+    """Return the kind of the file at a relative path.
+
+    The result is None if it does not belong there.
+    """
     if not is_safe(path):
         return None
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(path)), None)
 
 
 def is_safe(path: str) -> bool:
-    """Whether a relative path stays below its folder, is not hidden and can stand in SHA256SUMS."""
+    """Return whether a relative path stays below its folder, is not hidden and fits SHA256SUMS."""
     parts = path.split("/")
     return len(parts) <= _DEEPEST and all(
         part and part[0] not in ".-" and part.isprintable() and "\\" not in part
@@ -86,14 +89,17 @@ def is_safe(path: str) -> bool:
 
 
 def owner(path: str) -> str:
-    """The name of the repetition that a capture or a file belongs to."""
+    """Return the name of the repetition that a capture or a file belongs to."""
     return path.split("/")[1]
 
 
 def scan(folder: Path) -> Contents:
-    """The files of a results folder. Links are not followed; raises OSError where it cannot read.
+    """Return the files of a results folder.
 
-    Hidden files and `work/` are a run's own while it lasts, and passed over in silence.
+    Links are not followed. Hidden files and `work/` belong to a run in progress and are skipped.
+
+    Raises:
+        OSError: A folder cannot be read.
     """
     contents = Contents()
     for place, folders, names in os.walk(folder, onerror=_refuse):
@@ -117,7 +123,7 @@ def scan(folder: Path) -> Contents:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether results have a file of this name, or in a folder of this name."""
+    """Return whether results have a file of this name, or in a folder of this name."""
     return any(kind_of(f"{path}{below}") for below in ("", "/x.json", "/x/x.json"))
 
 

@@ -1,4 +1,4 @@
-"""The small JSON documents beside the records: what was pruned, an archive's list of its files."""
+"""Formats of pruned.json and of an archive's manifest.json, as pydantic models."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Choice = Literal["all", "failed", "none"]
 
 
 class DocumentError(ValueError):
-    """Text that is not the document it should be; one line for the user."""
+    """Text that is not the expected document. The message is one line for the user."""
 
 
 class Removed(BaseModel):
-    """Captures of one repetition that were removed: sizes in bytes by file name.
+    """Removed captures of one repetition: sizes in bytes by file name.
 
-    The record's digest tells whether it is still the record whose captures they were.
+    The record's digest shows whether it is still the record that the captures belonged to.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,20 +28,23 @@ class Removed(BaseModel):
 
 
 class Pruned(BaseModel):
-    """pruned.json: captures that are absent by choice, by the name of their repetition."""
+    """The format of pruned.json: captures that are absent by choice, by repetition."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
     schema_: Literal[1] = Field(default=1, alias="schema")
     captures: dict[str, Removed] = {}
 
     def covers(self, name: str, record_sha256: str, file: str) -> bool:
-        """Whether a capture of this very record was removed by choice."""
+        """Return whether a capture of exactly this record was removed by choice."""
         removed = self.captures.get(name)
         return (removed is not None and removed.record_sha256 == record_sha256
                 and file in removed.files)
 
     def with_removed(self, more: Mapping[str, Removed]) -> Pruned:
-        """This and more; what is said of another record under the same name gives way."""
+        """Return a copy with `more` added.
+
+        An entry of another record with the same name is replaced.
+        """
         captures = dict(self.captures)
         for name, removed in more.items():
             known = captures.get(name)
@@ -51,7 +54,7 @@ class Pruned(BaseModel):
         return Pruned(captures=captures)
 
     def without(self, present: Iterable[str]) -> Pruned:
-        """This, less the captures that are there (paths such as captures/NAME/x.pcap.gz)."""
+        """Return a copy without the captures that exist (paths like captures/NAME/x.pcap.gz)."""
         there = set(present)
         left = {name: {file: size for file, size in removed.files.items()
                        if f"captures/{name}/{file}" not in there}
@@ -61,15 +64,18 @@ class Pruned(BaseModel):
             for name, files in left.items() if files})
 
     def current(self, records: Mapping[str, str]) -> Pruned:
-        """This, less what is about records that are no more; `records` are digests by name."""
+        """Return a copy without entries of replaced records.
+
+        `records` are the current digests by name.
+        """
         return Pruned(captures={name: removed for name, removed in self.captures.items()
                                 if records.get(name) == removed.record_sha256})
 
 
 class PackingList(BaseModel):
-    """manifest.json of an archive: sizes in bytes by path, and how many of what.
+    """The format of an archive's manifest.json: sizes in bytes by path, and counts.
 
-    It lists every file but itself and SHA256SUMS, which lists it with its checksum.
+    It lists every file except itself and SHA256SUMS, which lists it with its checksum.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -84,7 +90,11 @@ _Document = TypeVar("_Document", bound=BaseModel)
 
 
 def parse(model: type[_Document], text: str, where: str) -> _Document:
-    """The document; raises DocumentError, which names `where` and what is wrong."""
+    """Parse a document with its model.
+
+    Raises:
+        DocumentError: The text is invalid; the message names `where` and the field.
+    """
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
@@ -94,12 +104,12 @@ def parse(model: type[_Document], text: str, where: str) -> _Document:
 
 
 def render(document: BaseModel) -> str:
-    """The document's text, the same for the same document."""
+    """Return the document's text, which is always the same for the same document."""
     return document.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
 def render_pruned(pruned: Pruned) -> str:
-    """pruned.json in order of name, whatever order it came about in."""
+    """Return the text of pruned.json, sorted by name."""
     return render(Pruned(captures={
         name: Removed(record_sha256=removed.record_sha256,
                       files=dict(sorted(removed.files.items())))

@@ -1,4 +1,4 @@
-"""From a results folder to one archive: what goes along, and what is said of what does not."""
+"""Export a results folder as one archive, with notes about the captures that are left out."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness.portable.documents import Choice, PackingList, Removed, render, ren
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
 
-#: Captures are chosen; reports are made anew wherever there are records.
+#: Captures are selected separately; reports can be created again from the records.
 _LEFT_OUT = frozenset({FileKind.CAPTURE, FileKind.PACKING_LIST, FileKind.REPORT})
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What an archive holds, and the names in the folder that are no part of its results.
+    """The result of an export: the archive's contents, and foreign names in the folder.
 
-    `digest` is that of its plan and records.
+    `digest` is the digest of its plan and records.
     """
 
     file: Path
@@ -32,7 +32,16 @@ class Exported:
 
 
 def export(folder: Path, file: Path, captures: Choice) -> Exported:
-    """Pack a folder. Raises UserError where it is damaged, in use, or cannot be read or written."""
+    """Pack a folder into an archive.
+
+    Args:
+        folder: The results folder.
+        file: The archive; it must not exist.
+        captures: Which captures are packed: all, those of failed repetitions, or none.
+
+    Raises:
+        UserError: The folder is damaged or in use, or a file cannot be read or written.
+    """
     if file.exists():
         raise UserError(f"{file}: is there already; give another name with -o, or remove it")
     if not file.absolute().parent.is_dir():
@@ -68,7 +77,10 @@ def _export(folder: Path, file: Path, choice: Choice) -> Exported:
 
 
 def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[list[str], list[str]]:
-    """Paths of captures that go along, and of those that do not; captures of no record are none."""
+    """Return the captures to pack and those to leave out.
+
+    Captures without a record are in neither list.
+    """
     taken: list[str] = []
     left: list[str] = []
     for path in files:
@@ -81,7 +93,10 @@ def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[lis
 
 
 def _mark(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
-    """Make the survey that of the archive, where captures that are left out count as pruned."""
+    """Change the survey to describe the archive.
+
+    Captures that are left out of the archive count as pruned.
+    """
     removed: dict[str, dict[str, int]] = {}
     for path in left:
         _, name, file = path.split("/")
@@ -91,13 +106,13 @@ def _mark(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
         name: Removed(record_sha256=digests[name], files=sizes)
         for name, sizes in removed.items()})
     if survey.sums is not None:
-        # The folder's own list is true of what was not looked at, too, but cannot be held to it.
+        # The folder's own list also covers files that were not read, but they cannot be compared.
         survey.sums = {path: digest for path, digest in survey.sums.items()
                        if path in survey.files or path not in files}
 
 
 def _refuse_damage(folder: Path, survey: Survey) -> None:
-    """An archive is as good as its folder, so that what is wrong has to be put right here."""
+    """Refuse to export a damaged folder: its archive would be damaged, too."""
     findings = [finding for finding in integrity.judge(survey, archived=False)
                 if not finding.renewable]
     if findings:
@@ -107,7 +122,10 @@ def _refuse_damage(folder: Path, survey: Survey) -> None:
 
 
 def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) -> dict[str, str]:
-    """Add manifest.json and SHA256SUMS to the members; the checksums of all but the latter."""
+    """Add manifest.json and SHA256SUMS to the members. Return the checksums of the other files.
+
+    manifest.json is among those; only SHA256SUMS is not.
+    """
     sums: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for path, content in members.items():

@@ -1,4 +1,4 @@
-"""Keeping runs and each other out of a results folder while its files are read or changed."""
+"""Lock a results folder against runs and other commands while files are read or changed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 
 @contextmanager
 def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Hold the lock that a run takes: alone to change files, or beside others to read them.
+    """Hold the lock that a run takes: exclusive to change files, shared to read them.
 
-    Raises UserError while a run, or another command that changes files, has it.
+    Raises:
+        UserError: A run, or another command that changes files, holds the lock.
     """
     descriptor = _open(folder, exclusive=exclusive)
     if descriptor is None:
@@ -33,7 +34,7 @@ def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
 
 
 def is_taken(folder: Path) -> bool:
-    """Whether a run, or a command that changes files, has the lock at this moment."""
+    """Return whether a run, or a command that changes files, holds the lock now."""
     try:
         with held(folder, exclusive=False):
             return False
@@ -51,7 +52,10 @@ def _take(descriptor: int, folder: Path, *, exclusive: bool) -> None:
 
 
 def _open(folder: Path, *, exclusive: bool) -> int | None:
-    """The lock's descriptor; None for a reader where no run has been, or where none could write."""
+    """Open the lock file and return its descriptor.
+
+    Return None for a reader if there is no lock file, or if it must not be opened.
+    """
     try:
         if exclusive:
             return os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""From an archive to a results folder: nothing appears there before every checksum has agreed."""
+"""Import an archive into a results folder, after every checksum was verified."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from harness.portable.survey import ReadableStream, Survey
 
 @dataclass(frozen=True)
 class Imported:
-    """Where an archive went, what of it was new there, and which reports of its were left out.
+    """The result of an import: the folder, what was new, and which reports were left out.
 
-    `records` are all that it holds; `added` and `captures` are what came in. `digest` is that of
-    the archive's plan and records, and `notices` are lines that a reader must know.
+    `records` counts all records of the archive; `added` and `captures` count what was new.
+    `digest` is the digest of the archive's plan and records. `notices` are lines that a reader
+    must know.
     """
 
     folder: Path
@@ -36,9 +37,10 @@ class Imported:
 
 
 def survey_archive(file: Path) -> Survey:
-    """Everything in an archive, judged by nobody yet; what breaks off the reading is a finding.
+    """Survey an archive without judging it. An error that ends the reading becomes a finding.
 
-    Raises OSError where the file cannot be read.
+    Raises:
+        OSError: The file cannot be read.
     """
     survey = Survey()
     try:
@@ -53,8 +55,9 @@ def survey_archive(file: Path) -> Survey:
 def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
     """Unpack an archive to `out`, or to the folder of its name in `root`.
 
-    Raises UserError for an archive that is not whole and sound, and for a folder that holds other
-    results; then nothing has changed there.
+    Raises:
+        UserError: The archive is incomplete or damaged, or the folder holds other results. Nothing
+            has changed there.
     """
     try:
         with archive.opened(file) as opened:
@@ -72,7 +75,7 @@ def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse early what could only fail after everything has been unpacked."""
+    """Refuse an unsuitable folder before anything is unpacked."""
     if folder.is_symlink() and not folder.exists():
         raise UserError(f"{folder}: is a link to nowhere; choose another folder with --out")
     if folder.exists() and read_manifest(folder) is None and (
@@ -83,9 +86,9 @@ def _check_place(folder: Path) -> None:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A temporary folder on the same file system, so that a rename brings it to its place."""
+    """Create a temporary folder on the same file system, for a rename into place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # One level deeper than the folders that commands look through for the newest results.
+    # One level deeper than the folders that commands search for the newest results.
     outer = Path(tempfile.mkdtemp(prefix=f".{folder.name}.import-", dir=folder.parent))
     try:
         inner = outer / "unpacked"
@@ -96,9 +99,10 @@ def _beside(folder: Path) -> Iterator[Path]:
 
 
 def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
-    """Write every file of results below `unpacked`, and look at each while it passes.
+    """Write every result file below `unpacked`, and survey each while it is read.
 
-    Reports stay out: a page may have programs in it, and says what its sender wants it to say.
+    Reports are left out: an HTML page may contain programs, and may show anything that its sender
+    wanted.
     """
     survey = Survey()
     for path, size, stream in opened:
@@ -121,12 +125,12 @@ def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
 
 
 def open_new(path: Path) -> BinaryIO:
-    """A file to write that must not be there yet."""
+    """Open a file for writing that must not exist yet."""
     return path.open("xb")
 
 
 class _Tee:
-    """A stream that leaves a copy of what is read from it."""
+    """A stream that copies all data read from it."""
 
     def __init__(self, stream: ReadableStream, sink: BinaryIO) -> None:
         self._stream = stream
@@ -155,7 +159,7 @@ def _refuse_damage(file: Path, survey: Survey) -> None:
 
 
 def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
-    """Bring what is unpacked and sound to its place."""
+    """Move verified, unpacked results to their folder, or merge them into it."""
     assert survey.plan is not None, "judged before"
     left_out = [path for path in survey.files if kind_of(path) is FileKind.REPORT]
     digest = seal.digest_of({path: facts.sha256 for path, facts in survey.files.items()})

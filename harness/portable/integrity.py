@@ -1,4 +1,4 @@
-"""Whether a results folder or an archive is what it says: each finding of a survey, a line."""
+"""Check that a results folder or an archive is intact: one line for each finding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from measure.record import Record
 
 
 def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
-    """All findings, in order of path; none means that everything there is whole and belongs there.
+    """Return all findings in order of path. An empty list means that everything is intact.
 
-    A folder may lack SHA256SUMS, and its reports may change; an archive must be complete.
+    Args:
+        survey: What was read of the folder or archive.
+        archived: Whether this is an archive, which must be complete. A folder may lack SHA256SUMS,
+            and its reports may change.
     """
     before = len(survey.findings)
     if PLAN not in survey.files:
@@ -33,13 +36,13 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
     for name, entry in survey.records.items():
         _judge_record(survey, name, entry)
     for path, complaint in survey.broken.items():
-        # A run that was killed leaves captures of a repetition that has no record yet.
+        # A killed run leaves captures of a repetition that has no record yet.
         if record_path(owner(path)) in survey.files:
             survey.complain(f"{path}: {complaint}")
     _judge_pruned(survey)
     said = {finding.text.partition(": ")[0] for finding in survey.findings}
     for path, complaint in survey.altered.items():
-        # What tells more of the same document has its line already.
+        # A more detailed finding about the same document exists already.
         if path not in said:
             survey.complain(complaint)
     return [*survey.findings[:before],
@@ -65,7 +68,7 @@ def _judge_sums(survey: Survey, *, archived: bool) -> None:
 
 
 def _is_pruned(survey: Survey, path: str) -> bool:
-    """Whether a file is a capture that was removed by choice."""
+    """Return whether a file is a capture that was removed by choice."""
     if not path.startswith("captures/"):
         return False
     name = owner(path)
@@ -101,7 +104,7 @@ def _size(size: int | None) -> str:
 def _judge_record(survey: Survey, name: str, entry: Record) -> None:
     path = record_path(name)
     if entry.name != name:
-        return  # said when it was read
+        return  # reported when it was read
     if survey.plan is not None:
         # One reason is enough: a record of another plan differs in more than one way.
         reason = next(filter(None, (check(survey.plan, entry) for check in _BELONGS)), None)
@@ -121,7 +124,7 @@ def _judge_capture(survey: Survey, name: str, file: object, *, kept: bool) -> No
         return
     packed = file if file.endswith(".gz") else f"{file}.gz"
     choices = [f"captures/{name}/{choice}" for choice in (packed, file)]
-    # What is listed and gone has its line already.
+    # A listed file that is missing is reported already.
     if any(choice in survey.files or choice in (survey.sums or {}) for choice in choices):
         return
     if kept and not survey.pruned.covers(name, survey.files[path].sha256, packed):
@@ -137,7 +140,7 @@ def _judge_pruned(survey: Survey) -> None:
 
 
 def _digests(plan: Manifest) -> list[str]:
-    """What records of a plan may call it."""
+    """Return the digests by which records of a plan may name it."""
     return [plan.digest, *plan.former_digests]
 
 
@@ -174,7 +177,7 @@ def _same_plan(plan: Manifest, entry: Record) -> str:
 
 
 def _same_control(plan: Manifest, entry: Record) -> str:
-    """A control is planned, or there is none; a record cannot have another one."""
+    """Check that a record names the same negative control as its plan, or none."""
     there, here = entry.environment.get("fault"), plan.settings.get("fault")
     return "" if there == here else (
         f"was measured under {_control(there)}, and the plan has {_control(here)}; move it away")
@@ -185,7 +188,10 @@ def _control(fault: object) -> str:
 
 
 def _same_circumstances(plan: Manifest, entry: Record) -> str:
-    """What a plan says of clock, machine, builder, medium and settings, its records say alike."""
+    """Check that a record's circumstances match its plan's.
+
+    These are clock, machine, builder, medium and settings.
+    """
     there = entry.environment
     pairs = [(name, plan.settings[setting], there[name]) for name, setting in _SETTINGS.items()
              if setting in plan.settings and there.get(name) is not None]
@@ -201,7 +207,7 @@ def _same_circumstances(plan: Manifest, entry: Record) -> str:
                  for name, planned, said in pairs if planned != said), "")
 
 
-#: Circumstances that a plan's settings say, too.
+#: Fields of a record's environment, with the settings of the plan that they must equal.
 _SETTINGS = {"clock": "clock", "machine": "on", "builder": "builder"}
 _BELONGS: tuple[Callable[[Manifest, Record], str], ...] = (
     _same_study, _known_levels, _known_cell, _same_levels, _same_plan, _same_control,

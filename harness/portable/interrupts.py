@@ -1,4 +1,4 @@
-"""Being told to end is an interruption like Ctrl-C, so that everything is tidied up first."""
+"""Handle SIGTERM and SIGHUP like Ctrl-C, so that everything is cleaned up before the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def heeded() -> Iterator[None]:
-    """While this lasts, SIGTERM and SIGHUP raise KeyboardInterrupt (main thread only)."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP inside the context (main thread only)."""
     def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's shape
         raise KeyboardInterrupt
 

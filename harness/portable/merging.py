@@ -1,8 +1,8 @@
-"""Bringing unpacked results into a folder of the same plan, by content.
+"""Merge unpacked results into a folder of the same plan, by content.
 
-What is there already is left as it is; what is new comes in, captures before the records that name
-them. A record or a capture that differs from its namesake stops everything before it begins: one of
-the two measured something else.
+Existing files stay as they are. New files are moved in, captures before the records that name
+them. If a record or a capture differs from the existing file of the same name, nothing is merged:
+the two were not measured alike.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from harness.portable.redoing import find_differing
 from harness.portable.survey import Survey, record_path
 from measure.manifest import HOW_MUCH, Manifest
 
-#: What may not differ under one name.
+#: Kinds that must not differ under the same name.
 _UNIQUE = (FileKind.RECORD, FileKind.CAPTURE, FileKind.FILE)
-#: What differs from machine to machine, and is kept beside its namesake.
+#: Kinds that differ from machine to machine; both files are kept.
 _KEPT_BOTH = (FileKind.LOG, FileKind.PROVENANCE)
-#: Records after everything they speak of: a merge that was killed is completed by another.
+#: Records come last, after everything they name: another merge can then complete a killed one.
 _ORDER = (FileKind.CAPTURE, FileKind.FILE, FileKind.LOG, FileKind.PROVENANCE, FileKind.RECORD)
 
 
 @dataclass
 class _Moves:
-    """What a merge is to do: targets by path of the unpacked file."""
+    """The moves of a merge: target by path of the unpacked file."""
 
     targets: dict[str, str] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Moves:
 
 @dataclass(frozen=True)
 class Merged:
-    """How much was new, and lines on the words of the folder's plan that are kept."""
+    """The number of new records and captures, and lines about wording that was kept."""
 
     records: int
     captures: int
@@ -47,7 +47,18 @@ class Merged:
 
 
 def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
-    """Move what `folder` lacks into it. Raises UserError, and OSError; `file` is for its text."""
+    """Move what `folder` lacks into it.
+
+    Args:
+        survey: The survey of the unpacked results.
+        unpacked: Folder of the unpacked results.
+        folder: The results folder.
+        file: The archive, for messages.
+
+    Raises:
+        UserError: The plans differ, a file conflicts, or the folder is in use.
+        OSError: A file cannot be moved.
+    """
     with held(folder, exclusive=True):
         there, came = _require_same_plan(survey, folder, file)
         moves = _compare(survey, folder)
@@ -67,7 +78,7 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
 
 
 def _require_same_plan(survey: Survey, folder: Path, file: Path) -> tuple[Manifest, Manifest]:
-    """Return both plans; raise UserError where records of one cannot stand beside the other's."""
+    """Return both plans. Raise UserError if records of the two cannot be combined."""
     there, came = read_manifest(folder), survey.plan
     if there is None or came is None or not there.measures_as(came) or not _same_levels(
             there, came):
@@ -77,7 +88,7 @@ def _require_same_plan(survey: Survey, folder: Path, file: Path) -> tuple[Manife
 
 
 def _same_levels(there: Manifest, came: Manifest) -> bool:
-    """Return whether factors are of one kind, and levels have the same digests and numbers."""
+    """Return whether factors have the same kinds, and levels the same digests and numbers."""
     kinds, levels = [], []
     for plan in (there, came):
         kinds.append([(factor.name, factor.is_number, factor.unit) for factor in plan.factors])
@@ -88,7 +99,7 @@ def _same_levels(there: Manifest, came: Manifest) -> bool:
 
 
 def _say_kept(there: Manifest, came: Manifest) -> Iterator[str]:
-    """Yield a line about the words of the archive's plan that the folder's own are kept for."""
+    """Yield a line about titles and texts of the archive's plan that differ from the folder's."""
     words = {"factors", "levels"}
     kept = [where for where, _, _ in find_differing(
         there.model_dump(mode="json", include=words), came.model_dump(mode="json", include=words),
@@ -119,13 +130,16 @@ def _compare(survey: Survey, folder: Path) -> _Moves:
 
 
 def _beside(path: str, digest: str) -> str:
-    """A name that follows from the content, so that merging twice adds nothing."""
+    """Return a file name with a part of the content's digest.
+
+    So a second merge adds nothing.
+    """
     place = Path(path)
     return place.with_name(f"{place.stem}.{digest[:8]}{place.suffix}").as_posix()
 
 
 def _known_sums(survey: Survey, folder: Path, moves: _Moves) -> dict[str, str]:
-    """Checksums that need not be taken again: the folder's own, and those just verified."""
+    """Return the checksums that need not be computed: the folder's own, and those just verified."""
     try:
         known = dict(checksums.read(folder) or {})
     except checksums.ChecksumError as error:
@@ -136,10 +150,10 @@ def _known_sums(survey: Survey, folder: Path, moves: _Moves) -> dict[str, str]:
 
 
 def _merge_pruned(survey: Survey, folder: Path, moves: _Moves) -> Pruned:
-    """What is absent by choice afterwards.
+    """Return the list of captures that are absent by choice after the merge.
 
-    What was left out of the archive is that only for records that come with it: of those that are
-    there already, the folder's own list speaks, lest a lost capture pass for a removed one.
+    The archive's list counts only for records that come with it. For existing records the folder's
+    own list counts; otherwise a lost capture would count as removed by choice.
     """
     try:
         own = parse(Pruned, (folder / PRUNED).read_text(), str(folder / PRUNED))
@@ -154,7 +168,7 @@ def _merge_pruned(survey: Survey, folder: Path, moves: _Moves) -> Pruned:
 
 
 def _move(moves: _Moves, unpacked: Path, folder: Path, pruned: Pruned) -> None:
-    """Rename files to their place, the pruned list before the records."""
+    """Move files to their target, and write pruned.json before the records."""
     for kind in _ORDER:
         if kind is FileKind.RECORD:
             _write_pruned(folder, pruned)
@@ -173,9 +187,9 @@ def _write_pruned(folder: Path, pruned: Pruned) -> None:
 
 
 def _merge_plan(there: Manifest, came: Manifest, folder: Path) -> bool:
-    """Have the folder's plan ask for as many repetitions as both, and know what both are called.
+    """Extend the folder's plan to the larger number of repetitions, and to both plans' digests.
 
-    All else that it says stays as it is, whatever the archive's plan says. Return whether the
+    The rest of the folder's plan stays, whatever the archive's plan says. Return whether the
     folder's file has changed.
     """
     former = list(dict.fromkeys([*there.former_digests, *came.former_digests]))

@@ -1,4 +1,4 @@
-"""Removing captures by choice, with a note of what went, so that records say nothing false."""
+"""Remove captures by choice and list them in pruned.json, so that records stay consistent."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.portable.documents import Removed, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
 
-#: Choices that any folder knows. Every other is a part of a repetition, for which a workload's
-#: captures are named (`PART-POINT.pcap`, see measure.capture): those of it stay.
+#: Choices that apply to any folder. Any other choice is a part of a repetition, which is the first
+#: part of a capture's name (`PART-POINT.pcap`, see measure.capture): captures of it are kept.
 KEEP_FAILED, NONE = "keep-failed", "none"
 
 
 @dataclass(frozen=True)
 class Freed:
-    """What pruning has removed."""
+    """The number and size of the captures that pruning has removed."""
 
     captures: int
     bytes: int
@@ -28,7 +28,12 @@ class Freed:
 def prune(folder: Path, choice: str) -> Freed:
     """Remove captures of a folder.
 
-    Raises UserError while it is in use, where it cannot, and for a part that no capture is of.
+    Args:
+        folder: The results folder.
+        choice: KEEP_FAILED, NONE, or the part of a repetition whose captures are kept.
+
+    Raises:
+        UserError: The folder is in use, a file cannot be removed, or no capture is of that part.
     """
     try:
         with held(folder, exclusive=True):
@@ -50,7 +55,7 @@ def _prune(folder: Path, choice: str) -> Freed:
     _refuse_unknown(captures, choice)
     going = {path: files[path].stat().st_size for path in captures
              if not _keeps(survey, path, choice)}
-    # Said first, then done: a pruning that is killed leaves more than the note says, never less.
+    # The note is written first: a killed pruning leaves more than the note says, never less.
     _note(folder, survey, going)
     for path in going:
         files[path].unlink()
@@ -59,7 +64,7 @@ def _prune(folder: Path, choice: str) -> Freed:
 
 
 def _refuse_unknown(captures: list[str], choice: str) -> None:
-    """Refuse a part that no capture is of: it would keep none."""
+    """Refuse a part that no capture belongs to, because no capture would be kept."""
     parts = sorted({_part(path) for path in captures})
     if captures and choice not in (KEEP_FAILED, NONE, *parts):
         raise UserError(f"--captures {choice}: no capture here is of that part; choose from "
@@ -67,15 +72,15 @@ def _refuse_unknown(captures: list[str], choice: str) -> None:
 
 
 def _part(path: str) -> str:
-    """What of a repetition a capture is of, by its file's name."""
+    """Return the part of a repetition that a capture belongs to, from its file name."""
     return path.split("/")[2].partition("-")[0]
 
 
 def _keeps(survey: Survey, path: str, choice: str) -> bool:
-    """Whether a capture stays. Those of a record that cannot be read count as a failed one's."""
+    """Return whether a capture is kept. An unreadable record counts as a failed one."""
     name = contents.owner(path)
     if f"records/{name}.json" not in survey.files:
-        return False  # an interrupted run left it; no record speaks of it
+        return False  # an interrupted run left it; no record names it
     entry = survey.records.get(name)
     if choice == KEEP_FAILED:
         return entry is None or entry.status != "ok"
@@ -83,7 +88,7 @@ def _keeps(survey: Survey, path: str, choice: str) -> bool:
 
 
 def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:
-    """Write pruned.json, and take what goes out of SHA256SUMS, where there is one."""
+    """Write pruned.json, and remove the deleted captures from SHA256SUMS if it exists."""
     digests = survey.record_digests()
     removed: dict[str, dict[str, int]] = {}
     for path, size in going.items():

@@ -1,4 +1,4 @@
-"""Reads the manifest of a results folder: none where there is no file, an error where it is bad."""
+"""Read the manifest of a results folder. An unreadable manifest is an error."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from studies import records as stored
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest kept in a folder, or None without one; raises UserError if it cannot be read.
+    """Return the manifest of a folder, or None without one.
 
-    What is of another version, or damaged, is never taken for absent: records depend on it.
+    A damaged manifest, or one of another version, never counts as absent: records depend on it.
+
+    Raises:
+        UserError: The manifest cannot be read.
     """
     if not (folder / FILE).exists():
         return None
@@ -25,7 +28,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def readable_manifest(folder: Path) -> Manifest | None:
-    """The same for looking through folders, where one that cannot be read is passed over."""
+    """Return the manifest of a folder, or None if there is none that can be read."""
     try:
         return read_manifest(folder)
     except UserError:

@@ -1,7 +1,7 @@
-"""Judging kept records anew: their captures are dissected again, and every number is compared.
+"""Judge stored records again: dissect their captures again and compare every number.
 
-A record is judged by its study's own judge, from what the results folder holds and nothing else:
-not the checkout's policies, no file of the user's, no guest.
+A record is judged by its study's own judge, using only files of the results folder. Policies of
+the checkout, files of the user and guests are not used.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ from studies import required
 from studies.study import Cell, Judged, Repetition, Study, StudyError
 from studies.validating import said
 
-#: Sums of the same numbers may differ in their last digit between versions of Python.
+#: Relative tolerance: sums of the same numbers may differ in the last digit between Python
+#: versions.
 _ROUNDING = 1e-12
-#: Of one record; more of them say nothing new.
+#: Largest number of differences of one record that are listed.
 _MAX_DIFFERENCES = 20
-#: No file of a repetition is larger, unpacked; somebody's bomb may be.
+#: Largest size of an unpacked file of a repetition in bytes; protects against gzip bombs.
 _MAX_BYTES = 1 << 30
 _PIECE_BYTES = 1 << 20
-#: What has a line of its own already.
+#: Reason for records that have a finding of their own already.
 DAMAGED = "one of its files is damaged"
 _NO_CAPTURES = "its captures were left out or removed by choice"
-#: What is compared of a record; all else is about how it came to be measured.
+#: Fields of a record that are compared; the others are about how it was measured.
 _COMPARED = ("status", "reason", "measured", "evidence", "captures", "elapsed_s", "raw")
 
 
 class NotRedoneError(Exception):
-    """A record that nobody can judge anew; the text says why, without naming the record.
+    """A record cannot be judged again. The text is the reason, without the record's name.
 
-    It `is_excused` where that is somebody's choice, or its study's. What says ok, and has nothing
-    to show for it, is not.
+    `is_excused` is true if this is the choice of a user or of the study. It is false for a record
+    that says ok without its evidence.
     """
 
     def __init__(self, reason: str, *, is_excused: bool = False) -> None:
@@ -60,12 +61,12 @@ class NotRedoneError(Exception):
 
 
 class DamagedFileError(Exception):
-    """A file that a record was judged by, which cannot be read any more; the text names it."""
+    """A file that a record was judged by cannot be read any more. The text names it."""
 
 
 @dataclass(frozen=True)
 class Redone:
-    """What came of one record: where it and its captures disagree, or why it was not judged."""
+    """The result for one record: its differences, or why it was not judged again."""
 
     name: str
     differences: Sequence[str] = ()
@@ -73,12 +74,12 @@ class Redone:
 
     @property
     def kept_no_captures(self) -> bool:
-        """Whether it was not judged because its captures are absent by choice."""
+        """Return whether it was not judged because its captures are absent by choice."""
         return self.not_redone == _NO_CAPTURES
 
 
 def redo(folder: Path, survey: Survey) -> list[Redone]:
-    """Judge every record of a folder anew, side by side, in order of name."""
+    """Judge every record of a folder again, in parallel. Return results in order of name."""
     async def all_of_them() -> list[Redone]:
         dissectors = Dissectors(os.cpu_count() or 1)
         try:
@@ -105,9 +106,14 @@ def redo(folder: Path, survey: Survey) -> list[Redone]:
 
 def redo_record(folder: Path, plan: Manifest, name: str, record: Record,
                 removed: Collection[str] = ()) -> Redone:
-    """Judge one record anew; `name` is that of its file.
+    """Judge one record again.
 
-    `removed` are captures of it that are absent by choice, as they are called in the folder.
+    Args:
+        folder: The results folder.
+        plan: The folder's plan.
+        name: Name of the record's file, without suffix.
+        record: The record.
+        removed: File names of its captures that are absent by choice.
     """
     try:
         study = _study(record)
@@ -131,7 +137,11 @@ def _shortened(name: str, differences: Sequence[str]) -> Iterator[str]:
 
 
 def _study(record: Record) -> Study:
-    """The study that measured, if it is here and can judge what is kept."""
+    """Load the study that measured, if its version can judge what was kept.
+
+    Raises:
+        NotRedoneError: The study is missing, has another version, or cannot judge records again.
+    """
     try:
         study = studies.load(record.study.id)
     except StudyError as error:
@@ -149,7 +159,7 @@ def _study(record: Record) -> Study:
 
 def _unpack(folder: Path, name: str, record: Record, target: Path,
             removed: Collection[str]) -> Iterator[str]:
-    """Lay out what the judge was given; what is not as it was then, by its checksum."""
+    """Unpack the judge's input files. Yield a line for each whose checksum differs."""
     places = {RAW: folder / "files" / name / PACKED_RAW}
     places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
     for capture in record.captures:
@@ -174,7 +184,12 @@ def _excuse_missing(folder: Path, place: Path, record: Record, removed: Collecti
 
 
 def _unpack_file(place: Path, unpacked: Path, shown: str) -> None:
-    """Unpack a file, or copy one that is not packed; raise DamagedFileError where that fails."""
+    """Unpack a file, or copy an uncompressed one.
+
+    Raises:
+        DamagedFileError: The file cannot be read.
+        NotRedoneError: The unpacked file is too large.
+    """
     is_packed = place.name == f"{unpacked.name}{SUFFIX}"
     if is_packed and not place.stat().st_size:
         raise DamagedFileError(f"{shown} is empty; it is damaged")
@@ -190,7 +205,7 @@ def _unpack_file(place: Path, unpacked: Path, shown: str) -> None:
 
 
 def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
-    """Where the record and its study's judgement of the unpacked files differ."""
+    """Yield the differences between the record and its study's judgement of the unpacked files."""
     try:
         cell = Cell({factor.name: study.level(factor, record.cell[factor.name],
                                               plan.levels[factor.name][record.cell[factor.name]])
@@ -219,7 +234,7 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
 
 
 def _document(verdict: Judged) -> dict[str, Any]:
-    """A judgement as a record has it."""
+    """Return a judgement as the fields of a record."""
     measured = verdict.measured
     document = {
         "status": verdict.status if verdict.status != "ok" or not verdict.reason else "failed",
@@ -232,7 +247,7 @@ def _document(verdict: Judged) -> dict[str, Any]:
 
 
 def find_differences(then: Any, anew: Any, where: str) -> Iterator[str]:
-    """Each value of a record that is another one now; numbers are the same to the last digit."""
+    """Yield a line for each value of a record that differs now. Numbers may differ by rounding."""
     for place, old, new in find_differing(then, anew, where):
         yield f"{place} is {_shown(old)}, and {_shown(new)} by what is kept"
 
@@ -251,7 +266,10 @@ def find_differing(then: Any, anew: Any, where: str) -> Iterator[tuple[str, Any,
 
 
 def _name(entry: Any, number: int) -> str:
-    """What an entry of a list is called: a check, a phase, a capture, or by its number."""
+    """Return the name of a list's entry, or its number.
+
+    Checks, phases and captures have names.
+    """
     names = (entry.get(key) for key in ("check", "name", "file")) \
         if isinstance(entry, Mapping) else ()
     return next((name for name in names if isinstance(name, str)), str(number))

@@ -1,7 +1,7 @@
-"""Making a kept plan anew: what its words and numbers have to be, by its study and its levels.
+"""Recompute a stored plan from its levels and its study, and compare the two.
 
-A plan's digest tells that it is as it was written, and whoever edits a plan can write another one.
-What does not follow from what its levels say, and from the study as it is here, is found here.
+A plan's digest shows that the file is as it was written, but an editor of a plan can write a new
+digest. This module finds content that does not follow from its levels and the study's code.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from studies.study import Factor, Level, Study, StudyError
 from studies.validating import said
 from topologies.checks import TopologyError
 
-#: What is about the file, or about how much of the same is asked for.
+#: Fields that are not compared: they are about the file, or about its history.
 _NOT_COMPARED = ("schema", "former_digests", DIGEST_FIELD)
-#: More of them say nothing new.
+#: Largest number of differences that are listed.
 _MAX_DIFFERENCES = 20
 
 
 @dataclass(frozen=True)
 class Replanned:
-    """What came of a plan: a line for each difference, and why some of it was not made anew."""
+    """The result for a plan: a line for each difference, and why parts were not recomputed."""
 
     differences: tuple[str, ...] = ()
     not_redone: str = ""
 
 
 def compare_plan(plan: Manifest) -> Replanned:
-    """Compare each word and number of a plan with what its levels and its study say."""
+    """Compare each text and number of a plan with its levels and its study."""
     try:
         study = studies.load(plan.study.id)
     except StudyError as error:
@@ -55,7 +55,7 @@ def compare_plan(plan: Manifest) -> Replanned:
 
 
 def _replanned(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
-    """Return what the study makes of a plan's levels, and why that is not all of a plan."""
+    """Return the fields that the study computes from a plan's levels, and why some are missing."""
     anew: dict[str, Any] = {"factors": [factor_record(factor).model_dump()
                                         for factor in study.factors]}
     try:
@@ -72,13 +72,13 @@ def _replanned(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
                                                                          by_alias=True)
     except (StudyError, PolicyError, TopologyError, KeyError, TypeError, ValueError) as error:
         return anew, f"cannot be made anew as a whole ({said(error)})"
-    # Wires are in no manifest of an earlier schema.
+    # Manifests of earlier schemas contain no wires.
     left_out = _NOT_COMPARED if "wires" in plan.model_fields_set else (*_NOT_COMPARED, "wires")
     return {name: value for name, value in whole.items() if name not in left_out}, ""
 
 
 def _level(study: Study, factor: Factor, name: str, entry: LevelRecord) -> Level:
-    """Return a level as its content or the study has it."""
+    """Return a level as its content or the study defines it."""
     level = study.level(factor, name, entry)
-    # Of a level that only its name and digest are known of, nothing else is compared.
+    # If only name and digest of a level are known, nothing else is compared.
     return level if level.content or not entry.content else replace(level, content=entry.content)

@@ -1,7 +1,7 @@
-"""What tells whether results are still what they were: their digest, and the seal of their folder.
+"""Compute the digest of results, and check the seal (SHA256SUMS) of their folder.
 
-The digest is one line for the plan and all records, the same wherever they are: who was told it
-sees by it whether anything that a table shows was changed, whoever has sealed it anew.
+The digest is one line for the plan and all records, and is the same in every copy. A reader who
+knows it sees whether anything behind a table was changed, even if SHA256SUMS was written again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from measure.document import has_digest
 from measure.manifest import Manifest
 from measure.record import read_document
 
-#: A report reads these; captures are looked at by `./qop verify`.
+#: Files that a report reads; `./qop verify` checks captures.
 _READ = frozenset({FileKind.PLAN, FileKind.RECORD})
 _BY_HAND = "sha256sum plan.json records/*.json | sha256sum"
 
 
 @dataclass(frozen=True)
 class Seal:
-    """The digest of plan and records, and a line for each thing that a reader must know of them.
+    """The digest of plan and records, with lines that a reader must know.
 
-    `bare` says which of them carry no digest of their own, "" where all do.
+    `bare` names the files that carry no digest of their own, "" if all do.
     """
 
     digest: str
@@ -35,13 +35,17 @@ class Seal:
 
 
 def digest_of(sums: Mapping[str, str]) -> str:
-    """Return the digest of plan and records, given checksums by path; as _BY_HAND prints it."""
+    """Return the digest of plan and records from checksums by path. _BY_HAND prints the same."""
     taken = {path: digest for path, digest in sums.items() if kind_of(path) in _READ}
     return hashlib.sha256(checksums.render(taken).encode()).hexdigest()
 
 
 def read_seal(folder: Path, plan: Manifest | None) -> Seal:
-    """Return the seal of a results folder, as far as a report depends on it. Raises OSError."""
+    """Return the seal of a results folder, as far as a report depends on it.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
     sums: dict[str, str] = {}
     bare: list[str] = []
     for path in [folder / PLAN, *sorted((folder / "records").glob("*.json"))]:
@@ -65,7 +69,7 @@ def say_bare(bare: list[str], count: int) -> Iterator[str]:
 
 
 def _broken(folder: Path, sums: Mapping[str, str]) -> Iterator[str]:
-    """Yield one line where what a report reads is not what the folder's SHA256SUMS lists."""
+    """Yield a line if a file that reports read differs from the folder's SHA256SUMS."""
     try:
         sealed = checksums.read(folder)
     except (checksums.ChecksumError, OSError) as error:

@@ -1,7 +1,7 @@
-"""What is in a results folder or an archive: each file read once, in any order, and understood.
+"""Survey a results folder or an archive: read and parse each file once, in any order.
 
-`Survey.look` takes one file after the other as a stream, so that a folder and an archive are read
-alike and nothing has to be unpacked to be judged. `harness.portable.integrity` judges the whole.
+`Survey.look` reads one file after the other as a stream. So a folder and an archive are read
+alike, and nothing has to be unpacked first. `harness.portable.integrity` judges the result.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _TEXTS = frozenset({FileKind.PLAN, FileKind.RECORD, FileKind.PRUNED, FileKind.SU
 
 
 class ReadableStream(Protocol):
-    """What a file is read from."""
+    """A stream that a file is read from."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Return at most `size` bytes, none at the end."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One file: its size and SHA-256."""
+    """The size and the SHA-256 of one file."""
 
     bytes: int
     sha256: str
@@ -45,7 +45,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class IntegrityFinding:
-    """Something that is not as it should be; `renewable`: new checksums would put it right."""
+    """A finding about a file. `renewable` means that new checksums would resolve it."""
 
     text: str
     renewable: bool = False
@@ -53,12 +53,12 @@ class IntegrityFinding:
 
 @dataclass
 class Survey:
-    """Everything that is known of a folder or an archive once all its files were looked at.
+    """All facts about a folder or an archive after all its files were read.
 
-    `records` are by the name of their file, those that no table can use among them; `broken` says
-    what is wrong with captures and other compressed files, by path, and `altered` which documents
-    are not what their own digest says; `bare` are those without one. `sums` are what SHA256SUMS
-    lists.
+    `records` are by the name of their file, including records that no table can use. `broken`
+    gives the fault of captures and other compressed files, by path. `altered` are documents that
+    do not match their own digest, `bare` those without a digest. `sums` are the lines of
+    SHA256SUMS.
     """
 
     files: dict[str, Facts] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Survey:
     bare: list[str] = field(default_factory=list)
     sums: dict[str, str] | None = None
     packing_list: PackingList | None = None
-    #: What is needed to read a plan of an earlier schema, in whatever order its parts come.
+    #: Text of a plan and entries of provenance, to read a plan of an earlier schema in any order.
     _plan_text: bytes = b""
     _history: list[Any] = field(default_factory=list)
 
@@ -99,12 +99,12 @@ class Survey:
             self._understand(kind, path, bytes(text))
 
     def complain(self, text: str, *, renewable: bool = False) -> None:
-        """Add a finding, on one line whatever is in it."""
+        """Add a finding, as one line of printable characters."""
         line = "".join(letter if letter.isprintable() else "?" for letter in text)
         self.findings.append(IntegrityFinding(line, renewable))
 
     def record_digests(self) -> dict[str, str]:
-        """SHA-256 of every readable record by name."""
+        """Return the SHA-256 of every readable record by name."""
         return {name: self.files[record_path(name)].sha256 for name in self.records}
 
     def _understand(self, kind: FileKind | None, path: str, content: bytes) -> None:
@@ -129,7 +129,11 @@ class Survey:
             self.complain(str(error))
 
     def _understand_record(self, path: str, text: str) -> None:
-        """Take a record in, with what is wrong with it. Raises RecordError where it is none."""
+        """Add a record, and a finding if it is invalid.
+
+        Raises:
+            RecordError: The text is no record.
+        """
         entry = self.records[Path(path).stem] = stored.parse(text, path)
         self._note_bare(path, text)
         try:
@@ -139,7 +143,11 @@ class Survey:
         stored.check(entry, path)
 
     def _understand_plan(self, path: str, text: str) -> None:
-        """Take the plan in, with what is wrong with it. Raises ManifestError where it is none."""
+        """Add the plan, and a finding if it is invalid.
+
+        Raises:
+            ManifestError: The text is no plan.
+        """
         self.plan = stored.parse_manifest(text, path, self._history)
         self._note_bare(path, text)
         try:
@@ -153,7 +161,7 @@ class Survey:
             self.bare.append(path)
 
     def _note_history(self, content: bytes) -> None:
-        """Take down what results were made with; a plan of an earlier schema is read with it."""
+        """Note the provenance of results. A plan of an earlier schema is read with it."""
         with contextlib.suppress(ValueError, RecursionError):
             entries = json.loads(content)
             self._history = entries if isinstance(entries, list) else []
@@ -162,17 +170,21 @@ class Survey:
 
 
 def record_path(name: str) -> str:
-    """Where the record of a repetition is."""
+    """Return the relative path of a repetition's record."""
     return f"records/{name}.json"
 
 
 def facts_of(content: bytes) -> Facts:
-    """Size and digest of what is in memory."""
+    """Return size and digest of content in memory."""
     return Facts(len(content), hashlib.sha256(content).hexdigest())
 
 
 def look_at(files: Iterable[tuple[str, Path]], survey: Survey | None = None) -> Survey:
-    """A survey of files of a folder; raises OSError for what cannot be read."""
+    """Survey files of a folder.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
     survey = survey or Survey()
     for relative, path in files:
         with path.open("rb") as stream:

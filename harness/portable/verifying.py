@@ -1,4 +1,4 @@
-"""Checking a results folder or an archive: its findings, and new checksums where asked for."""
+"""Verify a results folder or an archive, and write new checksums on request."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from harness.portable.survey import IntegrityFinding, Survey, look_at, record_pa
 
 @dataclass(frozen=True)
 class IntegrityVerdict:
-    """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS.
+    """The findings and the survey. `sealed` is the number of files in a new SHA256SUMS.
 
-    `redone` has what came of each record that was to be judged anew, None where none was, and
-    `replanned` what came of the plan.
+    `redone` has the result of each record that was judged again, None if that was not requested.
+    `replanned` is the result for the plan.
     """
 
     findings: Sequence[IntegrityFinding]
@@ -42,18 +42,24 @@ class IntegrityVerdict:
 
     @property
     def digest(self) -> str:
-        """The digest of plan and records."""
+        """Return the digest of plan and records."""
         return seal.digest_of({path: facts.sha256 for path, facts in self.survey.files.items()})
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to complain of, and if it was asked for, something judged."""
+        """Return whether there are no findings.
+
+        If records were to be judged again, at least one must have been.
+        """
         return not self.findings and (self.redone is None or any(
             not entry.not_redone for entry in self.redone))
 
     @property
     def notes(self) -> list[str]:
-        """A line for what a reader must know, and for each reason why something was not redone."""
+        """Return lines that a reader must know.
+
+        They include the reasons why records were not judged again.
+        """
         names: dict[str, list[str]] = {}
         for entry in self.redone or ():
             if entry.not_redone not in ("", redoing.DAMAGED):
@@ -69,7 +75,7 @@ class IntegrityVerdict:
         return lines
 
     def summary(self) -> str:
-        """What is there, in one line without a name."""
+        """Return the contents in one line, without the folder's name."""
         records = self.survey.records.values()
         good = sum(entry.status == "ok" for entry in records)
         plan = self.survey.plan
@@ -101,10 +107,15 @@ class IntegrityVerdict:
 
 
 def verify(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:
-    """Check a folder or an archive. `write` gives a folder new checksums unless it is damaged.
+    """Verify a folder or an archive.
 
-    With `redo`, its records are judged anew from the captures. Raises UserError where there is
-    nothing to check, and while a run is writing there.
+    Args:
+        place: A results folder or an archive.
+        write: Whether to give a folder new checksums, unless it is damaged.
+        redo: Whether to judge records again from their captures.
+
+    Raises:
+        UserError: There is nothing to verify, or a run is writing there.
     """
     try:
         if place.is_dir():
@@ -119,13 +130,13 @@ def verify(place: Path, *, write: bool = False, redo: bool = False) -> Integrity
 
 
 def _archive(survey: Survey) -> IntegrityVerdict:
-    # What broke off the reading explains everything that seems to be missing.
+    # An error that ended the reading explains everything that seems to be missing.
     findings = survey.findings or integrity.judge(survey, archived=True)
     return IntegrityVerdict(findings, survey)
 
 
 def _redone_archive(file: Path) -> IntegrityVerdict:
-    """Unpack it where nothing of it stays."""
+    """Unpack an archive into a temporary folder, verify it and judge its records again."""
     with tempfile.TemporaryDirectory(prefix="qop-verify-") as folder:
         try:
             with archive.opened(file) as opened:
@@ -138,7 +149,7 @@ def _redone_archive(file: Path) -> IntegrityVerdict:
 
 
 def _redone(verdict: IntegrityVerdict, folder: Path) -> IntegrityVerdict:
-    """With the records judged anew; what they and their captures disagree in is a finding."""
+    """Return the verdict with all records judged again. Each difference is a finding."""
     redone = redoing.redo(folder, verdict.survey)
     differences = Survey()
     for entry in redone:
