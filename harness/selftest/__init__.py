@@ -1,1 +1,1 @@
-"""What measures and breaks the harness itself."""
+"""Benchmarks and fault injection for the harness itself."""

@@ -1,10 +1,16 @@
-"""`qop bench clock`: what the processor clock says beside real time, and whether it hears the host.
+"""`qop bench clock`: compare the processor clock with real time, with and without host load.
 
-Runs of the same plan, each in a results folder of its own that goes on where it was interrupted:
-real time on an undisturbed core, one policy after the other; the processor clock alone, beside
-seven other guests on two cores, and beside three programs that only want the processor; and virtual
-time, which has the air's luck and no computing. The eight guests share the cells among them, so
-that each cell is measured once beside seven others; the programs are there for some policies.
+Several runs of the same plan are made, each in a results folder of its own, which continues after
+an interruption:
+
+- real time on an undisturbed core, one policy after the other
+- the processor clock alone
+- the processor clock while seven other guests run on two cores
+- the processor clock while three busy loops run
+- virtual time, which has the random backoffs of the medium and no computing
+
+The eight guests share the cells, so that each cell is measured once while seven others run. The
+busy loops run for some policies only.
 """
 
 from __future__ import annotations
@@ -42,20 +48,24 @@ from harness.selftest.clock_comparison import (
 from harness.selftest.yardsticks import Yardsticks
 from topologies.builders import MININET
 
-#: The study's profile that says which cells are compared.
+#: The study's profile that lists the cells to compare.
 PROFILE = "clock"
 TABLE = "clock.md"
-#: Runs that are under way at once make so many guests on two cores. One in so many policies, the
-#: last among them, is measured beside the programs: on two cores they take half of the time.
+#: Number of runs at once: each has two guests on two cores, so eight guests run. One of every
+#: _ONE_IN policies, the last included, is measured while _HOGS busy loops run: on two cores that
+#: takes half of the time.
 _AT_ONCE, _HOGS, _ONE_IN = 4, 3, 4
 _LEAST_REPETITIONS = 3
-#: A cell gets so many times the repetitions at most.
+#: Largest number of repetitions of a cell, as a multiple of `--runs`.
 _MORE_AT_MOST = 3
 
 
 @dataclass(frozen=True)
 class ClockRun:
-    """A run of the bench: where to, by which clock, and some levels of the first factor, or all."""
+    """A benchmark run: results folder, clock and levels of the first factor.
+
+    Without levels, all are measured.
+    """
 
     folder: Path
     clock: Clock = "processor"
@@ -63,21 +73,26 @@ class ClockRun:
 
 
 def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
-    """Measure what is missing, print and keep the table; 1 where a bound is not kept."""
+    """Measure what is missing, then print and store the table.
+
+    Returns:
+        0 if every bound holds, else 1.
+    """
     machine = setup.embedded()
     folder = out or RESULTS / "clock"
-    # An undisturbed core has a guest and nothing else: the harness and its dissectors have others.
+    # An undisturbed core has a guest and nothing else: the harness and its dissectors use others.
     one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
     levels = _levels()
     _run([ClockRun(folder / ALONE)], one, repetitions)
-    # What the air's luck makes of the same repetitions, which no clock can help.
+    # Spread of the same repetitions from the medium's random backoffs, which no clock can remove.
     _run([ClockRun(folder / AIR, "virtual")], all_of_them, repetitions)
-    # On all processors; each run has one guest on each of them, and a second.
+    # On all processors; each run has two guests, one on each of them.
     _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
     with _hogs():
         _run([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them, repetitions)
-    # Last, as it takes longest. By themselves: an undisturbed core has no other testbed's streams.
+    # Last, because it takes longest. One policy at a time: the core has no other testbed's
+    # streams.
     for level in levels:
         _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
     cells = compared({condition: values(folder / condition)
@@ -90,26 +105,26 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
 
 
 def _levels() -> list[str]:
-    """Those of the study's first factor that the profile has."""
+    """Return the levels of the study's first factor that the profile contains."""
     study = small.of().study
     made = request.plan(RunRequest(study, profile=PROFILE), {"builder": MININET})
     return list(dict.fromkeys(cell.ids[study.factors[0].name] for cell in made.cells))
 
 
 def shares(folder: Path, levels: Sequence[str]) -> list[ClockRun]:
-    """As many runs as are under way at once, with all levels among them."""
+    """Return the runs to make at once. All levels are distributed over them."""
     dealt = [tuple(levels[number::_AT_ONCE]) for number in range(_AT_ONCE)]
     return [ClockRun(folder / str(number), levels=share)
             for number, share in enumerate(dealt) if share]
 
 
 def beside_hogs(levels: Sequence[str]) -> list[str]:
-    """One in `_ONE_IN` levels, the last among them."""
+    """Return every `_ONE_IN`th level, the last one included."""
     return list(levels[::-_ONE_IN])[::-1]
 
 
 def _run(runs: Sequence[ClockRun], processors: Sequence[int], repetitions: int) -> None:
-    """Measure all of these, at once and on the same processors, to their ends."""
+    """Measure all these runs at once on the same processors, and wait for their ends."""
     with contextlib.ExitStack() as stack:
         under_way = [stack.enter_context(_started(each, processors, repetitions))
                      for each in runs]
@@ -120,7 +135,10 @@ def _run(runs: Sequence[ClockRun], processors: Sequence[int], repetitions: int) 
 @contextlib.contextmanager
 def _started(run: ClockRun, processors: Sequence[int],
              repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A run whose guests have these processors, and the harness others; it ends with this."""
+    """Start a run with its guests on these processors and the harness on others.
+
+    The run is terminated at the end of the context.
+    """
     study = small.of().study
     only = ["--only", f"{study.factors[0].name}={','.join(run.levels)}"] if run.levels else []
     argv = [sys.executable, "-P", "-m", "harness", "run", study.id, "--clock", run.clock,
@@ -139,9 +157,9 @@ def _started(run: ClockRun, processors: Sequence[int],
 
 
 def _more_where_they_vary(repetitions: int) -> list[str]:
-    """Further repetitions of cells whose mean is less sure than it has to be.
+    """Return options for further repetitions of cells whose mean is not precise enough.
 
-    A registration over two hops has more of the air's luck in it than of computing.
+    A registration over two hops varies more by the medium's random backoffs than by computing.
     """
     name = times_of_study()[0]
     short = next(metric.short for metric in small.of().study.metrics if metric.name == name)
@@ -151,8 +169,8 @@ def _more_where_they_vary(repetitions: int) -> list[str]:
 
 @contextlib.contextmanager
 def _hogs() -> Iterator[None]:
-    """Programs that only want the processor, as long as this lasts."""
-    # They end with the bench, whatever ends it: some that were left over took a core for minutes.
+    """Run busy loops on the processors inside the context."""
+    # They end with the bench, however it ends: some that remained used a core for minutes.
     under_way = [subprocess.Popen([*tied("KILL"), sys.executable, "-c", "while True: pass"],
                                   process_group=0) for _ in range(_HOGS)]
     try:

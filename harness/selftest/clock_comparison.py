@@ -1,4 +1,4 @@
-"""What the bench of the processor clock compares: cells by condition, in a table with bounds."""
+"""Comparison of cells under the conditions of the clock bench: a table and bounds."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from harness.selftest import small
 from measure.record import Record
 from studies import records as stored
 
-#: The conditions: real time, the clock alone, beside other guests, beside programs; and virtual
-#: time, in which nothing but the air's luck makes repetitions differ.
+#: The conditions: real time; the processor clock alone, while other guests run, and while busy
+#: loops run; and virtual time, where only the medium's random backoffs vary.
 REAL, ALONE, GUESTS, HOGS, AIR = "real", "alone", "guests", "hogs", "air"
-#: How many times the least the pieces took before a repetition, which its times are divided by.
+#: Slowdown by host load, as a factor of the least calibration time; times are divided by it.
 COMPANY = "company"
-#: Seconds that what the harness does would take a node, by the stamps between which it does it,
-#: of the study's first times: in real time nodes wait for it.
+#: Work of the harness in seconds of a node's processor time, between the stamps in _SPANS, for the
+#: study's first times: in real time nodes wait for it.
 HARNESS = "of the harness"
 _SPANS = (("start", "first_packet"), ("handoff", "foreign_first_packet"))
 _CONSTANTS = re.compile(r"a system call (\d+) ns, a page fault (\d+) ns")
-#: Bounds in shares: of times and goodput against real time; of the host, in the median and at most.
+#: Bounds as shares: of times and of goodput against real time; of the effect of host load in the
+#: median and at most; of the variation within a cell.
 TIMES, GOODPUT, MEDIAN, WORST, VARIATION = 0.05, 0.005, 0.03, 0.07, 0.05
 
-#: Values in SI units by metric, of each repetition, by cell.
+#: Values of each repetition in SI units, by cell and metric.
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True)
 class ClockCell:
-    """What the clock's conditions say of one cell.
+    """Results of one cell under each condition.
 
-    Means of what is compared, and the values that they are of, by condition and metric.
+    `means` are by condition and metric, and `measured` are the values that they are means of.
     """
 
     name: str
@@ -45,15 +46,16 @@ class ClockCell:
 
     @property
     def time(self) -> str:
-        """The metric that the clock is judged by: the first in seconds."""
+        """Return the metric that the clock is judged by: the first one in seconds."""
         return next((name for name in self.means.get(ALONE, {}) if name.endswith("_s")), "")
 
     def beyond(self, metric: str) -> float | None:
-        """How far real time is from what explains it, as a share; 0 within, None without both.
+        """Return the share by which real time is outside of its explained range.
 
-        The clock counts nodes' work in caches that are theirs alone, and the harness' not at all.
-        So real time lies between that and the same with this machine's usual company and with what
-        the harness does meanwhile, all of which a node waits for at most.
+        The clock counts nodes' work as if caches were theirs alone, and does not count the
+        harness. So real time lies between that value and an upper limit. The limit is the same
+        value slowed by this machine's usual host load, plus the harness's work, which a node waits
+        for at most. The result is 0 inside of the range, and None if one of the two is missing.
         """
         alone = self.means.get(ALONE, {})
         real, least = self.means.get(REAL, {}).get(metric), alone.get(metric)
@@ -64,15 +66,19 @@ class ClockCell:
 
     @property
     def variation(self) -> float | None:
-        """The coefficient of variation of the clock's time alone; None of less than two values."""
+        """Return the coefficient of variation of the clock's time alone.
+
+        The result is None below two values.
+        """
         spread_s = self._spread_s(ALONE)
         return None if spread_s is None else spread_s / self.means[ALONE][self.time]
 
     @property
     def own_variation(self) -> float | None:
-        """The same without the air's luck, which has its spread in virtual time; None without that.
+        """Return the coefficient of variation without the medium's random backoffs.
 
-        The two do not know of each other, so that their variances add up.
+        Their spread is measured in virtual time; None without it. The two causes are independent,
+        so their variances add up.
         """
         spread_s, air_s = self._spread_s(ALONE), self._spread_s(AIR)
         if spread_s is None or air_s is None:
@@ -80,20 +86,23 @@ class ClockCell:
         return math.sqrt(max(0.0, spread_s ** 2 - air_s ** 2)) / self.means[ALONE][self.time]
 
     def _spread_s(self, condition: str) -> float | None:
-        """The standard deviation of that time."""
+        """Return the standard deviation of the judged time in seconds."""
         measured = self.measured.get(condition, {}).get(self.time, ())
         return statistics.stdev(measured) if len(measured) > 1 else None
 
     def off(self, metric: str, condition: str, reference: str) -> float | None:
-        """How far a condition's mean is from the reference's, as a share; None without both."""
+        """Return the relative difference of a condition's mean from the reference's.
+
+        The result is None if one of the two is missing.
+        """
         here = self.means.get(condition, {}).get(metric)
         there = self.means.get(reference, {}).get(metric)
         return None if here is None or not there else here / there - 1
 
     def surely_off(self, metric: str, condition: str, reference: str) -> float | None:
-        """The same at the least: the near end of its 95 % interval.
+        """Return the near end of the difference's 95 % interval, as a share.
 
-        0 where the interval holds 0, None without two values of each.
+        The result is 0 if the interval contains 0, and None below two values of each.
         """
         here, there = (self.measured.get(name, {}).get(metric, ())
                        for name in (condition, reference))
@@ -105,7 +114,7 @@ class ClockCell:
 
 
 def values(folder: Path) -> dict[str, dict[str, list[float]]]:
-    """The study's metrics of every proven repetition below a folder, by cell and metric."""
+    """Return the study's metrics of every proven repetition below a folder, by cell and metric."""
     study, by_cell = small.of().study, dict[str, dict[str, list[float]]]()
     for path in sorted(folder.glob("**/records/*.json")):
         record = stored.read(path)
@@ -119,7 +128,7 @@ def values(folder: Path) -> dict[str, dict[str, list[float]]]:
 
 
 def circumstances(record: Record) -> dict[str, float]:
-    """What explains how a repetition's times differ from real time's: company and harness."""
+    """Return what explains a repetition's difference from real time: host load and harness."""
     company = record.environment.get("processor_clock", {}).get("company")
     harness = {_harness(metric): harness_s(record, *stamps)
                for metric, stamps in zip(times_of_study(), _SPANS, strict=False)}
@@ -128,7 +137,7 @@ def circumstances(record: Record) -> dict[str, float]:
 
 
 def times_of_study() -> list[str]:
-    """The study's metrics in seconds."""
+    """Return the study's metrics in seconds."""
     return [metric.name for metric in small.of().study.metrics if metric.name.endswith("_s")]
 
 
@@ -137,10 +146,10 @@ def _harness(metric: str) -> str:
 
 
 def harness_s(record: Record, begin: str, end: str) -> float | None:
-    """What the harness did between two stamps, as a node's work, in seconds.
+    """Return the work of the harness between two stamps, as a node's processor time in seconds.
 
-    In real time it takes so long at most, less where something waits meanwhile. None where nobody
-    counted, or where no node has this machine's constants.
+    In real time it takes at most this long, and less where a process waits meanwhile. The result
+    is None if the work was not counted, or if no node has this machine's constants.
     """
     counted = [record.raw.get("harness_work", {}).get(name) for name in (begin, end)]
     constants = [_CONSTANTS.search(str(text)) for name, text
@@ -155,7 +164,7 @@ def harness_s(record: Record, begin: str, end: str) -> float | None:
 
 
 def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
-    """Every cell that the clock alone has measured, with means by condition and metric."""
+    """Return the cells measured with the clock alone, with means by condition and metric."""
     cells = []
     for name in sorted(conditions[ALONE]):
         means = {condition: {metric: statistics.mean(measured)
@@ -167,7 +176,7 @@ def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
 
 
 def table(cells: Sequence[ClockCell]) -> list[str]:
-    """The comparison as Markdown, a line a cell."""
+    """Return the comparison as a Markdown table with one line for each cell."""
     heading = ("cell", "real", "clock", "against real", COMPANY, HARNESS, "unexplained", "varies",
                "without the air's luck", "beside guests", "beside hogs", "goodput against real")
     lines = [_row(heading), "|---" * len(heading) + "|"]
@@ -189,10 +198,10 @@ def _row(fields: Sequence[str]) -> str:
 
 
 def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
-    """Each bound with what was measured, and whether it is kept in every cell."""
+    """Return each bound with its measured value, and whether it holds in every cell."""
     rates = [(cell, metric) for cell in cells for metric in cell.means.get(ALONE, {})
              if metric.endswith("_bps")]
-    # Without that, it is shown a cell and not judged: the harness is in real time, and has to be.
+    # Other metrics are shown for each cell but not judged: the harness works in real time.
     unexplained = [cell.beyond(metric) for cell in cells
                    for metric in cell.means.get(ALONE, {})
                    if metric in times_of_study()[:len(_SPANS)]]
@@ -216,7 +225,10 @@ def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
 
 def _for_sure(title: str, bound: float, off: Mapping[
         str, tuple[float | None, float | None]]) -> tuple[str, bool]:
-    """A bound on the greatest share, and what is beyond it even at the interval's near end."""
+    """Return a bound on the greatest share, and the cells that surely exceed it.
+
+    These are the cells whose whole interval is beyond the bound.
+    """
     line, holds = _verdict(title, max, [share for share, _ in off.values()], bound)
     beyond = [name for name, (_, surely) in off.items() if abs(surely or 0.0) > bound]
     return f"{line}; more than {bound:.1%} for sure: {', '.join(beyond) or 'no cell'}", holds

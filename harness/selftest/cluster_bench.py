@@ -1,4 +1,4 @@
-"""`qop bench cluster`: one plan with one worker and with two, each a machine of one processor."""
+"""`qop bench cluster`: time one plan with one worker and with two, each on one processor."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ from harness.errors import UserError
 from harness.selftest import small
 from studies import records as stored
 
-#: The share of one worker's time that two may take.
+#: Largest ratio of two workers' time to one worker's time.
 BOUND = 0.6
 _ENDING_S = 60
 
 
 def bench(runs: int) -> None:
-    """Print the times and their ratio. Raises UserError."""
+    """Print the times and their ratio.
+
+    Raises:
+        UserError: dask or a second processor is missing, or a run fails.
+    """
     extra.require("bench cluster")
     processors = sorted(os.sched_getaffinity(0))[:2]
     if len(processors) < 2:
@@ -47,7 +51,11 @@ def bench(runs: int) -> None:
 
 
 def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
-    """Seconds that the plan takes with a worker on each of these, and how much was done twice."""
+    """Time the plan with one worker on each of these processors.
+
+    Returns:
+        The time in seconds, and the number of repetitions that were measured again.
+    """
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder, ExitStack() as stack:
         where = ""
         for processor in processors:
@@ -69,9 +77,9 @@ def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
 
 @contextmanager
 def _worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
-    """A worker on one processor; the address of its scheduler."""
+    """Start a worker on one processor and yield the address of its scheduler."""
     process = subprocess.Popen(
-        # It ends with the benchmark, however that ends.
+        # The worker ends with the benchmark, however that ends.
         [*tied("TERM"), "taskset", "-c", str(processor), sys.executable, "-P", "-m", "harness",
          "worker", *arguments], env=_environment(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -1,9 +1,9 @@
-"""Contention on one channel: Bianchi's model, and the guest's own air run outside of it.
+"""Contention on one channel: Bianchi's model, and the guest's medium as a program of the host.
 
-The model is Bianchi's (IEEE JSAC 18(3), 2000) with retries that end, and with stations that stop
-counting while the channel is busy, as 802.11 has it: a slot that others take is not counted, so who
-has just sent is alone in the first slot after its frame (Tinnirello, Bianchi, Xiao, IEEE TVT 59(3),
-2010, call it anomalous).
+The model is Bianchi's (IEEE JSAC 18(3), 2000) with a retry limit. As in 802.11, stations do not
+count down while the channel is busy. A slot in which another station sends is not counted. So the
+station that has just sent is alone in the first slot after its frame. Tinnirello, Bianchi and Xiao
+(IEEE TVT 59(3), 2010) call this slot anomalous.
 """
 
 from __future__ import annotations
@@ -21,43 +21,47 @@ from topologies import dcf
 from topologies.loader import load_medium
 from topologies.timing import Medium
 
-#: IP and UDP, and LLC, around a datagram's payload.
+#: Bytes of IP, UDP and LLC headers around a datagram's payload.
 HEADER_BYTES = 36
 HERE = Path(__file__).parent
-#: One cell in ns-3, and what ns-3.44 answered; `load` is a share of what saturated stations get,
-#: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever is asked for; with an
-#: access point 2 Mbit/s). See as_ns3.
+#: One cell as an ns-3 program, and the answers of ns-3.44. `load` is a share of the rate of
+#: saturated stations. `ack_rate_bps` is the rate of its acknowledgements (11 Mbit/s in 802.11b,
+#: whatever is configured; 2 Mbit/s with an access point). See as_ns3.
 NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
 _GUEST = Path(__file__).parents[2] / "guest"
 SOURCE, CORE = _GUEST / "dcf" / "trial.c", "sources/net/sched/dcf_core.h"
-#: A frame that waits for DIFS on an idle channel, when another station begins: it draws a backoff
-#: (IEEE 802.11-2016, 10.3.4.2: "remains idle for a period of a DIFS [...]. Otherwise the random
-#: backoff procedure"). In ns-3 it does not, and goes right after that station, with all like it.
+#: Patch for a frame that waits for DIFS on an idle channel when another station starts to send: it
+#: draws a backoff (IEEE 802.11-2016, 10.3.4.2: "remains idle for a period of a DIFS [...].
+#: Otherwise the random backoff procedure"). In ns-3 it draws none and is sent right after that
+#: station's frame, together with all frames in the same state.
 OVERTAKEN = (("\t\tstation->head = 0;\n\t\tstation->count = dcf_draw(channel, station->cw);\n"
               "\t\treturn;\n"), "\t\tstation->head = 0;\n\t\treturn;\n")
 _BISECTIONS = 60
 _CELL = ("medium", "payload_bytes", "stations", "load")
 _ANSWERS = ("delivered_per_s", "collision_share", "jain_1s", "delay_mean_us", "delay_p99_us")
-#: By sender and listener, in the units of the trial's `senses`; what is not there is 0.
+#: Powers by sender and listener, in the units of the trial's `senses`; a missing entry is 0.
 Powers = Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
 class Saturation:
-    """All stations together: frames delivered a second, and the share of transmissions in vain."""
+    """Result of all saturated stations: frames delivered in a second, and share of collisions.
+
+    `collision_share` is the share of transmissions that collide.
+    """
 
     delivered_per_s: float
     collision_share: float
 
 
 def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
-    """The channel's settings and the length of a frame with such a datagram (ns)."""
+    """Return the channel's settings, and the airtime in ns of a frame with such a datagram."""
     return {**dcf.settings(medium),
             "frame_ns": round(medium.latency_us(payload_bytes + HEADER_BYTES) * 1e3)}
 
 
 def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
-    """The same of a medium whose frames go together, with what each adds to others (bits)."""
+    """Return the settings of a medium with aggregation, with the bits that each frame adds."""
     return {**cell(medium, payload_bytes),
             "frame_bits": 8 * medium.subframe_bytes(payload_bytes + HEADER_BYTES),
             "preamble_ns": round((medium.preamble_us + medium.extension_us) * 1e3),
@@ -67,13 +71,13 @@ def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
 
 
 def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
-    """What stations that always have a frame get in the mean, by the model."""
+    """Return the mean throughput of stations that always have a frame, by Bianchi's model."""
     own = cell(medium, payload_bytes)
     collides = _fixed_point(own, stations)
     sends, alone_later = _sends(own, collides)
     some = 1 - (1 - sends)**stations
     alone = stations * sends * (1 - sends)**(stations - 1)
-    # Who drew no slots after its frame sends the next one at once, and nobody can collide with it.
+    # A station that drew 0 slots after its frame sends the next one at once, without a collision.
     again = 1 / (own["cw_min"] + 1)
     frames = (alone + stations * alone_later) / (1 - again)
     busy_ns = own["frame_ns"] + own["difs_ns"]
@@ -84,7 +88,7 @@ def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
 
 
 def _fixed_point(own: Mapping[str, int], stations: int) -> float:
-    """How probably a transmission collides, if all others send as often as it says."""
+    """Solve for the collision probability at which all stations' sending rates agree with it."""
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -96,17 +100,18 @@ def _fixed_point(own: Mapping[str, int], stations: int) -> float:
 
 
 def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
-    """How probably a station sends in a slot, by how probably it collides if it does.
+    """Return a station's probabilities to send in a slot, from its collision probability.
 
-    And how probably, beside that, right after another's frame, where nobody can collide with it:
-    that frame has ended its ACKTimeout (IEEE 802.11-2007, 9.2.8), and it has drawn no slots.
+    The first is the probability to send in an ordinary slot. The second is the probability to send
+    right after another station's frame, where no collision is possible. That happens if the frame
+    has ended the station's ACKTimeout (IEEE 802.11-2007, 9.2.8) and the station has drawn 0 slots.
     """
     silent = 1 - collides
-    # The first slot belongs to the collision; others may begin in the rest.
+    # The first slot belongs to the collision; other stations may start in the other slots.
     timeout = [silent**slot for slot in range(1, own["timeout_slots"])]
     ended = 1 - silent ** len(timeout)
     attempts, alone = 1.0, 0.0
-    # Of a window after a success, no slots at all is the case of its own above.
+    # For a window after a success, a draw of 0 slots is the separate case above.
     waits, reached = (own["cw_min"] + 1) / 2 - 1, 1.0
     for attempt in range(1, own["retries"] + 1):
         window = min((own["cw_min"] + 1) << attempt, own["cw_max"] + 1)
@@ -120,9 +125,9 @@ def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
 
 
 def ns3_runs(hops: int = 1) -> list[list[dict[str, Any]]]:
-    """What the reference said, by cell, of each seed that it was given.
+    """Return the recorded answers of ns-3, by cell, with one entry for each seed.
 
-    Of stations that send to one receiver, or of two hops through an access point.
+    `hops` 1 is for stations that send to one receiver, 2 for two hops through an access point.
     """
     cells: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in json.loads(NS3_ANSWERS.read_text()):
@@ -132,16 +137,19 @@ def ns3_runs(hops: int = 1) -> list[list[dict[str, Any]]]:
 
 
 def ns3_answers() -> list[dict[str, Any]]:
-    """What the reference said of stations that send to one receiver: means of `runs` seeds."""
+    """Return ns-3's mean answers for stations that send to one receiver.
+
+    `runs` counts the seeds.
+    """
     return [{**rows[0], "runs": len(rows), **{
         name: sum(row[name] for row in rows) / len(rows) for name in _ANSWERS if name in rows[0]}}
         for rows in ns3_runs()]
 
 
 def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
-    """The guest's air as a program of this machine, compiled into a folder. Needs a C compiler.
+    """Compile the guest's medium as a program of this machine. A C compiler is needed.
 
-    With `like_ns3`, with the one thing that ns-3 does otherwise (`OVERTAKEN`).
+    With `like_ns3`, the one difference to ns-3 is patched in (`OVERTAKEN`).
     """
     source = SOURCE
     if like_ns3:
@@ -158,7 +166,13 @@ def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
 
 def trial(program: Path, settings: Mapping[str, float],
           powers: Powers = MappingProxyType({})) -> dict[str, Any]:
-    """What the guest's air makes of stations; `settings` as the program's source names them."""
+    """Run the guest's medium with stations and return its results.
+
+    Args:
+        program: The compiled program.
+        settings: Settings by the names in the program's source.
+        powers: Received power by sender and listener.
+    """
     lines = [f"{name} {value}" for name, value in settings.items()]
     lines += [f"power {sender} {listener} {power}" for (sender, listener), power in powers.items()]
     said = subprocess.run([str(program)], text=True, capture_output=True, check=True,
@@ -168,10 +182,10 @@ def trial(program: Path, settings: Mapping[str, float],
 
 
 def as_ns3(row: Mapping[str, Any]) -> Medium:
-    """The medium that ns-3 was asked for, with what it does otherwise.
+    """Return the medium that ns-3 was given, including ns-3's differences.
 
-    A frame waits for DIFS on an idle channel, too, and its limit of 7 counts what is sent again.
-    What goes at 2 Mbit/s has the long preamble always (`ack_preamble_us`).
+    There, a frame waits for DIFS on an idle channel, too, and the limit of 7 counts
+    retransmissions. Frames at 2 Mbit/s always have the long preamble (`ack_preamble_us`).
     """
     medium = load_medium(row["medium"])
     return replace(medium, ack_rate_bps=row["ack_rate_bps"], wait_difs=True, retries=7,

@@ -1,6 +1,6 @@
-"""Kinds of faults: what each does to a run, and when it can be done.
+"""Kinds of faults: the effect of each on a run, and when it can be injected.
 
-Nothing here touches the machine itself: its clock, its disk and other processes stay as they are.
+No fault touches the machine itself: its clock, its disk and other processes stay as they are.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from harness.portable.reading import readable_manifest
 from harness.selftest import sabotage
 from harness.selftest.ledger import Ledger
 
-#: A record is longer than this, so that it breaks off in the middle.
+#: File size limit in bytes: a record is longer, so that it is cut off in the middle.
 _FILE_BYTES = 4096
 _MAX_FREE_BYTES = 200_000
 _ORDER_S = 6.0
 _STEPS_S = (-86_400, -3600, -2, 2, 3600, 86_400)
 _NOISE = b'{"schema": 2, "study": {"id": "rec'
 
-#: Environments of callers in which a run has to measure as in any other.
+#: Environment variables of callers that must not change what a run measures.
 _VARIABLES: Sequence[Mapping[str, str]] = (
     {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "de_DE.ISO-8859-1"},
     {"LC_NUMERIC": "de_DE.UTF-8"}, {"LANG": "fr_FR.UTF-8"}, {"PYTHONIOENCODING": "ascii"},
     {"ANSIBLE_STDOUT_CALLBACK": "json"}, {"WIRESHARK_CONFIG_DIR": "/nonexistent"})
-#: What a caller puts before a command to take something away from it.
+#: Command prefixes that take a resource away from a run.
 _RESTRICTIONS: Sequence[Sequence[str]] = (
     ("prlimit", "--nofile=16"), ("prlimit", "--as=400000000"),
     ("sh", "-c", 'exec "$@" >&-', "sh"), ("sh", "-c", 'exec "$@" <&-', "sh"),
@@ -47,10 +47,10 @@ When = Literal["between", "during", "ending", "starting"]
 
 @dataclass
 class Target:
-    """A run that faults are done to.
+    """A run that faults are injected into.
 
-    `folder` is its results folder as seen from here, `run` its process id (0: it is not running),
-    `filler` a file that takes room on its disk, None where the disk is everybody's.
+    `folder` is its results folder as seen from here, `run` its process id (0: not running).
+    `filler` is a file that fills its disk, None if the disk is shared with other programs.
     """
 
     folder: Path
@@ -59,28 +59,28 @@ class Target:
     rng: Random
     filler: Path | None
     run: int = 0
-    #: Of the next start alone: environment variables, and words before the command.
+    #: Environment variables and command prefix, for the next start only.
     variables: Mapping[str, str] = field(default_factory=dict)
     prefix: Sequence[str] = ()
 
     @property
     def guests(self) -> list[int]:
-        """Process ids of the guests' kernels."""
+        """Return the process ids of the guests' kernels."""
         return self._children(b"mac80211_hwsim")
 
     @property
     def dissectors(self) -> list[int]:
-        """Process ids of what dissects captures."""
+        """Return the process ids of the dissectors of captures."""
         return self._children(b"spawn_main")
 
     @property
     def trackers(self) -> list[int]:
-        """Process ids of what looks after semaphores for Python."""
+        """Return the process ids of Python's resource trackers, which look after semaphores."""
         return self._children(b"resource_tracker")
 
     @property
     def mergers(self) -> list[int]:
-        """Process ids of mergecap, which dissectors start."""
+        """Return the process ids of mergecap, which dissectors start."""
         return [pid for parent in self.dissectors for pid in _children_of(parent)
                 if b"mergecap" in _command_line(pid)]
 
@@ -90,9 +90,10 @@ class Target:
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A kind of fault. `inject` says whether there was anything to do it to.
+    """A kind of fault. `inject` returns whether there was a target for it.
 
-    `when` it is done: between two runs, during one that is to go on, or to one that ends by it.
+    `when` is the time of the fault: between two runs, during a run that is to continue, or during
+    a run that the fault ends.
     """
 
     name: str
@@ -107,7 +108,7 @@ def _children_of(pid: int) -> Iterator[int]:
 
 
 def _command_line(pid: int) -> bytes:
-    """Return a process's command line, of which nothing is left once it has ended."""
+    """Return a process's command line, which is empty once the process has ended."""
     with contextlib.suppress(OSError):
         return (PROC / str(pid) / "cmdline").read_bytes()
     return b""
@@ -143,7 +144,7 @@ def _kill_tracker(target: Target) -> bool:
 
 
 def _kill_merger(target: Target) -> bool:
-    """Kill a mergecap. One runs for a fraction of a second, so look often."""
+    """Kill a mergecap process. Each runs for a fraction of a second, so poll often."""
     until = time.monotonic() + _ORDER_S
     while time.monotonic() < until and (PROC / str(target.run)).exists():
         if _kill_one_of(target.mergers, target.rng, signal.SIGKILL):
@@ -163,9 +164,10 @@ def _restrict(target: Target) -> bool:
 
 
 def _hang_guest(target: Target) -> bool:
-    """Stop one for good, unless the run itself has: it would have it go on soon.
+    """Stop one guest forever.
 
-    One that has yet to begin is left alone: for that a run has the patience of a minute.
+    A guest that the run itself has stopped is left out, because the run would continue it soon. So
+    is a guest that has not started to measure, for which a run waits a minute.
     """
     running = [pid for pid in target.guests
                if sabotage.is_measuring(pid) and not _is_stopped(pid)]
@@ -179,7 +181,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _kill_daemon(target: Target) -> bool:
-    """Kill one in a guest, of those that are running there."""
+    """Kill one running daemon in a guest."""
     daemons = target.rng.sample(sabotage.DAEMONS, len(sabotage.DAEMONS))
     return _order(target, sabotage.kill_daemon(daemons))
 
@@ -194,7 +196,7 @@ def _order(target: Target, text: str) -> bool:
 
 
 def _limit_files(target: Target) -> bool:
-    """Have every file of the run end early, as a used-up quota does."""
+    """Limit the file size of the run, which has the effect of an exhausted quota."""
     with contextlib.suppress(ProcessLookupError):
         _, hard = resource.prlimit(target.run, resource.RLIMIT_FSIZE)
         resource.prlimit(target.run, resource.RLIMIT_FSIZE, (_FILE_BYTES, hard))
@@ -203,7 +205,7 @@ def _limit_files(target: Target) -> bool:
 
 
 def _fill_disk(target: Target) -> bool:
-    """Take nearly all room on the run's disk, where it has one to itself."""
+    """Fill nearly all of the run's disk, if it has a private one."""
     if target.filler is None:
         return _limit_files(target)
     state = os.statvfs(target.folder.parent)
@@ -214,7 +216,7 @@ def _fill_disk(target: Target) -> bool:
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError:
-        return True  # the run has been quicker: it is full
+        return True  # the run was quicker: the disk is full
     finally:
         os.close(descriptor)
     return True
@@ -238,20 +240,23 @@ def _damage_plan(target: Target) -> bool:
 
 
 def mend_plan(folder: Path) -> None:
-    """Do what the line says that refuses a folder whose plan is damaged: move it away."""
+    """Remove a damaged plan, as the error message about it advises."""
     if (folder / "plan.json").exists() and readable_manifest(folder) is None:
         (folder / "plan.json").unlink()
 
 
 def _damage(path: Path, rng: Random) -> None:
-    """Cut a file short, empty it, or put noise into its place."""
+    """Truncate a file, empty it, or replace its content by noise."""
     whole = path.read_bytes()
     path.write_bytes(rng.choice([whole[:rng.randrange(len(whole) - 2)], b"", b"\xff\x00",
                                   b"null"]))
 
 
 def _leave_files(target: Target) -> bool:
-    """What a run that was killed at the worst moment leaves: halves of everything."""
+    """Leave the files of a run that was killed at the worst moment.
+
+    A part of each kind of file is left.
+    """
     step = target.rng.choice(target.plan.steps())
     (target.folder / "records").mkdir(parents=True, exist_ok=True)
     (target.folder / "records" / f".{step.name}.4711.tmp").write_bytes(_NOISE)
@@ -269,7 +274,7 @@ def _leave_files(target: Target) -> bool:
     return True
 
 
-#: How long a run that is to end by a fault may go on, in seconds.
+#: Longest time in seconds that a run may continue after a fault that ends it.
 ENDING_S = 40.0
 KINDS = (
     FaultKind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
@@ -294,7 +299,10 @@ KINDS = (
 
 
 def left_over(folder: Path, patience_s: float = 5.0) -> list[str]:
-    """Processes that still work in a folder, after some patience: their ids and command lines."""
+    """Return ids and command lines of processes that still work in a folder.
+
+    Wait up to `patience_s` seconds for them to end.
+    """
     until = time.monotonic() + patience_s
     while (working := _working_in(str(folder))) and time.monotonic() < until:
         time.sleep(0.05)

@@ -1,8 +1,8 @@
-"""`qop bench faults`: injects faults into small runs and counts what is lost, doubled or left over.
+"""`qop bench faults`: inject faults into small runs. Count lost, doubled and left-over items.
 
-On each processor one run at a time, in a folder of its own. Whatever a fault ends is started again
-with the same command, until the plan is complete; then comes the next plan. Which faults, where and
-when is decided by the seed, but for what processes do in the meantime.
+On each processor one run is made at a time, in a folder of its own. A run that a fault ended is
+started again with the same command until the plan is complete; then the next plan follows. The
+seed determines which faults are injected where and when, except for what processes do meanwhile.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from harness.selftest.private_disk import PrivateDisk
 from harness.selftest.small import SmallPlans
 from studies.study import Clock
 
-#: What may be found, each of which misses the bound.
+#: Kinds of findings; any finding misses the bound.
 FINDINGS = ("lost", "doubled", "left over", "crashed")
 _CLOCKS: tuple[Clock, ...] = ("processor", "real", "processor", "virtual")
 _REPETITIONS = 10
 _WATCHDOG_S = "10"
-#: A fault comes within this time, in seconds, after the one before it or the run's start.
+#: Largest delay in seconds of a fault after the previous one or the start of the run.
 _SPAN_S = {"ending": 9.0, "during": 4.0, "starting": 1.5}
-#: How long it looks for something to be done to, in seconds.
+#: Time in seconds for which a fault looks for a target.
 _LOOKING_S = 30.0
-#: The longest that a run takes to its end, faults and all.
+#: Longest time in seconds of a run, including its faults.
 _RUN_S = 300.0
-#: How often a fault finds nothing to be done to before it is given up, and how often a run that
-#: nothing is done to any more is started again.
+#: Number of times that a fault may find no target before it is given up, and number of starts of a
+#: run without further faults.
 _MISSES, _STARTS = 12, 5
 
 
 @dataclass
 class Tally:
-    """Counts by kind of fault; safe for several threads."""
+    """Counts by kind of fault. Several threads may use them."""
 
     counts: dict[str, Counter[str]] = field(
         default_factory=lambda: {kind.name: Counter() for kind in KINDS})
@@ -60,14 +60,14 @@ class Tally:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def injected(self, kind: FaultKind, where: str) -> None:
-        """One fault has been injected."""
+        """Count one injected fault and print it."""
         with self._lock:
             self.counts[kind.name]["injected"] += 1
             click.echo(f"{time.monotonic() - self._begun:5.0f} s: fault "
                        f"{self.total['injected']}: {kind.name} ({where})", err=True)
 
     def found(self, kind: str, what: str, lines: Iterable[str]) -> None:
-        """Something is wrong after a fault of this kind."""
+        """Count and print findings after a fault of this kind."""
         with self._lock:
             for line in lines:
                 self.counts.setdefault(kind, Counter())[what] += 1
@@ -75,12 +75,12 @@ class Tally:
 
     @property
     def total(self) -> Counter[str]:
-        """Counts over all kinds."""
+        """Return the counts over all kinds."""
         return sum(self.counts.values(), Counter())
 
 
 class Lane:
-    """One processor's runs, one after the other, until all of its faults are injected."""
+    """The runs of one processor, one after the other, until all of its faults are injected."""
 
     def __init__(self, place: Path, core: int, faults: list[FaultKind], tally: Tally, seed: str,
                  stop: threading.Event, plans: SmallPlans, *,
@@ -98,7 +98,7 @@ class Lane:
         self._last, self._said = "no fault", ""
 
     def work(self) -> None:
-        """Plan after plan."""
+        """Measure plan after plan."""
         number, clocks, levels = 0, _clocks(self._plans), _levels(self._plans)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
@@ -109,7 +109,7 @@ class Lane:
 
     def _complete(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
                   clock: str) -> None:
-        """Have one plan measured, faults and all, and judge what came of it."""
+        """Measure one plan with faults until it is complete, and count what is missing."""
         folder = disk.seen / name
         plan = self._plans.plan(levels, self._repetitions)
         target = Target(folder, Ledger(folder), plan, self._rng, disk.filler)
@@ -139,7 +139,7 @@ class Lane:
             self._tally.records += len(target.ledger.names)
 
     def _run(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
-        """One run of the command, to its end; its exit status."""
+        """Run the command once to its end, and return its exit status."""
         process = subprocess.Popen(
             [*tied("KILL"), "taskset", "-c", str(self._core), *disk.enter, *target.prefix, *argv],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -148,7 +148,7 @@ class Lane:
                  "QOP_WATCHDOG_S": _WATCHDOG_S})
         target.prefix, target.variables = (), {}
         said: list[str] = []
-        # Read meanwhile, and not to a file: there may be no room for one.
+        # Read by a thread, and not from a file: the disk may be full.
         reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
         reader.start()
         target.run = process.pid
@@ -173,7 +173,7 @@ class Lane:
         return process.returncode
 
     def _disturb(self, target: Target, process: subprocess.Popen[str]) -> None:
-        """Inject what is next, at random moments, until the run has ended or is to end."""
+        """Inject the next faults at random moments, until the run has ended or must end."""
         if self._starting:
             self._disturb_start(target, process)
             return
@@ -195,7 +195,7 @@ class Lane:
                 return
 
     def _disturb_start(self, target: Target, process: subprocess.Popen[str]) -> None:
-        """Inject what comes while a run starts, which ends the run."""
+        """Inject a fault while a run starts. It ends the run."""
         kind = self._starting.popleft()
         self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when]))
         if not self._inject(kind, target):
@@ -204,7 +204,7 @@ class Lane:
             process.kill()
 
     def _inject(self, kind: FaultKind, target: Target) -> bool:
-        """Inject a fault, unless there is nothing to do it to."""
+        """Inject a fault, and return whether there was a target for it."""
         if kind.inject(target):
             self._tally.injected(kind, f"{self._place.name}, {target.folder.name}")
             self._last = kind.name
@@ -212,7 +212,7 @@ class Lane:
         return False
 
     def _put_off(self, kind: FaultKind) -> None:
-        """Let the one after it come first; what was put off too often is given up."""
+        """Put a fault after the next one. Give it up if it was postponed too often."""
         self._misses[kind.name] += 1
         if self._misses[kind.name] <= _MISSES:
             self._during.insert(1, kind)
@@ -224,7 +224,7 @@ class Lane:
         self._tally.found(self._last, "doubled", [*again, *wrong["doubled"]])
 
     def _wait(self, process: subprocess.Popen[str], seconds: float) -> bool:
-        """Until it has ended, but no longer than so many seconds; whether it has."""
+        """Wait for the end of a process, at most `seconds`. Return whether it has ended."""
         until = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < until and not self._stop.is_set():
             time.sleep(0.02)
@@ -232,7 +232,11 @@ class Lane:
 
 
 def bench(faults: int, seed: int, study: str) -> None:
-    """Inject so many faults and print a table; raises UserError if anything was lost or left."""
+    """Inject this number of faults and print a table.
+
+    Raises:
+        UserError: Anything was lost, doubled, left over or crashed, or a fault found no target.
+    """
     setup.embedded()
     tally, stop, begun = Tally(), threading.Event(), time.monotonic()
     cores = sorted(os.sched_getaffinity(0))
@@ -262,7 +266,7 @@ def bench(faults: int, seed: int, study: str) -> None:
 
 
 def table(tally: Tally) -> list[str]:
-    """Counts by kind, and their sums."""
+    """Return the lines of a table of the counts by kind and their sums."""
     columns = ("injected", *FINDINGS)
     rows = [*tally.counts.items(), ("all", tally.total)]
     return [f"{'kind of fault':<26}" + "".join(f"{name:>11}" for name in columns)] + [
@@ -271,7 +275,10 @@ def table(tally: Tally) -> list[str]:
 
 
 def _crash(said: list[str]) -> str:
-    """Return what a traceback in a run's output says, and where; "" without one."""
+    """Return the message and place of a traceback in a run's output.
+
+    The result is "" without one.
+    """
     if not any("Traceback" in line for line in said):
         return ""
     places = [line.strip() for line in said if line.strip().startswith("File ")]
@@ -279,16 +286,16 @@ def _crash(said: list[str]) -> str:
 
 
 def _deck(faults: int, seed: int) -> list[FaultKind]:
-    """So many faults, every kind as often as the others (or once less), in an order of the seed."""
+    """Return this many faults, each kind equally often (or once less), shuffled by the seed."""
     deck = [KINDS[number % len(KINDS)] for number in range(faults)]
     random.Random(seed).shuffle(deck)  # noqa: S311 - repeatable on purpose, nothing secret
     return deck
 
 
 def _clocks(plans: SmallPlans) -> tuple[Clock, ...]:
-    """Those that its runs take turns by, of those that can measure all of its testbeds.
+    """Return the clocks that the runs use in turn: those that can measure all testbeds.
 
-    A study of virtual time would take long by others.
+    A study of virtual time uses that clock only, as it would take long with another.
     """
     if plans.study.clock == "virtual":
         return ("virtual",)
@@ -298,6 +305,6 @@ def _clocks(plans: SmallPlans) -> tuple[Clock, ...]:
 
 
 def _levels(plans: SmallPlans) -> list[tuple[str, ...]]:
-    """What the small plans are of: one level of the first factor, or two."""
+    """Return the levels of the small plans: one or two levels of the first factor each."""
     levels, typical = plans.levels(), plans.typical()
     return [(levels[0],), (typical,), (levels[-1],), tuple(levels[:2]), (levels[1], typical)]

@@ -1,4 +1,4 @@
-"""`qop bench`: start-up, fixed cost of a repetition, processor and memory of a guest."""
+"""`qop bench`: start-up time, fixed cost of a repetition, and a guest's processor and memory."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from harness.selftest.yardsticks import Yardsticks
 from measure import ready
 from studies.study import Repetition, Stage, Study
 
-#: A guest's stamps are held against the host's clock here; where waiting is skipped, they differ.
+#: Real time, because a guest's stamps are compared with the host's clock; the other clocks skip
+#: waiting, and their stamps differ.
 _CLOCK: Clock = "real"
 
 
 @dataclass(frozen=True)
 class BenchLine:
-    """One line of the benchmark: what, the samples, their unit, and the bound to keep.
+    """A line of the benchmark: name, samples, unit and bound.
 
-    A bound in seconds is for the machine of reference: others are given what their yardsticks say.
+    A bound in seconds is for the reference machine; on other machines the yardsticks scale it.
     """
 
     name: str
@@ -46,7 +47,7 @@ class BenchLine:
     bound: float | None = None
 
     def line(self, scale: float = 1.0) -> str:
-        """Median and range with the bound, as printed on a machine that takes `scale` as long."""
+        """Return median, range and bound as printed. `scale` multiplies a bound in seconds."""
         low, high = min(self.samples), max(self.samples)
         by = scale if self.unit == "s" else 1.0
         digits = 1 if (self.bound or 0.0) >= 1 else 2
@@ -56,7 +57,7 @@ class BenchLine:
 
 
 def bench(runs: int, *, cold: bool, scales: Yardsticks) -> None:
-    """Print what the harness itself costs."""
+    """Print the costs of the harness itself."""
     levels = small.of().levels()
     figures = [_first_measurement(level, runs) for level in (levels[0], levels[-1])]
     figures += asyncio.run(_guest_costs(levels[-1], runs))
@@ -73,9 +74,10 @@ def bench(runs: int, *, cold: bool, scales: Yardsticks) -> None:
 
 
 def _first_measurement(level: str, runs: int) -> BenchLine:
-    """Wall time from the command to a testbed that measures, by the default clock.
+    """Measure the wall time from the command to a ready testbed, with the default clock.
 
-    By the run's own events: where waiting is skipped, no stamp of a guest's is of the host's clock.
+    The time comes from the run's own events: with a clock that skips waiting, no stamp of a guest
+    is in the host's time.
     """
     samples = []
     for _ in range(runs):
@@ -91,7 +93,7 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
 
 
 async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
-    """Fixed cost of a repetition, its dissection, and what its guest takes."""
+    """Measure the fixed cost of a repetition, its dissection, and its guest's resources."""
     machine = setup.embedded()
     plan = small.of().plan([level], 1, small=False, clock=_CLOCK)
     [planned] = plan.testbeds.values()
@@ -110,7 +112,7 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
                 dissected = _dissection_s(plan.study, Repetition(
                     cell, plan.asked, out, made, plan.settings.clock))
                 if not repetition:
-                    continue  # the first one also does what is done once a testbed
+                    continue  # the first repetition includes work that is done once for a testbed
                 dissection.append(dissected)
                 fixed.append(elapsed - _in_stages_s(out, plan.study.stages[1:]))
                 share.append(elapsed / taken)
@@ -124,27 +126,27 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
 
 
 def _dissection_s(study: Study, repetition: Repetition) -> float:
-    """What dissecting and judging a repetition takes of the processor, tshark's share included."""
+    """Return the processor seconds to dissect and judge a repetition, including tshark's."""
     before = _own_s()
     recording.judge(study, repetition)
     return _own_s() - before
 
 
 def _own_s() -> float:
-    """Processor time of this process, of those that it has seen end, and of tshark's copies."""
+    """Return the processor seconds of this process, its ended children and the tshark servers."""
     return ready.used_s() + sum(used.ru_utime + used.ru_stime for used in map(
         resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:
-    """The time that a repetition spent in these stages, by its own stamps."""
+    """Return the seconds that a repetition spent in these stages, from its own stamps."""
     raw = json.loads((out / "raw.json").read_text())
     return sum(end - begin for stage in stages
                for begin, end in contention.windows_of(stage, raw))
 
 
 def _cold_build() -> BenchLine:
-    """Build kernel and root file system into an empty cache."""
+    """Build the kernel and the root file system into an empty cache, and time that."""
     with tempfile.TemporaryDirectory(prefix="qop-cold-") as cache:
         begun = time.monotonic()
         subprocess.run([sys.executable, "-m", "guest"], cwd=ROOT, check=True,

@@ -1,4 +1,4 @@
-"""What a results folder has held, so that whatever a fault takes away or doubles is found out."""
+"""Track the records of a results folder to find those that a fault removed or doubled."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class _Entry:
 
 @dataclass
 class Ledger:
-    """The good records of one results folder, as they were when last looked at.
+    """The good records of one results folder at the last inspection.
 
-    `look` gives back what is wrong, one line each, by "lost" and "doubled".
+    `look` returns findings, one line each, by "lost" and "doubled".
     """
 
     folder: Path
     _known: dict[str, _Entry] = field(default_factory=dict)
     _measured: set[str] = field(default_factory=set)
     _damaged: set[str] = field(default_factory=set)
-    #: How many of the folder's events were heard.
+    #: Number of the folder's events that were read.
     _heard: int = 0
 
     @property
     def names(self) -> list[str]:
-        """Good records there are, in order of name."""
+        """Return the names of the good records, sorted."""
         return sorted(self._known)
 
     def forget(self, name: str) -> None:
-        """A record was damaged on purpose; it has to be measured again."""
+        """Expect a new measurement of a record that was damaged on purpose."""
         self._known.pop(name, None)
         self._measured.discard(name)
         self._damaged.add(name)
 
     def look(self) -> dict[str, list[str]]:
-        """Compare with what is there now, and remember it."""
+        """Compare the folder with the last inspection, and remember its state."""
         records = self._read()
         now = {name: _Entry(digest, _is_flagged(entry)) for name, (entry, digest) in records.items()
                if entry.status == "ok"}
@@ -66,9 +66,10 @@ class Ledger:
         return {"lost": lost, "doubled": self._doubled(records)}
 
     def hear(self) -> list[str]:
-        """Take down what runs have said since that they measured; what they had measured already.
+        """Read new events of runs. Return repetitions that were measured more than once.
 
-        What failed counts as not measured, and what is measured exclusively was to be once more.
+        A failed repetition counts as not measured. An exclusive one repeats a flagged one on
+        purpose.
         """
         again = []
         said = list(events.read(self.folder / events.FILE))
@@ -85,7 +86,7 @@ class Ledger:
         return sorted((self.folder / "records").glob("*.json"))
 
     def _read(self) -> dict[str, tuple[Record, str]]:
-        """Records by the name of their file, with the digest of it."""
+        """Return the readable records and their SHA-256, by the name of their file."""
         records = {}
         for path in self._files():
             try:
@@ -98,7 +99,7 @@ class Ledger:
 
     @staticmethod
     def _doubled(records: dict[str, tuple[Record, str]]) -> list[str]:
-        """Files with another repetition's record, and measurements that stand in two records."""
+        """Return files with another repetition's record, and measurements found in two records."""
         lines = [f"{name}: holds the record {entry.name}" for name, (entry, _) in records.items()
                  if entry.name != name]
         seen: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""`qop bench medium`: the emulated air against what 802.11's timing says it carries.
+"""`qop bench medium`: compare the emulated medium with the throughput by 802.11's timing.
 
-The same code runs outside of guests first, beside models and what ns-3 answered. Then every trial
-is a small open network of its own in a guest of its own, loaded with UDP; in virtual time, where
-nobody else's work takes any of the air, but for one part.
+The same code first runs outside of guests, compared with models and with answers of ns-3. Then
+every trial is a small open network in a guest of its own, loaded with UDP. All parts but one use
+virtual time, where other load takes no airtime.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from topologies.loader import load_medium
 from topologies.model import Medium
 
 PAYLOADS_BYTES = (1470, 256)
-#: How many frames a load is counted over: chance is 0.2 % then.
+#: Number of frames of a load: the random error is then 0.2 %.
 FRAMES = 6000
-#: Frames of a lone sender go together on them: not always as many as fit (docs/medium.md).
+#: Media with aggregation. Aggregates of a single sender are not always full (docs/medium.md).
 AGGREGATED = ("802.11n-aggregated", "802.11n-300")
-#: Processor of a frame is told of these, for as long as the slower air takes for so many frames, at
-#: so many seconds between bursts: of the first, three of four datagrams find no room; all of the
-#: second do; of the third, about as many come as aggregates carry.
+#: Settings for the processor time of a frame: medium, number of frames at the slower medium's
+#: rate, and seconds between bursts. With the first, three of four datagrams find no room in the
+#: queue. With the second, none is lost; with the third, about as many arrive as aggregates carry.
 PROCESSOR_FRAMES = (("802.11b-short", 20_000, 0.02), ("802.11n-300", 60_000, 0.02),
                     ("802.11n-300", 60_000, 0.002))
-#: What one measurement varies by on a quiet machine goes beyond 1.
+#: Bound above 1 by the variation of one measurement on a quiet machine.
 PROCESSOR_MOST = 1.05
 CROWDS = (("802.11b-short", 10), ("802.11b-short", 50))
 REAL_S = 3.0
@@ -54,7 +54,7 @@ _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
 
 async def one_sender(name: str, runs: int, built: image.Image,
                      processor: int) -> list[Ratio]:
-    """One sender against the ceiling, and by way of its access point to another station."""
+    """Compare one sender with the ceiling, and its relayed goodput through its access point."""
     medium = load_medium(name)
     loads = [overload(medium, "a1", "ha-a", payload) for payload in PAYLOADS_BYTES]
     trial = MediumTrial(one_cell(), medium, [[flow] for flow in loads],
@@ -67,7 +67,7 @@ async def one_sender(name: str, runs: int, built: image.Image,
 
 
 async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """The same by a clock that goes on: a machine that is late takes away from it."""
+    """Compare one hop and two hops in real time, where a late machine reduces the goodput."""
     medium = load_medium(two_hops.REAL)
     flow = overload(medium, "a1", "ha-a")
     trial = MediumTrial(one_cell(), medium, [[flow]], seconds=REAL_S)
@@ -78,7 +78,7 @@ async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ra
 
 
 async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """One sender whose frames go together, against the ceiling of as many as fit."""
+    """Compare one sender on a medium with aggregation with the ceiling of full aggregates."""
     ratios = []
     for name in AGGREGATED:
         medium = load_medium(name)
@@ -91,18 +91,18 @@ async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]
 
 
 def seconds(medium: Medium, frames: int) -> float:
-    """How long so many of a lone sender's long frames take."""
+    """Return the airtime in seconds of this number of a single sender's long frames."""
     return frames * PAYLOADS_BYTES[0] * 8 / medium.udp_ceiling_bps(PAYLOADS_BYTES[0])
 
 
 @functools.cache
 def two_bps(medium: Medium, payload_bytes: int) -> float:
-    """What two stations that always send get together (bit/s)."""
+    """Return the total goodput of two stations that always send, in bit/s."""
     return model(medium, payload_bytes, 2).delivered_per_s * payload_bytes * 8
 
 
 async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """Many stations of one cell, which all send all the time, against Bianchi's model."""
+    """Compare many stations of one cell, which all send all the time, with Bianchi's model."""
     ratios = []
     for name, stations in CROWDS:
         medium = load_medium(name)
@@ -116,10 +116,10 @@ async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
 
 
 async def frames_work(runs: int, built: image.Image, core: int) -> list[Ratio]:
-    """Processor of a frame (user and system) where stations contend, against an air of queues.
+    """Compare the processor time of a frame (user and system) with contention and with queues.
 
-    Of what a guest takes while a crowd sends, by turns: with aggregates, more frames come through
-    than queues let pass, and it is told by frame that came through.
+    The time is a guest's while a crowd sends, measured in turns. It is divided by the frames that
+    arrived, because with aggregates more frames arrive than queues let pass.
     """
     ratios = []
     for name, frames, pause_s in PROCESSOR_FRAMES:
@@ -136,17 +136,20 @@ async def frames_work(runs: int, built: image.Image, core: int) -> list[Ratio]:
 
 async def per_frame_s(medium: Medium, frames: int, pause_s: float, built: image.Image,
                       core: int) -> float:
-    """Processor seconds of a frame that came through (s)."""
+    """Return the guest's processor seconds for each frame that arrived."""
     lasts_s = seconds(medium.in_turns, frames)
     outcome = await run(MediumTrial(network(cell("a", 1, 2, channel=1)), medium, seconds=lasts_s,
                                     crowd_bytes=PAYLOADS_BYTES[0], crowd_pause_s=pause_s),
                         built, core, "virtual")
-    # A second goes by before frames are counted.
+    # One more second passes before the frames are counted.
     return outcome.crowd_processor_s / sum(outcome.crowd_per_s.values()) / (lasts_s + 1)
 
 
 async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """Two access points together against one alone: on two channels twice it, on one the same."""
+    """Compare two access points with one.
+
+    On two channels their total is twice as much; on one channel it is what two stations get.
+    """
     medium = load_medium("802.11b-short")
     flows = [overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
     ratios = []
@@ -165,7 +168,11 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
 
 
 def bench(runs: int) -> None:
-    """Print the table as it comes about; raises UserError if a bound is missed."""
+    """Print the table line by line.
+
+    Raises:
+        UserError: A bound is missed.
+    """
     embedded = setup.embedded()
     built, processor = embedded.image, embedded.processors[-1]
     parts: list[_Part] = [*(functools.partial(one_sender, name) for name in two_hops.PROFILES),

@@ -1,4 +1,7 @@
-"""A trial of the emulated air: a small open network in a guest of its own, loaded with UDP."""
+"""A trial of the emulated medium: a small open network loaded with UDP.
+
+Each trial has its own guest.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from harness.engine.code import give_code
 from harness.errors import UserError
 from topologies.model import Interface, Link, Medium, Network, Node
 
-#: What is offered, in ceilings: an overload.
+#: Offered load as a multiple of the medium's UDP ceiling.
 OVERLOAD = 1.1
 
 
@@ -31,7 +34,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class MediumTrial:
-    """A network on a medium, and loads to put on it one after another; a load is several flows."""
+    """A network on a medium with loads to offer one after another. A load is several flows."""
 
     network: Network
     medium: Medium | None
@@ -39,34 +42,34 @@ class MediumTrial:
     seconds: float = 3.0
     #: Whether stations and access points authenticate each other (WPA2 with a passphrase).
     protected: bool = False
-    #: All stations send datagrams of so many bytes all the time, after the loads; 0: they do not.
+    #: Payload in bytes of the datagrams that all stations send after the loads; 0: none.
     crowd_bytes: int = 0
-    #: After each burst of half a queue from every station.
+    #: Pause in seconds after each burst of half a queue from every station.
     crowd_pause_s: float = 0.02
-    #: Of the backoffs that are drawn.
+    #: Seed of the backoffs.
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Goodput of each flow of each load, and what was seen before there was any.
+    """Goodput of each flow of each load in bit/s, and measurements before any load.
 
-    `connected` counts the frames in every class of a channel when the stations were in;
-    `round_trip_s` is the shortest of a packet of 84 bytes from a station to its agent.
+    `connected` counts the frames of every class of a channel when the stations were associated.
+    `round_trip_s` is the shortest round trip of a packet of 84 bytes from a station to its agent.
     """
 
     goodput_bps: list[list[float]]
     connected: dict[str, dict[str, int]] | None
     round_trip_s: float
-    #: Frames a second of each class of channel 1, where there was a crowd.
+    #: Frames in a second of each class of channel 1, if there was a crowd.
     crowd_per_s: dict[str, float] = field(default_factory=dict)
-    #: Processor (user and system) that the guest took while there was one; 0 without.
+    #: Processor seconds (user and system) of the guest during the crowd; 0 without a crowd.
     crowd_processor_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the table: measured over expected, with the bounds it has to keep."""
+    """A line of the table: ratios of measured to expected values, with their bounds."""
 
     name: str
     samples: list[float]
@@ -75,11 +78,11 @@ class Ratio:
 
     @property
     def kept(self) -> bool:
-        """The median is within the bounds."""
+        """Return whether the median is within the bounds."""
         return self.least <= statistics.median(self.samples) <= self.most
 
     def line(self) -> str:
-        """Median, range, bounds and verdict, as printed."""
+        """Return median, range, bounds and verdict as printed."""
         low, high = min(self.samples), max(self.samples)
         return (f"{self.name:<58} {statistics.median(self.samples):7.4f} "
                 f"({low:.4f} to {high:.4f}, n={len(self.samples)})  "
@@ -87,7 +90,7 @@ class Ratio:
 
 
 def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[str, Node], Link]:
-    """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
+    """Return an access point with stations `a1`, `a2`, ... and the agent that they send to."""
     agent = f"ha-{letter}"
     nodes = {f"{letter}{i}": Node(
         ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32",
@@ -103,36 +106,44 @@ def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[st
 
 
 def network(*cells: tuple[dict[str, Node], Link]) -> Network:
-    """A network of cells that have nothing in common, except perhaps a channel."""
+    """Return a network of cells that share nothing, except perhaps a channel."""
     return Network("bench", {name: node for nodes, _ in cells for name, node in nodes.items()},
                    [link for _, link in cells])
 
 
 def one_cell() -> Network:
-    """Two stations, an access point, an agent."""
+    """Return a network of two stations, an access point and an agent."""
     return network(cell("a", 1, 2, channel=1))
 
 
 def two_cells(second_channel: int) -> Network:
-    """Two access points with a station each; the first is on channel 1."""
+    """Return two access points with a station each. The first is on channel 1."""
     return network(cell("a", 1, 1, channel=1), cell("b", 2, 1, channel=second_channel))
 
 
 def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470,
              factor: float = OVERLOAD) -> Flow:
-    """More than the medium carries; or less, with a factor below 1."""
+    """Return a flow above the medium's ceiling, or below it with a factor less than 1."""
     return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
 
 
 async def repeated(trial: MediumTrial, runs: int, built: image.Image, processor: int,
                    clock: boot.Clock = "real") -> list[Outcome]:
-    """Do a trial several times, each with backoffs of its own. Raises UserError."""
+    """Run a trial several times, each with another seed of the backoffs.
+
+    Raises:
+        UserError: A trial has no result.
+    """
     return [await run(replace(trial, seed=seed), built, processor, clock) for seed in range(runs)]
 
 
 async def run(trial: MediumTrial, built: image.Image, processor: int,
               clock: boot.Clock = "real") -> Outcome:
-    """Do a trial in a guest. Raises UserError if it comes to nothing."""
+    """Run a trial in a guest.
+
+    Raises:
+        UserError: The trial has no result.
+    """
     with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
         job = Path(work, "job")
         job.mkdir()

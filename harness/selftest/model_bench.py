@@ -1,4 +1,4 @@
-"""`qop bench model`: what the queueing toolkit's answers cost: solutions, what-ifs, a capacity."""
+"""`qop bench model`: time the queueing toolkit: solutions, what-ifs and a capacity."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from analysis.queueing import (
     solve,
 )
 
-#: LINE 3.0.8 on the same kind of model, its building included, as docs/queueing.md says.
+#: Seconds of LINE 3.0.8 for the same kind of model, including its construction (docs/queueing.md).
 _LINE_S = 0.34
 _CUSTOMERS = (2, 5, 10, 50)
 _WHAT_IFS = 1000
 
 
 def bench() -> int:
-    """Time a solution, a thousand what-ifs and a capacity; all in this process."""
+    """Time a solution, a thousand what-ifs and a capacity, all in this process."""
     for count in _CUSTOMERS:
         network = _protocol(population=count)
         took_s = _each_s(partial(solve, network), 50)
@@ -47,7 +47,7 @@ def bench() -> int:
 
 
 def _each_s(answer: Callable[[], object], times: int) -> float:
-    """Median of the processor's seconds: whatever else runs here is in none of them."""
+    """Return the median processor seconds of one call, which other load does not change."""
     took = []
     for _ in range(times):
         began_s = time.process_time()
@@ -57,7 +57,7 @@ def _each_s(answer: Callable[[], object], times: int) -> float:
 
 
 def _protocol(steps: int = 20, population: int = 0, rate_per_s: float = 0.0) -> QueueingNetwork:
-    """A protocol of so many steps over a network, between a client, two servers and a proxy."""
+    """Build a protocol of `steps` steps between a client, two servers and a proxy."""
     stations = (QueueingStation("client", "delay"), QueueingStation("wan", "delay"),
                 QueueingStation("proxy"), QueueingStation("kdc"), QueueingStation("application"))
     asked = ("proxy", "kdc", "application")

@@ -1,10 +1,10 @@
-"""The guest's air run outside of it, beside two models and what ns-3 answered: a table.
+"""Compare the guest's medium, run outside of a guest, with two models and answers of ns-3.
 
-ns-3's answers come of runs of some seconds, so chance is in them. How much is told by runs of the
-same length here: by how far one of them strays. Near saturation a hundredth more of load is a tenth
-more of delay, and a run gets no more than about the load that it was asked for; so delays are taken
-at the load that came about in ns-3, from a parabola through runs here that are asked for a little
-more and a little less than that. Runs that differ by chance alone would say little of its slope.
+ns-3's answers come from runs of some seconds, so they vary at random. The size of that error is
+taken from the spread of runs of the same length here. Near saturation 1 % more load means 10 %
+more delay, and a run gets only about the load that it was given. So delays are compared at the
+load that ns-3 really had, from a parabola through runs here with slightly more and less load. Runs
+that differ only at random would determine its slope badly.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from topologies.loader import load_medium
 from topologies.timing import Medium
 
 RUNS = 16
-#: By how much the loads of runs with delays differ from the middle one.
+#: Largest relative deviation of the loads of runs with delays from the middle load.
 SPREAD = 0.01
 SATURATED = ("delivered_per_s", "collision_share", "jain_1s")
 DELAYS = ("delay_mean_us", "delay_p99_us")
-#: What the trial does not count, for queues to fill.
+#: Share of a trial that is not counted, while queues fill.
 _WARM_UP = 0.1
 _LONE_BYTES = 64
-#: How far a normally distributed value strays in 95 of 100 cases, in standard deviations.
+#: Half width of the 95 % range of a normal distribution, in standard deviations.
 _NEARLY_ALL = 1.96
 
 
 @dataclass(frozen=True)
 class BesideNs3:
-    """One number here and in ns-3, and half the interval that 95 % of what ns-3 says lies in.
+    """A number here and in ns-3, with half of the 95 % interval of ns-3's value.
 
-    The mean of as many runs as ns-3 was asked for, as long as they are.
+    The interval is for the mean of as many runs as ns-3 made, of the same length.
     """
 
     here: float
@@ -48,20 +48,20 @@ class BesideNs3:
 
     @property
     def apart(self) -> float:
-        """How far from ns-3 it is here, as a share of ns-3's."""
+        """Return the relative difference of the value here from ns-3's."""
         return self.here / self.ns3 - 1
 
     @property
     def chance(self) -> float:
-        """The interval's half as a share of ns-3's."""
+        """Return half of the interval as a share of ns-3's value."""
         return self.within / self.ns3
 
 
 def beside_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
-    """What a cell comes to in runs as long as ns-3's, by the names of its answers."""
+    """Compare a cell with ns-3's answers by name, in runs of equal length."""
     settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
                 "stations": row["stations"], "seconds": row["seconds"] / (1 - _WARM_UP)}
-    # All frames come through, so stations have them as often as ns-3's had.
+    # All frames arrive, so stations generate them at the rate that ns-3's stations had.
     gap_ns = row["stations"] / row["delivered_per_s"] * 1e9 if row["load"] else 0.0
     runs = [contention.trial(program, {**settings, "seed": seed, "gap_ns": gap_ns * share})
             for seed, share in enumerate(np.linspace(1 - SPREAD, 1 + SPREAD, RUNS), 1)]
@@ -81,13 +81,16 @@ def beside_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
 
 
 def model(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
-    """Bianchi's model; of two stations, which are least independent, the exact solution."""
+    """Return the model's result: exact for two stations, else by Bianchi's model.
+
+    Two stations are least independent.
+    """
     return two_stations.saturated(medium, payload_bytes) if stations == 2 else \
         contention.bianchi(medium, payload_bytes, stations)
 
 
 def side_by_side() -> Iterator[str]:
-    """Lines of the table: here, the model, ns-3 with the interval that chance makes of it."""
+    """Yield the lines of the table: here, model, and ns-3 with its random error."""
     if not shutil.which("cc"):
         yield "No C compiler here, so the guest's air does not run outside of it."
         return
@@ -128,7 +131,7 @@ def _delayed(row: Mapping[str, Any], program: Path, like_ns3: Path) -> str:
 
 
 def _lone(name: str, program: Path) -> str:
-    """A frame on a channel that is idle nearly always: it waits for nothing."""
+    """Return a line for a frame on a nearly idle channel, where it never waits."""
     medium = load_medium(name)
     own = contention.cell(medium, _LONE_BYTES)
     said = contention.trial(program, {**own, "stations": 1, "gap_ns": 1e9, "seconds": 2000})

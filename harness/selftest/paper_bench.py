@@ -1,4 +1,4 @@
-"""`qop bench paper`: how long the paper's profile takes by the default clock, from a part of it."""
+"""`qop bench paper`: project the paper profile's duration with the default clock from a part."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from studies import records as stored
 from topologies.builders import MININET
 
 PROFILE = "paper"
-#: The part that is measured: repetitions of every cell, at least a tenth of the profile's.
+#: Part that is measured: at least this share of the profile's repetitions of every cell.
 _TENTH = 0.1
 BOUND_MINUTES = 20.0
 
 
 @dataclass(frozen=True)
 class Projection:
-    """What a part of a run says of the whole; times in seconds.
+    """The projected duration of a whole run from a part of it. Times are in seconds.
 
     The first half of the part also started the testbeds, which happens once. The second half,
-    `later` repetitions in `later_s`, is what all that is not measured is expected to be like.
+    `later` repetitions in `later_s`, is typical of all repetitions that are not measured.
     """
 
     measured: int
@@ -43,16 +43,16 @@ class Projection:
 
     @property
     def total_s(self) -> float:
-        """The whole run."""
+        """Return the projected duration of the whole run in seconds."""
         return self.lasted_s + (self.planned - self.measured) * self.later_s / self.later
 
     @property
     def total_air_s(self) -> float:
-        """How long the same repetitions keep the air busy, one after the other."""
+        """Return the airtime in seconds of all repetitions, one after the other."""
         return self.air_s * self.planned / self.measured
 
     def lines(self, scale: float = 1.0) -> list[str]:
-        """The projection with its basis, as printed where all takes `scale` times as long."""
+        """Return the projection and its basis as printed. `scale` multiplies the bound."""
         each_s = self.later_s / self.later
         return [
             (f"measured: {self.measured} of {self.planned} repetitions in "
@@ -65,7 +65,7 @@ class Projection:
 
 
 def bench(scales: Yardsticks) -> None:
-    """Measure every cell as often as makes a tenth, and print the projection."""
+    """Measure a tenth of the repetitions of every cell, and print the projection."""
     profile = profiles.load(small.of().study, PROFILE)
     repetitions = math.ceil(profile.repetitions * _TENTH)
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:

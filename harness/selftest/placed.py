@@ -1,4 +1,4 @@
-"""The emulated air where nodes have positions: rates by distance, and stations that are hidden."""
+"""Trials of the emulated medium with positions: rates by distance, and hidden stations."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from topologies.model import Medium, Network
 from topologies.signal import distance_m
 
 NAME, PAYLOAD_BYTES, SECONDS = "802.11b-positions", 1470, 10.0
-#: Metres to the access point: near, far and at the edge.
+#: Distances to the access point in metres: near, far and at the edge.
 DISTANCES_M = (10, 40, 58)
 _CELL = (50.0, 50.0, 0.0)
-#: Either side of the access point, each in its reach and not in the other's; and both on one side.
+#: Positions of two stations: on opposite sides of the access point, which both reach but not each
+#: other; and both on one side.
 APART, BESIDE = ((-50.0, 0.0), (50.0, 0.0)), ((50.0, 0.0), (50.0, 1.0))
 _FREQUENCY_HZ = frequency_mhz(1) * 1e6
 
 
 def quiet() -> Medium:
-    """The medium without beacons and management frames, of which arithmetic knows nothing."""
+    """Return the medium without beacons and management frames, which the calculation lacks."""
     return replace(load_medium(NAME), beacon_bytes=0, management=False)
 
 
 def at(places: Sequence[tuple[float, float]]) -> Network:
-    """A cell whose stations stand so many metres east and north of its access point."""
+    """Return a cell with stations at these places.
+
+    `places` are metres east and north of the access point.
+    """
     made = network(cell("a", 1, len(places), channel=1))
     where = {f"a{number}": [_CELL[0] + east, _CELL[1] + north, 0.0]
              for number, (east, north) in enumerate(places, 1)}
@@ -41,9 +45,9 @@ def at(places: Sequence[tuple[float, float]]) -> Network:
 
 
 async def by_distance(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """A lone sender near, far and at the edge, against the ceiling of the rate that it has there.
+    """Compare a single sender at several distances with the ceiling of its rate there.
 
-    Less what noise takes, which is sent again.
+    The ceiling is reduced by the frames lost to noise, which are sent again.
     """
     medium, ratios = quiet(), []
     assert medium.signal is not None
@@ -60,9 +64,10 @@ async def by_distance(runs: int, built: image.Image, processor: int) -> list[Rat
 
 
 async def hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """Two stations that do not hear each other, and two that do, against the air outside of guests.
+    """Compare two hidden stations, and two that hear each other, with runs outside of guests.
 
-    Both always have a frame. Hidden ones overlap at the access point, and get less.
+    Both always have a frame. Frames of hidden stations overlap at the access point, so they get
+    less.
     """
     medium, ratios = quiet(), []
     with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
@@ -78,9 +83,9 @@ async def hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
 
 
 def outside(program: Path, medium: Medium, places: Sequence[tuple[float, float]]) -> float:
-    """Frames a second of stations at these places that always have one, outside of a guest.
+    """Return the frames in a second of saturated stations at these places, outside of a guest.
 
-    All are as far from the access point as the first one is.
+    All are as far from the access point as the first one.
     """
     assert medium.signal is not None
     rate_bps, loss = link(medium, distance_m(places[0], (0.0, 0.0)))
@@ -92,7 +97,7 @@ def outside(program: Path, medium: Medium, places: Sequence[tuple[float, float]]
 
 
 def powers(medium: Medium, places: Sequence[tuple[float, float]]) -> contention.Powers:
-    """What each hears of each; number 0 is the access point, in the middle."""
+    """Return the power that each station receives from each other. Number 0 is the access point."""
     assert medium.signal is not None
     there: Mapping[int, tuple[float, float]] = dict(enumerate([(0.0, 0.0), *places]))
     return {(one, other): dcf.power(medium.signal.received_dbm(
@@ -101,7 +106,10 @@ def powers(medium: Medium, places: Sequence[tuple[float, float]]) -> contention.
 
 
 def link(medium: Medium, metres: float) -> tuple[int, float]:
-    """The rate of a station so far away (bit/s), and the share of long frames lost to noise."""
+    """Return the rate in bit/s at a distance, and the loss of long frames.
+
+    The loss is the share of frames that noise destroys.
+    """
     assert medium.signal is not None
     dbm = medium.signal.received_dbm(metres, _FREQUENCY_HZ)
     rate_bps = medium.signal.best_rate_bps(dbm)

@@ -1,7 +1,7 @@
-"""A small disk of one's own at a folder, to be filled at will: memory, in a mount namespace.
+"""A small private disk that a test may fill: tmpfs in a mount namespace.
 
-Root has mount namespaces, and so has everybody where the kernel gives them to users. Where neither
-holds, the folder stays as it is, and there is nothing to fill.
+Root can create mount namespaces, and so can any user if the kernel allows user namespaces.
+Otherwise the folder stays as it is, and there is no disk to fill.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _SCRIPT = 'mount -t tmpfs -o mode=700,size=$2m tmpfs "$1" && cd / && echo there 
 
 
 class PrivateDisk:
-    """A context manager. `enter` is what a command line begins with to find the disk at `folder`.
+    """A context manager for the disk.
 
-    From outside it is seen at `seen`. `filler` is the file to fill it with, None if it cannot be.
+    `enter` is the command prefix that makes the disk visible at `folder`. From outside the disk is
+    visible at `seen`. `filler` is the file to fill it with, None if there is no disk.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,8 +1,8 @@
-"""`qop bench proof`: every negative control against every check, each in a guest of its own.
+"""`qop bench proof`: run every negative control against every check, each in its own guest.
 
-A control takes one protection away in one cell; the checks that its study names for it must fail
-there, and no others. The same cell without it must be proven. Each processor has one guest at a
-time. What has been measured by this code is not measured again, so an interrupted bench goes on.
+A control takes one protection away in one cell. The checks that its study names for it must fail
+there, and no other checks. The same cell without it must be proven. Each processor has one guest
+at a time. Results of the same code are reused, so an interrupted bench continues.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ from studies import records as stored
 from studies.study import Fault, Study
 from topologies.builders import MININET
 
-#: Where a cell is called without any control.
+#: Name of a cell's trial without a control.
 _WITHOUT = "without"
 TABLE = "proof.md"
 
 
 @dataclass(frozen=True)
 class ControlOutcome:
-    """What came of a control in its cell, or of the cell without one (`control` is "")."""
+    """The result of a control in its cell, or of the cell without a control.
+
+    `control` is "" for a cell without a control.
+    """
 
     control: str
     fault: Fault
@@ -49,22 +52,25 @@ class ControlOutcome:
 
     @property
     def failed(self) -> list[str]:
-        """The checks that did not hold, in the evidence's order."""
+        """Return the names of the failed checks, in the order of the evidence."""
         return [check.check for check in self.record.evidence if not check.ok]
 
     @property
     def broke_off(self) -> bool:
-        """Whether the repetition ended before all was measured."""
+        """Return whether the repetition ended before all was measured."""
         return bool(self.record.raw.get("failure")) or not self.record.evidence
 
     @property
     def is_lost(self) -> bool:
-        """Whether its machine died, which says nothing of the control."""
+        """Return whether its machine died, so that the record says nothing about the control."""
         return _is_lost(self.record)
 
     @property
     def is_as_declared(self) -> bool:
-        """Whether exactly the control's own checks failed, or nothing flowed where it has none."""
+        """Return whether exactly the declared checks failed.
+
+        A control without declared checks must end the repetition early, because no traffic flows.
+        """
         if not self.control:
             return self.record.status == "ok"
         if not self.fault.fails:
@@ -72,7 +78,7 @@ class ControlOutcome:
         return not self.broke_off and sorted(self.failed) == sorted(self.fault.fails)
 
     def line(self) -> str:
-        """The outcome in one line."""
+        """Return the outcome in one line."""
         said = f"breaks off: {self.record.reason}" if self.broke_off else \
             f"fails: {', '.join(self.failed) or 'nothing'}"
         name = self.control or _WITHOUT
@@ -84,7 +90,10 @@ class ControlOutcome:
 
 @dataclass(frozen=True)
 class ProofTrial:
-    """A control's cell with it, or without one (`control` is ""), and where its record is kept."""
+    """A cell with or without a control, and the folder of its record.
+
+    `control` is "" for a cell without a control.
+    """
 
     control: str
     fault: Fault
@@ -92,7 +101,7 @@ class ProofTrial:
     folder: Path
 
     async def measure(self, machine: Machine) -> None:
-        """Measure its only repetition, in place of what is there."""
+        """Measure its only repetition, and replace what is in the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with ResultsFolder(self.folder) as results:
             results.adopt(self.plan)
@@ -100,7 +109,7 @@ class ProofTrial:
                 self.plan.steps())
 
     def done(self) -> Record | None:
-        """The record that this code has made of it, if there is one."""
+        """Return the record that this version of the code has measured, if there is one."""
         try:
             record = stored.read(self._place)
         except RecordError:
@@ -110,7 +119,7 @@ class ProofTrial:
             and not _is_lost(record) else None
 
     def outcome(self) -> ControlOutcome:
-        """What came of it."""
+        """Return the outcome of the stored record."""
         return ControlOutcome(self.control, self.fault, stored.read(self._place))
 
     @property
@@ -120,10 +129,18 @@ class ProofTrial:
 
 
 def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
-    """Run every control of every study that has a cell for it; 1 if one is not as declared.
+    """Run every control of every study that has a cell for it.
 
-    With `controls`, these alone, and their cells without. The table of all is kept in `out` only.
-    Raises UserError for a control that no study has a cell for.
+    Args:
+        out: Folder for results and table; by default results/proof.
+        controls: Names of the only controls to run, with their cells without a control. Only the
+            table of all controls is stored.
+
+    Returns:
+        0, or 1 if a control is not as declared.
+
+    Raises:
+        UserError: No study has a cell for a control.
     """
     folder = out or RESULTS / "proof"
     trials = [trial for study, faults in chosen(controls)
@@ -147,7 +164,11 @@ def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
 
 
 def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]:
-    """The studies with their controls that have a cell: all, or these; raises UserError."""
+    """Return the studies with their controls that have a cell: all, or only these.
+
+    Raises:
+        UserError: No study has a cell for a control.
+    """
     known = [(study, {name: fault for name in study.faults
                       if (fault := study.fault(name)) is not None and fault.on})
              for study in map(studies.load, studies.names())]
@@ -161,7 +182,7 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
 
 
 def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ProofTrial]:
-    """Each cell without a control, and then every control."""
+    """Yield each cell without a control, and then every control."""
     cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
              for fault in faults.values()}
     for fault in cells.values():
@@ -173,9 +194,9 @@ def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator
 
 
 def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
-    """One repetition of a control's cell, without a warm-up, in virtual time.
+    """Plan one repetition of a control's cell, without warm-up and in virtual time.
 
-    Under the control of that name, or without one.
+    `name` is the control's name, None for the cell without a control.
     """
     files = {factor: [ROOT / level] for factor, level in fault.on.items()
              if level.endswith(".yml")}
@@ -189,8 +210,12 @@ def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
 
 
 def _measure(trials: Sequence[ProofTrial]) -> None:
-    """Measure all of these, one guest on each processor. Raises UserError."""
-    # Made first: a machine builds the image that it lacks.
+    """Measure all these trials, one guest on each processor at a time.
+
+    Raises:
+        UserError: A trial cannot be measured.
+    """
+    # Machines are created first, because that builds a missing image.
     waiting = deque((trial, setup.machine(trial.plan)) for trial in trials)
     ended = itertools.count(1)
 
@@ -213,12 +238,12 @@ def _measure(trials: Sequence[ProofTrial]) -> None:
 
 
 def _is_lost(record: Record) -> bool:
-    """Whether nothing of it was ever judged, not even that it broke off."""
+    """Return whether nothing of it was judged, not even that it ended early."""
     return not (record.raw or record.evidence)
 
 
 def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:
-    """The controls that fail a check, by the check."""
+    """Return the names of the controls that fail a check, by check."""
     controls: dict[str, list[str]] = {}
     for entry in outcomes:
         for check in entry.failed if entry.control and not entry.broke_off else ():
@@ -228,10 +253,10 @@ def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:
 
 def rendered(study: str, outcomes: Sequence[ControlOutcome],
              shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Both tables of a study as Markdown: controls with their checks, checks with controls.
+    """Yield both tables of a study as Markdown: checks by control, and controls by check.
 
-    A check of `measure/in_force.py`, which is the same code in every study, has its controls in the
-    default study, too; `shared` are those.
+    A check of `measure/in_force.py` is the same code in every study, so the default study's
+    controls test it, too; `shared` are those.
     """
     yield from (f"### {study}: what each control fails", "",
                 "| control | takes away | cell | checks that fail | that hold |",
@@ -254,7 +279,7 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome],
 
 
 def _under(name: str, own: Mapping[str, Sequence[str]], shared: Mapping[str, Sequence[str]]) -> str:
-    """What a check fails under, in this study or in the default one."""
+    """Return the controls under which a check fails, in this study or in the default study."""
     the_same = name.partition(" (")[0]
     if name in own:
         return ", ".join(own[name])

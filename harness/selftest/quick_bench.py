@@ -1,4 +1,4 @@
-"""`qop bench quick`: how long the default study's default profile takes, from command to report."""
+"""`qop bench quick`: time the default study's default profile, from command to report."""
 
 from __future__ import annotations
 
@@ -18,26 +18,30 @@ from harness.selftest.yardsticks import Yardsticks
 from studies import records as stored
 from topologies.builders import MININET
 
-#: On two quiet cores, with the image there, and for the yardsticks' machine of reference.
+#: Bound in seconds on two quiet cores with an existing image, on the yardsticks' reference
+#: machine.
 BOUND_S = 210.0
 
 
 @dataclass(frozen=True)
 class QuickRun:
-    """A whole run: its repetitions by status, and how long it lasted in seconds."""
+    """A whole run: its repetitions by status, and its duration in seconds."""
 
     statuses: Counter[str]
     lasted_s: float
 
     def lines(self, scale: float) -> list[str]:
-        """The run and its bound, as printed where all takes `scale` times as long."""
+        """Return the run and its bound as printed. `scale` multiplies the bound."""
         return [
             ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items())),
             f"quick profile: {self.lasted_s:.0f} s  <= {BOUND_S * scale:.0f} s"]
 
 
 def bench(clock: Clock, scales: Yardsticks) -> int:
-    """Run it into a folder that is removed, and print what it took; 1 unless all is proven."""
+    """Run the profile in a temporary folder and print its duration. Return the run's exit status.
+
+    The exit status is 0 only if all is proven.
+    """
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
         begun = time.monotonic()
         done = subprocess.run(

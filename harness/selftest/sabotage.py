@@ -1,7 +1,7 @@
-"""`python -m harness.selftest.sabotage run ...`: a run whose guests obey a fault injector as well.
+"""`python -m harness.selftest.sabotage run ...`: a run whose guests accept injected faults.
 
-Everything else about the run is as always. In each guest a shell listens, started by the worker's
-Python through its `sitecustomize`, and runs as root what is put into the job folder for it.
+Everything else about the run is as usual. In each guest the worker's Python starts a shell through
+its `sitecustomize`. The shell runs scripts as root that are put into the guest's job folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import subprocess, sys
 if "measure.worker" in sys.orig_argv:
     subprocess.Popen(["sh", "-c", {_LISTENER!r}], stdin=-3, stdout=-3, stderr=-3)
 """
-#: Kill every process of the first of some names that is there.
+#: Script that kills every process of the first daemon in a list that is running.
 _KILL = """
 for daemon in {names}; do
     for place in /proc/[0-9]*; do
@@ -47,17 +47,17 @@ for daemon in {names}; do
     done 2>/dev/null | grep . && exit
 done
 """
-#: Daemons by the name that their process has; programs of ours have one for all.
+#: Daemons by their process name; qop's own programs share one name.
 DAEMONS = ("hostapd", "wpa_supplicant", "freeradius", "charon", "iperf3", "tcpdump", "krb5kdc",
            PROGRAM)
 
 
 class ObedientMachine(EmbeddedMachine):
-    """The embedded machine, whose guests run what a fault injector puts into their job folder."""
+    """The embedded machine with guests that run scripts from their job folder."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
-        """Boot a guest with a listener."""
+        """Boot a guest with a listener for scripts."""
         (job_dir / "code").mkdir()
         (job_dir / "code" / "sitecustomize.py").write_text(_SITECUSTOMIZE)
         (job_dir / _ORDERS).mkdir()
@@ -66,46 +66,49 @@ class ObedientMachine(EmbeddedMachine):
 
 
 def kill_daemon(names: Sequence[str]) -> str:
-    """The order to kill the first of these daemons that is running."""
+    """Return the script that kills the first of these daemons that is running."""
     return _KILL.format(names=" ".join(names))
 
 
 def step_clock(seconds: int) -> str:
-    """The order to set the guest's clock forward, or back."""
+    """Return the script that sets the guest's clock forward or back by `seconds`."""
     return f"date -s @$(( $(date +%s) + {seconds} )) && echo stepped\n"
 
 
 def is_listening(guest: int) -> bool:
-    """Whether a guest has come so far that it takes orders."""
+    """Return whether a guest's listener is ready for scripts."""
     with contextlib.suppress(OSError):
         return (_job_dir(guest) / _ORDERS / "ready").exists()
     return False
 
 
 def is_measuring(guest: int) -> bool:
-    """Whether a guest has a repetition under way, or one that is being dissected."""
+    """Return whether a guest has a repetition in progress, or one that is being dissected."""
     with contextlib.suppress(OSError):
         return len(os.listdir(_job_dir(guest) / "out")) > 1  # the first are its logs
     return False
 
 
 def _job_dir(guest: int) -> Path:
-    """A guest's job folder as seen from here: it may have a disk of its own."""
+    """Return a guest's job folder as seen from here: the guest may have a private disk."""
     seen = PROC / str(guest)
     return Path(f"{seen / 'root'}{os.readlink(seen / 'cwd' / 'host')}")
 
 
 def order(guest: int, text: str, patience_s: float) -> bool:
-    """Have a guest's listener run something; whether it said that it did what was asked.
+    """Run a script in a guest, and return whether it reported success.
 
-    `guest` is the process id of the guest's kernel.
+    Args:
+        guest: Process id of the guest's kernel.
+        text: The script.
+        patience_s: Time to wait for its end in seconds.
     """
     try:
         place = _job_dir(guest) / _ORDERS / f"{time.monotonic_ns()}.sh"
         place.with_suffix(".new").write_text(text)
         place.with_suffix(".new").rename(place)
     except OSError:
-        return False  # it is gone, or has only begun
+        return False  # the guest is gone, or has only started
     until = time.monotonic() + patience_s
     while time.monotonic() < until and (PROC / str(guest)).exists():
         try:
@@ -115,12 +118,12 @@ def order(guest: int, text: str, patience_s: float) -> bool:
             return False
         time.sleep(0.02)
     with contextlib.suppress(OSError):
-        place.unlink()  # it must not be done once nobody counts it
+        place.unlink()  # the script must not run later, when it is not counted
     return False
 
 
 def main() -> int:
-    """The command line, on an obedient machine; the exit status."""
+    """Run the command line with guests that accept scripts. Return the exit status."""
     host_process.exit_when_interrupted()
     host_process.prepare()
     build = setup.embedded
@@ -129,8 +132,8 @@ def main() -> int:
         return ObedientMachine(build(builder).image)
 
     setup.embedded = embedded
-    # Under a limit on file sizes Python 3.11 takes the first 4 kB of a module's bytecode for all of
-    # it, and every later run of this checkout would break on them.
+    # Under a limit on file sizes Python 3.11 accepts a module's bytecode that was cut off at 4 kB,
+    # and every later run of this checkout would fail.
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     return cli.main()

@@ -1,4 +1,4 @@
-"""Small plans of a study, for whatever measures the harness itself."""
+"""Small plans of a study, for benchmarks and tests of the harness itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from topologies.builders import MININET
 
 @dataclass(frozen=True)
 class SmallPlans:
-    """Plans of some levels of a study's first factor, and of others the one that a lab takes."""
+    """Plans of some levels of a study's first factor.
+
+    Of all other factors they have a lab's level.
+    """
 
     study: Study
 
     def levels(self) -> list[str]:
-        """Levels of its first factor that can be measured so."""
+        """Return the levels of the first factor that have a cell with these other levels."""
         first, chosen = self.study.factors[0].name, self._chosen(())
         levels = {factor.name: factor.read(chosen[factor.name], ())
                   for factor in self.study.factors}
@@ -29,14 +32,14 @@ class SmallPlans:
         return [level.id for level in levels[first] if level.id in there]
 
     def typical(self) -> str:
-        """The level of its first factor that a lab takes, or the first."""
+        """Return the level of the first factor that a lab uses, or the first level."""
         return self.study.lab.levels.get(self.study.factors[0].name, self.levels()[0])
 
     def sets(self) -> dict[str, str]:
-        """Settings by which a repetition is as small as those that testbeds begin with."""
+        """Return settings that make a repetition as small as a testbed's warm-up."""
         profile = profiles.load(self.study, profiles.DEFAULT)
         little: dict[str, str] = {}
-        for clock in get_args(Clock):  # a profile may ask for more by one of them
+        for clock in get_args(Clock):  # a profile may have other settings for one of the clocks
             asked = self.study.asked.model_validate(profile.of(clock).set)
             less = self.study.warm_up(asked)
             little |= {name: str(getattr(less, name)) for name in self.study.asked.model_fields
@@ -45,13 +48,16 @@ class SmallPlans:
 
     def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True,
              clock: Clock | None = None) -> Plan:
-        """A plan of these levels of the first factor; without a clock by the study's own."""
+        """Return a plan of these levels of the first factor.
+
+        Without `clock`, the study's own clock is used.
+        """
         return request.plan(
             RunRequest(self.study, levels=self._chosen(names), sets=self.sets() if small else {},
                        repetitions=repetitions), {"builder": MININET, "clock": clock})
 
     def arguments(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
-        """What `qop run` is given for the same."""
+        """Return the arguments of `qop run` for such a plan."""
         asked = [text for name, value in (self.sets() if small else {}).items()
                  for text in ("--set", f"{name}={value}")]
         only = [text for factor, levels in self._chosen(names).items()
@@ -60,7 +66,10 @@ class SmallPlans:
                 "--repetitions", str(repetitions)]
 
     def _chosen(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """These levels of the first factor; of others those of a lab, or of the first cell."""
+        """Return these levels of the first factor, and one level of each other factor.
+
+        That level is a lab's, or the first cell's.
+        """
         first, *others = (factor.name for factor in self.study.factors)
         every = {factor.name: factor.read((), ()) for factor in self.study.factors}
         usual = {**next(iter(self.study.cells(every))).ids, **self.study.lab.levels}
@@ -68,5 +77,9 @@ class SmallPlans:
 
 
 def of(study: str = studies.DEFAULT) -> SmallPlans:
-    """Those of a study by its name. Raises StudyError."""
+    """Return the small plans of a study by its name.
+
+    Raises:
+        StudyError: There is no such study.
+    """
     return SmallPlans(studies.load(study))

@@ -1,9 +1,11 @@
-"""Two hops through one access point: in ns-3, by the guest's air outside of guests, and in guests.
+"""Two hops through one access point, in ns-3 and in the guest's medium.
 
-What an access point relays is a queue of its own that fills as fast as it empties: it and the
-sender have equal turns. So it is empty now and then, and carries a little less than half of what
-two senders get that always have a frame; how much less is what ns-3 is asked for. Its queue wanders
-slowly, which makes chance large: counts take `FRAMES` frames, and each run other random numbers.
+The medium runs outside of guests, and in guests.
+
+The access point's relay queue fills as fast as it empties, because access point and sender get
+equal turns. So the queue is empty at times, and it carries a little less than half of what two
+saturated senders get. ns-3 says how much less. The queue length drifts slowly, which makes the
+random error large: a count takes `FRAMES` frames, and each run has another seed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from guest import boot, image
 from harness.selftest import contention
 from harness.selftest.medium_trial import MediumTrial, Ratio, one_cell, overload, repeated
 
-#: How many relayed frames a count takes: chance is 0.3 % then (one in three counts strays more).
+#: Number of relayed frames of a count: its standard error is then 0.3 %.
 FRAMES = 20_000
 SEEDS = range(1, 17)
 PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
@@ -28,30 +30,30 @@ REAL, REAL_S = "802.11b-short", 30.0
 
 @dataclass(frozen=True)
 class TwoHops:
-    """What ns-3 said of a cell, by seed; `row` is one of its answers, for the settings."""
+    """Answers of ns-3 for a cell, by seed. `row` is one of them, for the settings."""
 
     row: Mapping[str, Any]
     per_s: tuple[float, ...]
 
     @property
     def mean_per_s(self) -> float:
-        """Frames a second that came to the receiver, of all seeds."""
+        """Return the mean of the frames in a second at the receiver, over all seeds."""
         return float(np.mean(self.per_s))
 
     @property
     def error(self) -> float:
-        """The mean's standard error, as a share of it."""
+        """Return the standard error of the mean, as a share of the mean."""
         return float(np.std(self.per_s, ddof=1) / len(self.per_s) ** 0.5 / self.mean_per_s)
 
 
 def answers() -> list[TwoHops]:
-    """What ns-3 was asked, cell by cell, each with several seeds."""
+    """Return ns-3's answers by cell, each with several seeds."""
     return [TwoHops(rows[0], tuple(row["delivered_per_s"] for row in rows))
             for rows in contention.ns3_runs(hops=2)]
 
 
 def outside(program: Path, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """A cell by the guest's air outside of guests; `relayed_per_s` came to the receiver."""
+    """Run a cell outside of guests. `relayed_per_s` are the frames in a second at the receiver."""
     said = contention.trial(program, {
         **contention.cell(contention.as_ns3(row), row["payload_bytes"]), "stations": 2, "relays": 1,
         "seconds": 2 * FRAMES / row["delivered_per_s"], "seed": seed})
@@ -59,7 +61,7 @@ def outside(program: Path, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def lines(program: Path) -> Iterator[str]:
-    """Lines of the table: here, ns-3, and how far here is from it; standard errors with both."""
+    """Yield the lines of the table: here, ns-3, and their ratio with its standard error."""
     yield (f"{'two hops outside of a guest':<32} {'here':>8} {'ns-3':>8}   "
            "in vain: here, ns-3; here / ns-3")
     for cell in answers():
@@ -74,7 +76,7 @@ def lines(program: Path) -> Iterator[str]:
 
 
 async def in_guests(name: str, runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """A sender of one medium that always has a frame, by way of its access point, against ns-3."""
+    """Compare a saturated sender through its access point with ns-3, in guests, on one medium."""
     cells = _of(name)
     samples = await _beside_ns3(cells, max(FRAMES / cell.mean_per_s for cell in cells), runs,
                                 built, processor, "virtual")
@@ -83,7 +85,7 @@ async def in_guests(name: str, runs: int, built: image.Image, processor: int) ->
 
 
 async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
-    """The same by a clock that goes on: a machine that is late takes away from it."""
+    """Compare two hops in real time with ns-3. A late machine reduces the goodput."""
     [sample] = await _beside_ns3(_of(REAL)[:1], REAL_S, runs, built, processor, "real")
     return [Ratio(f"{REAL}, in real time, two hops / ns-3", sample, 0.98, 1.02)]
 
@@ -94,7 +96,7 @@ def _of(name: str) -> list[TwoHops]:
 
 async def _beside_ns3(cells: list[TwoHops], seconds: float, runs: int, built: image.Image,
                       processor: int, clock: boot.Clock) -> list[list[float]]:
-    """What runs in guests come to as shares of ns-3's, cell by cell; on a medium as ns-3 has it."""
+    """Return the results of runs in guests as shares of ns-3's, by cell, on ns-3's medium."""
     medium = contention.as_ns3(cells[0].row)
     trial = MediumTrial(one_cell(), medium, [
         [overload(medium, "a1", "a2", cell.row["payload_bytes"])] for cell in cells],

@@ -1,9 +1,9 @@
-"""Two stations that always have a frame, solved exactly: what Bianchi's model only approaches.
+"""Exact solution for two saturated stations, which Bianchi's model only approximates.
 
-The model takes stations for independent, which two are least of all. Two have few enough states
-for a Markov chain of the protocol itself (IEEE 802.11-2007, 9.2): from one transmission to the
-next, who has just got through draws anew, and the other keeps what it has not counted; after a
-collision, both draw. Nothing is assumed, and no chance is in it.
+The model assumes that stations are independent, which is least true for two. Two stations have few
+enough states for a Markov chain of the protocol itself (IEEE 802.11-2007, 9.2), from one
+transmission to the next. The station that succeeded draws a new backoff, and the other keeps its
+remaining slots. After a collision both draw. There is no approximation and no random error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass
 class _Round:
-    """What comes of a round, as probabilities: states after it, slots that passed, collisions.
+    """The result of a round: probabilities of the states after it, and slots and collisions.
 
-    `left` has those where one of them has got through, by the other's stage and by the slots that
-    it has left; `both` those where they have collided, by the stages that they are in then.
+    `left` are the states after a success, by the other station's stage and remaining slots. `both`
+    are the states after a collision, by both stages. `slots` is the mean number of slots that
+    passed, `collides` the probability of a collision.
     """
 
     left: _Floats
@@ -37,7 +38,7 @@ class _Round:
 
 
 def saturated(medium: Medium, payload_bytes: int) -> Saturation:
-    """What two stations that always have a frame get together."""
+    """Return the total throughput of two stations that always have a frame."""
     own = cell(medium, payload_bytes)
     last = own["retries"]
     slots, collides = _settled(tuple(min((own["cw_min"] + 1) << stage, own["cw_max"] + 1)
@@ -50,7 +51,10 @@ def saturated(medium: Medium, payload_bytes: int) -> Saturation:
 
 @functools.cache
 def _settled(windows: tuple[int, ...], timeout_slots: int) -> tuple[float, float]:
-    """The mean slots of a round, and how probably it collides: the same whatever frames last."""
+    """Return the mean slots of a round, and its collision probability.
+
+    Both are independent of the duration of frames.
+    """
     chain = _Chain(windows, timeout_slots)
     now = chain.start()
     for _ in range(_ROUNDS):
@@ -63,14 +67,15 @@ def _settled(windows: tuple[int, ...], timeout_slots: int) -> tuple[float, float
 
 
 class _Chain:
-    """Rounds of two stations, each of which ends with a transmission, or with two at once."""
+    """A Markov chain of rounds, each of which ends with one transmission or a collision."""
 
     def __init__(self, windows: tuple[int, ...], timeout_slots: int) -> None:
         self._first, self._longest = windows[0], max(windows)
-        # Both wait so much longer after a collision, so nothing is left of it.
+        # Both stations wait this long after a collision, so none of the timeout remains.
         self._timeout_slots = timeout_slots
-        # Of all pairs of draws by stages of one and other, counted by their difference: the share
-        # of those in which the other has so many slots left, of equal ones, and the mean earlier.
+        # Over all pairs of draws, by the stages of the first and the second station: the share of
+        # draws in which the second has a given number of slots left, the share of equal draws, and
+        # the mean of the earlier draw.
         one, other = np.array(windows)[:, None], np.array(windows)[None, :]
         pairs, less = one * other, np.minimum(one, other)
         apart = np.arange(1, self._longest)
@@ -81,43 +86,46 @@ class _Chain:
             (one + other - 1)[..., None] - 2 * earlier), 0)).sum(axis=2) / pairs
 
     def start(self) -> _Round:
-        """Both draw."""
+        """Return the first round, in which both draw."""
         stages = len(self._equal)
         both = np.zeros((stages, stages))
         both[0, 0] = 1.0
         return _Round(np.zeros((stages, self._longest)), both)
 
     def follow(self, before: _Round) -> _Round:
-        """A round later."""
+        """Return the next round."""
         after = _Round(np.zeros_like(before.left), np.zeros_like(before.both))
         self._one_drew(before.left, after)
         self._both_drew(before.both, after)
         return after
 
     def _one_drew(self, left: _Floats, after: _Round) -> None:
-        """Who got through draws from the first window, beside slots that the other has left."""
+        """Let the station that succeeded draw, against the other's remaining slots.
+
+        It draws from the first window.
+        """
         window = self._first
-        # It comes first, and the other has so many slots less; or both come at once.
+        # It sends first, and the other has that many slots less; or both send at once.
         until = np.cumsum(np.pad(left, ((0, 0), (1, window))), axis=1)
         after.left[:, 1:] += (until[:, window + 1:-1] - until[:, 1:-1 - window]) / window
         self._collide(np.pad(until[None, :, window] / window,
                              ((0, len(left) - 1), (0, 0))), after)
-        # The other comes first, and draws in its turn: then this one has slots left.
+        # The other sends first and draws next: then this station has slots left.
         slots = left.sum(axis=0) / window
         drawn = np.arange(window)
         after.left[0, 1:window] += np.cumsum(slots[:window - 1])[::-1]
-        # Whoever comes first, so many slots have passed.
+        # The slots that have passed, whichever station sends first.
         after.slots += (drawn * (slots.sum() - np.cumsum(slots[:window]) + slots[:window])).sum()
         after.slots += (drawn * slots[:window] * (window - 1 - drawn)).sum()
 
     def _both_drew(self, both: _Floats, after: _Round) -> None:
-        """Both draw, each from its window."""
+        """Let both stations draw, each from its window."""
         after.left[:, 1:] += np.einsum("ij,ijk->jk", both + both.T, self._apart)
         self._collide(both * self._equal, after)
         after.slots += (both * self._earlier).sum() + both.sum() * self._timeout_slots
 
     @staticmethod
     def _collide(both: _Floats, after: _Round) -> None:
-        """Each goes to its next stage; after the last one, its frame is given up."""
+        """Move both to their next stage. After the last stage the frame is dropped."""
         after.both += np.roll(both, (1, 1), axis=(0, 1))
         after.collides += both.sum()

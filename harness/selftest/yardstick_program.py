@@ -1,7 +1,7 @@
-"""Times a guest's own operations and its core, as the first program of a guest; prints JSON.
+"""First program of a guest: time its basic operations and its core, and print JSON.
 
-Runs in real time inside a guest that does nothing else. Of several rounds the quickest counts: what
-disturbs only adds.
+The program runs in real time in a guest that does nothing else. The fastest of several rounds
+counts, because disturbances only add time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAGE, PAGES, MEGABYTE = 4096, 256, 1 << 20
 
 
 def quickest_s(work: Callable[[], object]) -> float:
-    """Seconds that the quickest of the rounds takes."""
+    """Return the seconds of the fastest round."""
     least = float("inf")
     for _ in range(ROUNDS):
         begun = time.perf_counter()
@@ -29,32 +29,32 @@ def quickest_s(work: Callable[[], object]) -> float:
 
 
 def system_calls() -> None:
-    """A thousand of the least that the kernel can be asked."""
+    """Make a thousand of the cheapest system calls."""
     for _ in range(1000):
         os.getppid()
 
 
 def fork_and_exec() -> None:
-    """A process that does nothing, and its end."""
+    """Start a process that does nothing, and wait for its end."""
     os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
 
 
 def page_faults() -> None:
-    """Touch pages that nobody has touched."""
+    """Touch pages for the first time."""
     with mmap.mmap(-1, PAGES * PAGE) as memory:
         for page in range(PAGES):
             memory[page * PAGE] = 1
 
 
 def integers() -> None:
-    """A million steps of the interpreter's integer arithmetic."""
+    """Do a million steps of integer arithmetic in the interpreter."""
     value = 0
     for number in range(1_000_000):
         value = (value * 5 + number) & 0xFFFF
 
 
 def core() -> dict[str, float]:
-    """The yardsticks of a core, in a guest or outside."""
+    """Return the yardsticks of a core, in a guest or outside."""
     encrypt = Cipher(algorithms.AES(bytes(16)), modes.CTR(bytes(16))).encryptor()
     data = bytes(MEGABYTE)
     return {"integers_million_per_s": 1 / quickest_s(integers),

@@ -1,4 +1,4 @@
-"""Yardsticks of this machine: what its figures are to be read by, beside another machine's."""
+"""Yardsticks of this machine, for the comparison of its figures with another machine's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.engine.machine import TESTBED_PYTHON
 from harness.errors import UserError
 from harness.selftest import yardstick_program
 
-#: What a system call in a guest cost where the bounds of the benches were set, in microseconds.
+#: Microseconds of a system call in a guest on the machine where the benches' bounds were set.
 REFERENCE_CALL_US = 7.6
 _DEADLINE_S = 120.0
 _PROGRAM = "yardsticks.py"
@@ -24,7 +24,11 @@ _PROGRAM = "yardsticks.py"
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """A guest's system call, fork and exec, and page fault; a core's integer and AES speed."""
+    """Speeds of a guest's basic operations and of a core.
+
+    The operations are a system call, fork and exec, and a page fault. A core's speed is measured
+    by integer steps and AES.
+    """
 
     system_call_us: float
     fork_and_exec_ms: float
@@ -34,11 +38,11 @@ class Yardsticks:
 
     @property
     def scale(self) -> float:
-        """How many times dearer a system call is here than where bounds were set."""
+        """Return the cost of a system call relative to the machine where bounds were set."""
         return self.system_call_us / REFERENCE_CALL_US
 
     def line(self) -> str:
-        """All of them, as printed before figures."""
+        """Return all yardsticks in one line, as printed before figures."""
         return (f"this machine: in a guest a system call takes {self.system_call_us:.1f} us, fork "
                 f"and exec {self.fork_and_exec_ms:.1f} ms, a page fault {self.page_fault_us:.1f} "
                 f"us; {_of_core(self.integers_million_per_s, self.aes_mb_per_s)}. Bounds are for "
@@ -46,7 +50,7 @@ class Yardsticks:
 
 
 def core_line() -> str:
-    """What a core does, for figures that no guest has to do with; measured in this process."""
+    """Return the speed of a core, measured in this process, for figures without guests."""
     return f"this machine: {_of_core(**yardstick_program.core())}."
 
 
@@ -56,13 +60,21 @@ def _of_core(integers_million_per_s: float, aes_mb_per_s: float) -> str:
 
 
 def embedded() -> Yardsticks:
-    """Those of the embedded machine, on its last processor. Raises UserError."""
+    """Measure the yardsticks of the embedded machine, on its last processor.
+
+    Raises:
+        UserError: The guest fails.
+    """
     machine = setup.embedded()
     return measure(machine.image, machine.processors[-1])
 
 
 def measure(image: Image, cpu: int) -> Yardsticks:
-    """Boot a guest that measures itself. Raises UserError."""
+    """Boot a guest that measures itself.
+
+    Raises:
+        UserError: The guest fails.
+    """
     with tempfile.TemporaryDirectory(prefix="qop-yardsticks-") as folder:
         return Yardsticks(**json.loads(asyncio.run(_inside(image, cpu, Path(folder)))))
 
