@@ -1,1 +1,1 @@
-"""The emulated network: nodes, links, media and scenarios as data, and what builds them."""
+"""The emulated network as data, and code that builds it."""

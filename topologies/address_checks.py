@@ -1,4 +1,4 @@
-"""Checks of addresses: of radios, interfaces, gateways, routes and served prefixes."""
+"""Check the addresses of radios and interfaces, and of gateways, routes and served prefixes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from topologies.source import YamlPlace, YamlSource
 # Captures show MAC addresses in lower case.
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NO_MAC = "00:00:00:00:00:00"
-#: Longer prefixes have neither a network's address nor a broadcast's.
+#: Longest prefix length with a network address and a broadcast address.
 _LAST_WITH_BROADCAST = 30
 
 
 def nodes_addresses(name: str, node: Node, place: YamlSource) -> None:
-    """Refuse addresses of a node that no host has, and gateways and routes out of its reach."""
+    """Refuse impossible addresses of a node, and gateways and routes out of its reach."""
     subnets = []
     for port, interface in node.interfaces.items():
         if interface.radio is not None:
@@ -47,7 +47,7 @@ def nodes_addresses(name: str, node: Node, place: YamlSource) -> None:
 
 
 def networks_addresses(network: Network, source: YamlSource) -> None:
-    """Refuse an address that two interfaces have, and agents that serve one prefix."""
+    """Refuse an address of two interfaces, and overlapping prefixes of two agents."""
     owners: dict[str, str] = {}
     for name, node in network.nodes.items():
         for port, interface in node.interfaces.items():
@@ -115,7 +115,7 @@ def _host(address: str, at: YamlPlace) -> IPv4Address:
 
 def _network(prefix: str, at: YamlPlace) -> IPv4Network:
     try:
-        # Without a length, it would be a single address.
+        # A prefix without a length would be a single address.
         return IPv4Network(prefix if "/" in prefix else "")
     except ValueError:
         raise TopologyError(f"{at}: {prefix!r} is no IPv4 prefix; write its first address and its "

@@ -1,4 +1,4 @@
-"""A scenario changes its network: which nodes take part, their channels and places, the wires."""
+"""Apply a scenario's changes to its network: nodes, channels, positions and wires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topologies.source import Keys, YamlSource
 
 @dataclass(frozen=True)
 class LinkChanges(Strict):
-    """A scenario's own values for links; what it leaves out stays."""
+    """A scenario's values for links. A field that is left out keeps its value."""
 
     wire: str | None = None
     mtu_bytes: int | None = None
@@ -26,14 +26,14 @@ class LinkChanges(Strict):
     queue_packets: int | None = None
 
     def values(self, preset: Wire | None) -> dict[str, Any]:
-        """Return the fields of a link that are set, those of a preset below the others."""
+        """Return the fields of a link that are set. They take precedence over a preset's."""
         stated = {key: value for key, value in vars(self).items() if value is not None}
         return {**preset.effect, **stated, "wire": preset.name} if preset else stated
 
 
 @dataclass(frozen=True)
 class Adjustments(Strict):
-    """What a scenario file may change of its network."""
+    """The changes that a scenario file may make to its network."""
 
     nodes: list[str] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
@@ -44,10 +44,16 @@ class Adjustments(Strict):
 
 def adjust(network: Network, plan: Adjustments, presets: Mapping[str, Wire],
            source: YamlSource) -> Network:
-    """Return the part of a network that a scenario asks for, with its channels and wires.
+    """Return the part of a network that a scenario uses, with its channels and wires.
 
-    `presets` are the wires that are named. `source` is the scenario's, and learns what of the
-    network stands there. Raises TopologyError for what does not fit, or would change nothing.
+    Args:
+        network: The whole network.
+        plan: The scenario's changes.
+        presets: Wires by the names in the changes.
+        source: The scenario's file; it learns where parts of the network are written.
+
+    Raises:
+        TopologyError: A change does not fit, or would have no effect.
     """
     _refuse_unknown(network, plan, source)
     taking_part = [name for name in network.nodes if not plan.nodes or name in plan.nodes]
@@ -73,7 +79,7 @@ def adjust(network: Network, plan: Adjustments, presets: Mapping[str, Wire],
 
 
 def _place(source: YamlSource, places: Mapping[Keys, Keys]) -> None:
-    """Note where parts of the network stand now: in the scenario, or elsewhere in the network."""
+    """Note where parts of the network are written now: in the scenario or in the network."""
     whole = source.copy()
     for keys, there in places.items():
         source.placed(("network", *keys), whole, there)
@@ -81,7 +87,7 @@ def _place(source: YamlSource, places: Mapping[Keys, Keys]) -> None:
 
 def _changes_of(link: Link, network: Network,
                 plan: Adjustments) -> Iterator[tuple[Keys, LinkChanges]]:
-    """Yield what a scenario changes of a link, and the keys that say so; the later goes over."""
+    """Yield a scenario's changes of a link with their keys. A later change takes precedence."""
     if plan.wire != LinkChanges() and _leads_to_router(link, network):
         yield ("wire",), plan.wire
     for end in link.ends:
@@ -95,7 +101,7 @@ def _leads_to_router(link: Link, network: Network) -> bool:
 
 
 def _refuse_unknown(network: Network, plan: Adjustments, source: YamlSource) -> None:
-    """Refuse names of nodes and ends that the network does not have, or that come twice."""
+    """Refuse names of nodes and ends that the network lacks, or that occur twice."""
     for key in ("nodes", "channels", "positions"):
         names = list(getattr(plan, key))
         for number, name in enumerate(names):
@@ -114,7 +120,7 @@ def _refuse_unknown(network: Network, plan: Adjustments, source: YamlSource) -> 
 
 def _refuse_without_effect(network: Network, plan: Adjustments, taking_part: Sequence[str],
                            source: YamlSource) -> None:
-    """Refuse changes of what takes no part, or has no such thing."""
+    """Refuse changes of nodes that take no part, or that lack the changed property."""
     for key, what in (("channels", "channel"), ("positions", "radio")):
         for name in getattr(plan, key):
             place, node = source.at(key, name), network.nodes[name]

@@ -1,7 +1,7 @@
-"""Build a network on Mininet's API: namespaces, radios, wires, addresses, routes.
+"""Build a network on Mininet's API, from namespaces and radios to addresses and routes.
 
-Nodes and radios are made by plain Mininet or by Mininet-WiFi (topologies.builders); all else is
-the same for both, and here.
+Plain Mininet or Mininet-WiFi creates nodes and radios (topologies.builders). Everything else is
+the same for both, and is done here.
 """
 
 from __future__ import annotations
@@ -23,32 +23,38 @@ from topologies.copies import Copies
 from topologies.interfaces import Interfaces, Route, WireEnd, inside, set_sysctls
 from topologies.medium import Air, Transmitters
 
-# mnexec closes every descriptor a process might have: few allowed means quick starts.
+# mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
 _OPEN_FILES = 256
-# Of a node's shell, its terminal and its daemon, in the process that started them.
+# Descriptors for a node's shell, its terminal and its daemon, in the process that starts them.
 _OPEN_FILES_OF_A_NODE = 12
 _SYSCTLS = (
     "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.all.accept_redirects=0",
-    # Nothing on the air but what a policy asks for: no router solicitations, no DAD.
+    # Only packets that a policy needs shall be on the air: no router solicitations, no DAD.
     "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1",
-    # A sender that queues without end would have iperf3 end its count while megabytes still wait.
+    # With an unlimited send queue, iperf3 would end its count while megabytes are still queued.
     "net.ipv4.tcp_notsent_lowat=16384")
 
 
 class Maker(Protocol):
-    """Makes the nodes of a network and their radios, which last as long as it does."""
+    """A creator of a network's nodes and radios, which exist as long as it does."""
 
     net: Mininet
 
     def add_nodes(self) -> None:
-        """A namespace for every node, and a common one for all access points."""
+        """Create a namespace for every node, and a common one for all access points."""
 
     def add_radios(self) -> None:
-        """Every radio with its interface in its node's namespace; the interfaces are down."""
+        """Create every radio, with its interface in its node's namespace.
+
+        The interfaces are down.
+        """
 
 
 class Testbed:
-    """A running network. A context manager: leaving it removes everything it made."""
+    """A running network.
+
+    A context manager: leaving it removes everything that it created.
+    """
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
@@ -58,17 +64,19 @@ class Testbed:
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
-        #: What MACsec does to frames of the wires that it can protect, see `wires`; "" without it.
+        #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
-        #: A library that programs of a node load first, by the node.
+        #: Library that programs of a node preload, by node.
         self.preloaded: dict[str, str] = {}
-        #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
+        #: Library that keeps the work of tools from being charged to a node; "" if nothing is
+        #: charged.
         self.for_tools = ""
-        #: One that has captures in blocks hand over soon what has come; "" where none does.
+        #: Library that limits the delay of captures that arrive in blocks; "" if none do.
         self.for_captures = ""
-        #: What makes captures as copies of a tcpdump that has started; None where each is started.
+        #: Server that forks captures from a started tcpdump; None if each tcpdump is started.
         self.copies: Copies | None = None
-        #: One that has iperf3 end a TCP stream when all of it has arrived; "" where it ends sooner.
+        #: Library that makes iperf3 end a TCP stream when all data has arrived; "" if it ends
+        #: earlier.
         self.for_streams = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
@@ -87,57 +95,76 @@ class Testbed:
         self._stack.close()
 
     def node(self, name: str) -> MininetNode:
-        """The Mininet node of that name."""
+        """Return the Mininet node with that name."""
         assert self._net is not None
         return self._net[name]
 
     def command(self, name: str, argv: Sequence[str], *, library: str = "") -> list[str]:
-        """`argv` as it must be started to run on a node and to die with this process.
+        """Return the command line to run `argv` on a node, until this process dies.
 
-        It loads `library` first, if there is one, beside what all programs of the node do.
+        Args:
+            name: The node.
+            argv: Program and arguments.
+            library: Library to preload, in addition to the node's.
         """
         library = ":".join(filter(None, (self.preloaded.get(name), library)))
         return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid),
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
     def tool(self, name: str, argv: Sequence[str]) -> list[str]:
-        """The same for a program of ours, to be started with `tool_environment`.
+        """Return the command line of a qop tool on a node, until this process dies.
 
-        What it computes is nobody's then, however slow the node.
+        Start it with `tool_environment`. Then its work is not charged to the node, however slow
+        that is.
         """
         return ["setpriv", "--pdeathsig", "KILL", *self.on(name, argv)]
 
     @property
     def tool_environment(self) -> dict[str, str] | None:
-        """What a program of ours is started with, before it enters a node; None: what there is."""
+        """Return the environment for tools, set before they enter a node.
+
+        None means that the environment is unchanged.
+        """
         library = self.for_tools
         return {**os.environ, "LD_PRELOAD": library, "QOP_WORK": "nobody"} if library else None
 
     def attempt(self, name: str, argv: Sequence[str],
                 timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
-        """Run a short command of ours on a node; whatever becomes of it.
+        """Run a short qop command on a node, and return its result even if it fails.
 
-        It ends by itself, so it need not die with this process: that would be one program more to
+        The command ends by itself, so it need not die with this process. That saves one program
         start, which takes as long in a guest as most commands do.
         """
         return subprocess.run(self.on(name, argv), capture_output=True, text=True,
                               timeout=timeout_s, env=self.tool_environment, check=False)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
-        """The same; its standard output. Raises CalledProcessError."""
+        """Run a short qop command on a node, and return its standard output.
+
+        Raises:
+            CalledProcessError: The command fails.
+        """
         done = self.attempt(name, argv, timeout_s)
         done.check_returncode()
         return done.stdout
 
     def on(self, name: str, argv: Sequence[str]) -> list[str]:
-        """The same for what need not die with this process; each program more takes its time."""
+        """Return the command line to run `argv` on a node, even after this process dies.
+
+        Each program that is started takes time.
+        """
         return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
     def draw_anew(self, what: str, repetition: int | None = None) -> None:
-        """Have every channel draw its backoffs as in any testbed that says the same of this seed.
+        """Restart the random backoffs of every channel from a known seed.
 
-        What is compared within a repetition, such as a stream under two policies, then has the
-        same luck; other repetitions have another. Without a number: the repetition said last.
+        Testbeds with the same seed, repetition and `what` draw the same backoffs. So results that
+        are compared within a repetition, such as a stream under two policies, have the same random
+        numbers; other repetitions have different ones.
+
+        Args:
+            what: Name of the part of the repetition.
+            repetition: Number of the repetition; None for the last given number.
         """
         if repetition is not None:
             self._luck = str(repetition)
@@ -164,7 +191,7 @@ class Testbed:
             self._fill_air(self.medium)
 
     def _fill_air(self, medium: model.Medium) -> None:
-        """One medium a channel, shared by the access points on it."""
+        """Create one medium for each channel, shared by the access points on it."""
         transmitters = Transmitters.of(self.network)
         radios: dict[int, list[str]] = {}
         for name in self.network.of_duty("access_point"):
@@ -190,7 +217,7 @@ class Testbed:
                 self._protect(name, port, link)
 
     def _protect(self, name: str, port: str, link: model.Link) -> None:
-        """MACsec at one end of a wire."""
+        """Configure MACsec at one end of a wire."""
         self._do(name, wires.macsec(port, link.mtu_bytes,
                                     encrypts=self.macsec == wires.ENCRYPTS))
         node = self.network.nodes[name]
@@ -198,7 +225,11 @@ class Testbed:
             self._do(name, [wires.with_room(node.radio_interface)])
 
     def _do(self, name: str, steps: Sequence[str]) -> None:
-        """Commands on a node that say nothing unless they fail. Raises RuntimeError."""
+        """Run commands on a node that print nothing unless they fail.
+
+        Raises:
+            RuntimeError: A command fails or prints something.
+        """
         for step in steps:
             done = self.attempt(name, ["sh", "-c", step])
             if done.returncode or done.stdout or done.stderr:
@@ -220,7 +251,8 @@ class Testbed:
                         interfaces.add_dummy(port)
                     if interface.address:
                         interfaces.add_address(interface.address, port)
-                    # Only the supplicant brings a radio's link up; a station's routes need it up.
+                    # Only the supplicant brings a radio's link up, but a station's routes need the
+                    # interface up.
                     if not interface.radio or node.has("station"):
                         interfaces.up(port)
                 if node.has("access_point"):
@@ -238,7 +270,7 @@ class Testbed:
 
 
 def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
-    """Who makes nodes and radios; imported only now, because Mininet-WiFi need not be there."""
+    """Return the creator of nodes and radios. The import is late, as Mininet-WiFi may be absent."""
     # Without radios, Mininet-WiFi would only do what Mininet does.
     if builder == builders.MININET_WIFI and network.has_radios:
         if lack := builders.lacking(builder):
@@ -252,7 +284,7 @@ def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker
 
 
 def _refuse_same_names(network: model.Network) -> None:
-    """Raise RuntimeError for interfaces of one name on two access points."""
+    """Raise RuntimeError for interfaces with the same name on two access points."""
     taken: dict[str, str] = {}
     for name in network.of_duty("access_point"):
         for port in network.nodes[name].interfaces:
@@ -263,10 +295,10 @@ def _refuse_same_names(network: model.Network) -> None:
 
 
 def _routes(node: model.Node) -> list[Route]:
-    """A node's routes beyond its own subnets, in the main table."""
+    """Return a node's routes beyond its own subnets, for the main table."""
     routes = [Route(prefix, via=hop) for prefix, hop in node.routes.items()]
     if node.has("station"):
-        # Only the supplicant brings the link up, and all traffic goes by the agent.
+        # Only the supplicant brings the link up, and all traffic goes through the agent.
         port, gateway = node.radio_interface, node.gateway or ""
         return [Route(f"{gateway}/32", device=port),
                 Route(via=gateway, device=port, on_link=True), *routes]
@@ -276,11 +308,11 @@ def _routes(node: model.Node) -> list[Route]:
 
 
 def _add_own_routes(interfaces: Interfaces, access_point: model.Node) -> None:
-    """Access points share a namespace: each one's own packets leave by its own wire."""
+    """Route each access point's own packets by its own wire, as access points share a namespace."""
     for port, interface in access_point.interfaces.items():
         if interface.address:
             own = ipaddress.IPv4Interface(interface.address)
-            # A table of its own, by the number that the address is: nobody else's.
+            # A routing table of its own; its number is the address, which is unique.
             table = int(own.ip)
             interfaces.add_rule(str(own.ip), table)
             interfaces.add_route(Route(str(own.network), device=port, source=str(own.ip),

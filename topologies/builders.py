@@ -1,7 +1,7 @@
-"""Who can build a network: the names, best first, and what keeps one from working here.
+"""Names of the network builders, best first, and the reasons why one does not work here.
 
-`python -m topologies.builders` says so as JSON for the Python that runs it. Nothing is imported
-before it is asked for, so that the names can be known where no network can be built.
+`python -m topologies.builders` prints the reasons as JSON for the Python that runs it. Modules are
+imported late, so that the names are available where no network can be built.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import sys
 from pathlib import Path
 
 MININET_WIFI, MININET = "mininet-wifi", "mininet"
-#: In order of preference: where both work, the first is taken.
+#: Builders in order of preference: the first that works is used.
 NAMES = (MININET_WIFI, MININET)
 _MODULES = {MININET_WIFI: "mn_wifi.net", MININET: "mininet.net"}
 
 
 def lacking(name: str) -> str:
-    """Why a builder does not work under this Python, in a few words; "" if it does."""
-    # Whoever has no screen needs no window. (Mininet-WiFi plots.)
+    """Return why a builder does not work under this Python, in a few words.
+
+    The result is "" if it does.
+    """
+    # Mininet-WiFi imports a plot library, which must not need a screen.
     os.environ.setdefault("MPLBACKEND", "Agg")
     try:
         importlib.import_module(_MODULES[name])
@@ -30,9 +33,9 @@ def lacking(name: str) -> str:
 
 
 def version(name: str) -> dict[str, str]:
-    """What a record says of a builder that no package tells: Mininet-WiFi's version and revision.
+    """Return versions of a builder that no package states: Mininet-WiFi's version and revision.
 
-    The revision is unknown where it was not the role `mininet_wifi` that installed it.
+    The revision is "unknown" unless the role `mininet_wifi` installed it.
     """
     if name != MININET_WIFI:
         return {}
@@ -46,7 +49,7 @@ def version(name: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Print what each builder lacks; the exit status."""
+    """Print what each builder lacks, and return the exit status."""
     print(json.dumps({name: lacking(name) for name in NAMES}))
     return 0
 

@@ -1,6 +1,6 @@
-"""Checks refuse topology files that fit their shape and cannot work, in one line for the user.
+"""Refuse topology files that match the schema but cannot work, with one line for the user.
 
-What is wrong with single values is told before what is wrong with the whole.
+Errors in single values are reported before errors in the whole.
 """
 
 from __future__ import annotations
@@ -18,25 +18,30 @@ from topologies.source import YamlPlace, YamlSource
 
 __all__ = ["TopologyError", "device", "medium", "network", "scenario", "whole_network", "wire"]
 
-# Duties are groups of Ansible's inventory, which has two of its own; node names are its hosts.
+# Duties are groups of Ansible's inventory, which reserves two names; node names are its hosts.
 _DUTY = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED_DUTIES = ("all", "ungrouped")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
-#: Stands for every node, where devices are given to nodes.
+#: Name that means every node where devices are assigned to nodes.
 _EVERY_NODE = "all"
-# An interface's name ends at Linux's IFNAMSIZ; these are taken, as interfaces or by sysctl.
+# Linux limits interface names to IFNAMSIZ - 1; some are taken, by interfaces or by sysctl.
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 _TAKEN_INTERFACES = ("lo", "all", "default", "hwsim0")
-#: The channels of the 2.4 GHz band that an access point may open outside of Japan.
+#: Channels of the 2.4 GHz band that an access point may use outside of Japan.
 FIRST_CHANNEL, LAST_CHANNEL = 1, 13
 _SSID_BYTES = 32
 
 
 def network(given: Network, place: YamlSource | Path | str) -> None:
-    """Refuse impossible links, addresses outside their subnets, radios that nobody serves.
+    """Refuse impossible links, addresses outside their subnets and radios without an agent.
 
-    `place` is the file, or other words for where the network comes from. It may be a part of
-    another network: what leads to nodes that take no part is no fault.
+    Args:
+        given: The network. It may be a part of another network: links to nodes that take no part
+            are no fault.
+        place: The file, or a text that says where the network comes from.
+
+    Raises:
+        TopologyError: A check fails.
     """
     source = YamlSource.of(place)
     for name, node in given.nodes.items():
@@ -50,7 +55,10 @@ def network(given: Network, place: YamlSource | Path | str) -> None:
 
 
 def whole_network(given: Network, place: YamlSource | Path | str) -> None:
-    """Refuse what `network` does, and what leads nowhere in a network with all of its nodes."""
+    """Refuse what `network` refuses, and interfaces and gateways that lead nowhere.
+
+    The network must contain all of its nodes.
+    """
     source = YamlSource.of(place)
     network(given, source)
     graph_checks.gateways(given, source)
@@ -64,7 +72,7 @@ def whole_network(given: Network, place: YamlSource | Path | str) -> None:
 
 
 def scenario(given: Scenario, place: YamlSource | Path | str) -> None:
-    """Refuse dangling names, roles that cannot be played, and what holds for no network."""
+    """Refuse unknown names, roles that nodes cannot have, and faults of the network."""
     source, network_ = YamlSource.of(place), given.network
     if not ID.fullmatch(given.id):
         raise TopologyError(f"{source.at('id')}: {given.id!r}; write up to 40 letters, digits, - "
@@ -88,7 +96,7 @@ def scenario(given: Scenario, place: YamlSource | Path | str) -> None:
 
 
 def _node(name: str, node: Node, source: YamlSource) -> None:
-    """Refuse names that are none, fields of other duties, and addresses out of reach."""
+    """Refuse invalid names, fields of other duties, and addresses out of reach."""
     place = source.within("nodes", name)
     if not _NODE.fullmatch(name) or name == _EVERY_NODE:
         raise TopologyError(f"{place.at()}: no name for a node; write up to 40 letters, digits, ., "
@@ -132,7 +140,7 @@ def _interface(node_name: str, port: str, interface: Interface, node: Node,
 
 
 def _radio(name: str, node: Node, place: YamlSource) -> None:
-    """Refuse a radio where none belongs, and none where one does."""
+    """Refuse a radio on a node without a wireless duty, and a missing or second radio."""
     with_radio = [duty for duty in (STATION, ACCESS_POINT) if node.has(duty)]
     radios = [port for port, interface in node.interfaces.items() if interface.radio]
     if with_radio and not radios:
@@ -154,7 +162,7 @@ def _radio(name: str, node: Node, place: YamlSource) -> None:
 
 
 def _of_duties(name: str, node: Node, place: YamlSource) -> None:
-    """Refuse fields that only other duties have, and the lack of those that a duty needs."""
+    """Refuse fields that belong to other duties, and missing fields that a duty needs."""
     if node.has(ACCESS_POINT):
         _ssid(name, node, place)
         at = place.at("channel", name=f"{name}: channel")
@@ -208,7 +216,7 @@ def _radios(network_: Network, source: YamlSource) -> None:
 
 
 def _interfaces_of_access_points(network_: Network, source: YamlSource) -> None:
-    """Refuse interfaces of one name on two access points, which share a namespace."""
+    """Refuse interfaces with the same name on two access points, which share a namespace."""
     taken: dict[str, str] = {}
     for name in network_.of_duty(ACCESS_POINT):
         for port in network_.nodes[name].interfaces:
@@ -220,7 +228,7 @@ def _interfaces_of_access_points(network_: Network, source: YamlSource) -> None:
 
 
 def _roles(given: Scenario, source: YamlSource, inside: YamlSource) -> None:
-    """Refuse a mobile node without agent or access point, and a visit that is none."""
+    """Refuse a mobile node without agent or access point, and a visit at home."""
     nodes = given.network.nodes
     cells = given.network.of_duty(ACCESS_POINT)
     for name, node in nodes.items():
@@ -243,7 +251,7 @@ def _roles(given: Scenario, source: YamlSource, inside: YamlSource) -> None:
 
 
 def _agent(node: Node, network_: Network, at: YamlPlace) -> None:
-    """Refuse an agent that is none, or that no access point has."""
+    """Refuse an agent that is no home agent, or that no access point has."""
     if node.agent not in network_.nodes:
         raise TopologyError(f"{at}: no node {node.agent!r} here; name a home agent that takes part")
     if not any(network_.nodes[cell].agent == node.agent for cell in network_.of_duty(ACCESS_POINT)):
@@ -253,7 +261,7 @@ def _agent(node: Node, network_: Network, at: YamlPlace) -> None:
 
 
 def _moves(given: Scenario, source: YamlSource) -> None:
-    """Refuse what is about a move that does not take place, or that is like that in any case."""
+    """Refuse settings without effect: the move does not happen, or is fixed."""
     if given.moves_on and given.roams_to is None:
         raise TopologyError(f"{source.at('moves_on')}: the mobile node does not move, so that it "
                             "would change nothing; leave it out, or add roams_to")
@@ -263,7 +271,7 @@ def _moves(given: Scenario, source: YamlSource) -> None:
 
 
 def _places(given: Scenario, source: YamlSource) -> None:
-    """Refuse a drive without a beginning or an end, or past nodes that stand nowhere."""
+    """Refuse a drive without start or end, or past nodes without a position."""
     places = {name: node.position for name, node in given.network.nodes.items() if node.position}
     drive = given.mobility
     if drive is None:
@@ -272,7 +280,7 @@ def _places(given: Scenario, source: YamlSource) -> None:
     if not 0 <= drive.start_s < drive.stop_s:
         raise TopologyError(f"{source.at('mobility')}: from {drive.start_s} s to {drive.stop_s} s; "
                             "start at 0 or later and stop after that")
-    # The strength of a signal follows from both ends' places.
+    # A signal's strength follows from the positions of both ends.
     for name in (given.mobile_node, *given.network.of_duty(ACCESS_POINT)):
         if name not in places:
             raise TopologyError(f"{source.at('mobility')}: {name} has no position; give it one in "

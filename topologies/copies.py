@@ -1,8 +1,8 @@
-"""A tcpdump that has started stays ready: each capture is made by a copy of it, a fork.
+"""Fork captures from one started tcpdump.
 
-Starting is most of what a short capture takes in a guest, where a repetition makes a dozen. The
-copy is tcpdump as it was before it read its arguments (`measure/charging/copies.c` is preloaded),
-so nothing of one capture is known to the next.
+Starting tcpdump takes most of the time of a short capture in a guest, and a repetition makes a
+dozen. The fork is tcpdump before it read its arguments (`measure/charging/copies.c` is preloaded),
+so captures share no state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from typing import IO
 
 _PROGRAM = "tcpdump"
 _NUMBER = struct.Struct("@l")
-#: It takes a fraction of a second until it has started, on a busy machine several.
+#: Time limit in seconds for tcpdump's start: a fraction of a second, several on a busy machine.
 _START_S = 30.0
 
 
 class Copies:
-    """The tcpdump that is ready, which loads `libraries` first. A context manager."""
+    """A started tcpdump that forks captures. It preloads `libraries`.
+
+    A context manager.
+    """
 
     def __init__(self, *libraries: Path) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -44,10 +47,17 @@ class Copies:
 
     def start(self, argv: Sequence[str], output: IO[bytes], said: IO[bytes], *,
               of_process: int | None, promptly_ms: int | None) -> Copy:
-        """A copy with these arguments, in the network of a process (None: the machine's own).
+        """Fork a capture with these arguments in the network namespace of a process.
 
-        `output` and `said` are its standard output and error; with `promptly_ms`, packets are kept
-        back so long at most. Raises ChildProcessError.
+        Args:
+            argv: Arguments of tcpdump.
+            output: Its standard output.
+            said: Its standard error.
+            of_process: Process whose namespace is used; None for the machine's own.
+            promptly_ms: Longest time in ms that packets are buffered; None for no limit.
+
+        Raises:
+            ChildProcessError: tcpdump did not start or fork.
         """
         words = ["" if of_process is None else str(of_process),
                  "" if promptly_ms is None else str(promptly_ms), *argv]
@@ -64,18 +74,18 @@ class Copies:
 
 
 class Copy:
-    """A running copy, a child of this process: as much of Popen as those need who wait for it."""
+    """A running fork, a child of this process, with the part of Popen's interface for waiting."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Return the exit status, None while it runs."""
         return self._waited(os.WNOHANG)
 
     def wait(self) -> int | None:
-        """Its exit status, when it has ended."""
+        """Wait for its end and return the exit status."""
         return self._waited(0)
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -84,7 +94,7 @@ class Copy:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it, unless it is known to have ended."""
+        """Kill it, unless it is known to have ended."""
         self.send_signal(signal.SIGKILL)
 
     def _waited(self, how: int) -> int | None:

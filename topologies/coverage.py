@@ -1,6 +1,6 @@
-"""Which radios a medium's signal reaches: what a station's distance from an access point leaves.
+"""Tell which radios a medium's signal reaches at their distance.
 
-Standard library only: it is asked inside the machine and outside.
+Only the standard library is used, because the module runs inside the machine and outside.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from topologies.signal import distance_m
 
 
 def out_of_reach(medium: Medium | None, station: Node, access_point: Node) -> str:
-    """Return why no frame gets from one of them to the other, in words; "" where frames may."""
+    """Return why no frame passes between a station and an access point.
+
+    The result is "" if frames may.
+    """
     if medium is None or medium.signal is None or not (station.position and access_point.position):
         return ""
     metres = distance_m(station.position, access_point.position)

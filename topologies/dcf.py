@@ -1,7 +1,7 @@
-"""Tell the guest's kernel what a channel of 802.11's DCF is: a medium's file, as sch_dcf takes it.
+"""Configure the kernel's DCF channel (sch_dcf) in a guest from a medium's file.
 
-The queueing discipline is the project's own (guest/sources/net/sched/sch_dcf.c), so `tc` has no
-words for it; layouts are those of dcf_core.h and dcf_netlink.h beside it.
+The queueing discipline is the project's own (guest/sources/net/sched/sch_dcf.c), so `tc` does not
+support it. The layouts are those of dcf_core.h and dcf_netlink.h in the same folder.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from topologies.timing import Medium
 
 KIND = "dcf"
 _TCA_DCF_CHANNEL, _TCA_DCF_TIMING, _TCA_DCF_POWER, _TCA_DCF_LINKS, _TCA_DCF_ADDRESSES = range(1, 6)
-#: Frames whose losses are told, one more than so many times so many bytes; between, lines.
+#: Number of frame lengths with a known loss, and the step between them in bytes; the kernel
+#: interpolates linearly.
 _LOSS_STEPS, _LOSS_STEP_BYTES = 33, 72
-#: One unit of power is what -130 dBm are: interference is summed in whole ones.
+#: Power in dBm of one unit: interference is summed in whole units.
 _UNIT_DBM = -130.0
 _CERTAIN = 0xFFFFFFFF
-#: A netlink attribute has room for the powers of so many squared.
+#: Largest number of radios whose power matrix fits into a netlink attribute.
 _MAX_PLACED = 90
 _LLC_BYTES = 8
 _ETHERNET_BYTES = 14
@@ -30,28 +31,37 @@ _ETHERNET_BYTES = 14
 
 @dataclass(frozen=True)
 class DcfChannel:
-    """A channel: its medium, how many stations it has, and which are access points."""
+    """A channel: its medium, its number of stations, and its access points."""
 
     medium: Medium
-    #: Class numbers go from 1 to this.
+    #: Highest class number; class numbers start at 1.
     stations: int
     access_points: tuple[int, ...]
     cipher_bytes: int
     queue_frames: int
     seed: int
     frequency_mhz: int = 0
-    #: By class numbers of sender and listener (dBm); empty where everybody hears everybody alike.
+    #: Received power in dBm by class numbers of sender and listener; empty if all hear all
+    #: equally.
     received_dbm: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    #: Stations and access points whose links have rates and losses of their own.
+    #: Stations and access points whose links have their own rates and losses.
     links: tuple[tuple[int, int], ...] = ()
-    #: MAC addresses of those whose management frames take air, by class number.
+    #: MAC addresses by class number of the radios whose management frames take airtime.
     addresses: Mapping[int, str] = field(default_factory=dict)
 
 
 def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
-    """Make a device's root qdisc that channel. `pid` is a process in the device's namespace.
+    """Make this channel a device's root qdisc.
 
-    Raises OSError, and RuntimeError where the kernel has no DCF, no memory, or too many to place.
+    Args:
+        pid: A process in the device's namespace.
+        device: The device.
+        handle: The qdisc's handle.
+        channel: The channel.
+
+    Raises:
+        OSError: The kernel refuses the request.
+        RuntimeError: The kernel has no DCF or no memory, or too many radios have positions.
     """
     if channel.received_dbm and channel.stations > _MAX_PLACED:
         raise RuntimeError(f"{channel.stations} radios have positions on one channel; take "
@@ -70,9 +80,10 @@ def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
 
 
 def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
-    """Have a channel that is there draw its random numbers from another seed on.
+    """Restart a channel's random numbers from another seed. Nothing else of it changes.
 
-    Nothing else of it changes. Raises OSError.
+    Raises:
+        OSError: The kernel refuses the request.
     """
     with rtnetlink.route_socket(pid, device) as (netlink, index):
         rtnetlink.ask(netlink, message(index, handle, channel, flags=0), f"seed of {device}")
@@ -80,7 +91,7 @@ def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
 
 def message(index: int, handle: int, channel: DcfChannel,
             flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
-    """The netlink request that makes an interface's root qdisc a channel, or changes it."""
+    """Return the netlink request that makes an interface's root qdisc a channel, or changes it."""
     options = attribute(_TCA_DCF_CHANNEL, _told(channel))
     if flags:
         options += attribute(_TCA_DCF_TIMING, _timing(channel)) + _places(channel)
@@ -90,7 +101,10 @@ def message(index: int, handle: int, channel: DcfChannel,
 
 
 def settings(medium: Medium) -> dict[str, int]:
-    """What dcf_config has of a medium's file, by its names with units; lengths in nanoseconds."""
+    """Return a medium's fields of dcf_config by their names with units.
+
+    Times are in ns.
+    """
     signal = medium.signal
     captures_db = signal.capture_db if signal else None
     return {"slot_ns": _ns(medium.slot_us), "difs_ns": _ns(medium.difs_us),
@@ -109,7 +123,7 @@ def settings(medium: Medium) -> dict[str, int]:
 
 
 def power(dbm: float) -> int:
-    """A power in the kernel's units; 0 for what is next to nothing."""
+    """Return a power in the kernel's units. The result is 0 for a negligible one."""
     return round(10 ** ((dbm - _UNIT_DBM) / 10))
 
 
@@ -126,7 +140,7 @@ def _told(channel: DcfChannel) -> bytes:
 
 
 def _places(channel: DcfChannel) -> bytes:
-    """Who hears whom how strong, what links make of frames, and who is who, where that is said."""
+    """Return attributes of received powers, links and MAC addresses, if they are given."""
     attributes, numbers = b"", range(1, channel.stations + 1)
     if channel.received_dbm:
         attributes += attribute(_TCA_DCF_POWER, struct.pack(
@@ -143,7 +157,7 @@ def _places(channel: DcfChannel) -> bytes:
 
 
 def _link(channel: DcfChannel, station: int, access_point: int) -> bytes:
-    """A link's rate, and how probably it loses frames of some lengths."""
+    """Return a link's rate, and its loss probability for each frame length."""
     medium, dbm = channel.medium, channel.received_dbm[station, access_point]
     signal = medium.signal
     assert signal is not None

@@ -1,6 +1,7 @@
-"""A device is plain data: how long kinds of work take on a node's processor, and who says so.
+"""Devices as plain data: the time of kinds of work on a node's processor, with sources.
 
-Standard library only, as `model`. Which clock can emulate one, and how, is not known here.
+Only the standard library is used, as in `model`. This module does not know which clock can emulate
+a device, or how.
 """
 
 from __future__ import annotations
@@ -8,26 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-#: Kinds of work that a whole processor is slower or faster at; the only ones that take a `factor`.
+#: Kinds of work that a whole processor is slower or faster at; only they take a `factor`.
 KINDS = ("public-key", "cipher", "hash", "system-call", "other")
-#: What the processor clock tells apart, and the operation that stands for all work of a kind where
-#: a device has no `factor` for it: the machine that emulates times the same one of its own.
+#: Kinds of work that the processor clock distinguishes, with the operation that represents each if
+#: a device has no `factor` for it: the emulating machine times the same operation of its own.
 STANDS_FOR = {"other": "sha256-in-c", "public-key": "rsa-1024-private", "cipher": "aes-128-in-c",
               "hash": "sha256-in-c"}
 
 
 class Strict:
-    """What the loader's validation must refuse; nothing else reads it."""
+    """Base of models whose unknown and mistyped fields the loader refuses."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
 
 
 @dataclass(frozen=True)
 class Work(Strict):
-    """How quick a device is at one kind of work, in one of three ways, and where that is from.
+    """The speed of a device for one kind of work, and its source.
 
-    `seconds` an operation, `bytes_per_s`, or `factor`: how many times longer it takes than on the
-    machine that emulates it.
+    It is in one of three units:
+
+    `seconds` for an operation, `bytes_per_s`, or `factor`: the time relative to the machine that
+    emulates the device.
     """
 
     source: str
@@ -44,15 +47,18 @@ class Device(Strict):
     title: str
     work: dict[str, Work]
     processors: int = 1
-    #: Remarks for readers: what a figure leaves out, how one was derived.
+    #: Remarks for readers: what a figure leaves out, or how it was derived.
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_neutral(self) -> bool:
-        """Whether it is the emulating machine as it is: such a device fits every clock."""
+        """Return whether it equals the emulating machine. Such a device fits every clock."""
         return self.processors == 1 and all(work.factor == 1 for work in self.work.values())
 
     def unsaid(self) -> list[str]:
-        """Kinds of work whose speed the processor clock cannot learn from it."""
+        """Return the kinds of work whose speed the device does not state.
+
+        The processor clock needs the speed of each kind.
+        """
         return [kind for kind, operation in STANDS_FOR.items()
                 if not ((kind in self.work and self.work[kind].factor) or operation in self.work)]

@@ -1,5 +1,5 @@
-"""What the package raises for files that cannot be used."""
+"""The error for topology files that cannot be used."""
 
 
 class TopologyError(ValueError):
-    """A topology file that cannot be used; the text is one line for the user."""
+    """A topology file that cannot be used. The text is one line for the user."""

@@ -1,4 +1,4 @@
-"""Checks of figures: what wires and media do to packets, and how long devices take."""
+"""Check the figures of wires, media and devices."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from topologies.errors import TopologyError
 from topologies.model import Link, Medium, Wire
 from topologies.source import YamlPlace, YamlSource
 
-#: Part of file names: of scenarios and devices.
+#: Identifiers of scenarios and devices, which are parts of file names.
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 # Operations of devices are words for people.
 _OPERATION = re.compile(r"[a-z][a-z0-9-]*")
-#: Every host of IPv4 takes packets of 576 bytes (RFC 791, 3.1). The kernel's wires take 65,535,
-#: 32 of them for MACsec.
+#: Bounds in bytes: every IPv4 host accepts packets of 576 bytes (RFC 791, 3.1). The kernel's wires
+#: accept 65,535, of which MACsec needs 32.
 _LEAST_MTU_BYTES, _MOST_MTU_BYTES = 576, 65_503
-#: Of a wire: below, a packet of 1500 bytes takes 12 s and more, which no daemon waits for (and the
-#: kernel takes less than 8 bit/s for no limit); above, the kernel's arithmetic ends.
+#: Bounds of a wire's rate in bit/s. Below, a packet of 1500 bytes takes 12 s or more, longer than
+#: any daemon waits (and the kernel treats less than 8 bit/s as no limit). Above, the kernel's
+#: arithmetic overflows.
 _LEAST_RATE_BPS, _MOST_RATE_BPS = 1000, 10 ** 12
-#: A supplicant gives an authentication up after 60 s, which has a dozen exchanges and more.
+#: Largest delay in ms: a supplicant gives up an authentication, a dozen or more exchanges, after
+#: 60 s.
 _MOST_DELAY_MS = 10_000
 _MOST_OVERHEAD_BYTES, _MOST_QUEUE_PACKETS = 65_535, 10 ** 6
 _FIGURES = {
     "mtu_bytes": (_LEAST_MTU_BYTES, _MOST_MTU_BYTES), "rate_bps": (_LEAST_RATE_BPS, _MOST_RATE_BPS),
     "delay_ms": (0, _MOST_DELAY_MS), "overhead_bytes": (0, _MOST_OVERHEAD_BYTES),
     "queue_packets": (1, _MOST_QUEUE_PACKETS)}
-#: How much slower or faster than this machine a device may be.
+#: Largest factor, seconds and bytes per second of a device's work.
 _MOST_FACTOR, _MOST_WORK_S, _MOST_BYTES_PER_S = 1e6, 1e4, 1e12
 
 
 def medium(given: Medium, place: YamlSource | Path | str) -> None:
-    """Refuse rates of zero, times below zero, and what has an effect with other fields only."""
+    """Refuse zero rates, negative times, and fields that have no effect without others."""
     source = YamlSource.of(place)
     for field, value in vars(given).items():
         minimum = 1 if field.endswith("rate_bps") else 0
@@ -57,7 +59,7 @@ def medium(given: Medium, place: YamlSource | Path | str) -> None:
 
 
 def wire(given: Wire | Link, place: YamlSource | Path | str, name: str = "") -> None:
-    """Refuse figures that no wire has, or that change nothing, and a preset without source."""
+    """Refuse impossible figures of a wire, fields without effect, and a preset without a source."""
     source = YamlSource.of(place)
 
     def at(field: str) -> YamlPlace:
@@ -82,7 +84,7 @@ def _default(cls: type, field: str) -> object:
 
 
 def device(given: Device, place: YamlSource | Path | str) -> None:
-    """Refuse figures without a source, without a value, or with one that is not above zero."""
+    """Refuse figures without a source, without a value, or with one that is not positive."""
     source = YamlSource.of(place)
     if not ID.fullmatch(given.name):
         raise TopologyError(f"{source.at('name')}: {given.name!r}; write up to 40 letters, digits, "

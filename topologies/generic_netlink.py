@@ -1,4 +1,4 @@
-"""Requests to a family of the kernel's generic netlink, such as mac80211_hwsim's.
+"""Requests to a family of the kernel's generic netlink, such as mac80211_hwsim.
 
 Structures: linux/genetlink.h.
 """
@@ -16,17 +16,17 @@ from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute
 _NETLINK_GENERIC = 16
 _HEAD = struct.Struct("=BBxx")
 _VERSION = 1
-# Of the family that knows the others: what gives one by its name.
+# The control family, which resolves the names of the others.
 _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
-#: Of a port, a process' number; those above tell its sockets apart.
+#: Size in bits of the process number in a netlink port ID; higher bits number the sockets.
 _PORT_BITS = 22
 _NUMBERS = itertools.cycle(range(1, 1 << 32 - _PORT_BITS))
 
 
 class GenericNetlink:
-    """A connection to one family, in the network namespace that it is made in.
+    """A connection to one family, in the network namespace in which it is opened.
 
-    A context manager. Raises FileNotFoundError where the kernel lacks the family.
+    A context manager. Raises FileNotFoundError if the kernel lacks the family.
     """
 
     def __init__(self, family: str) -> None:
@@ -47,15 +47,19 @@ class GenericNetlink:
         self.close()
 
     def close(self) -> None:
-        """End the connection, and what belongs to it."""
+        """Close the connection, and remove the kernel objects that depend on it."""
         self._netlink.close()
 
     def do(self, command: int, attributes: bytes) -> None:
-        """One request and its acknowledgement. Raises OSError with the kernel's error number."""
+        """Send one request and read its acknowledgement.
+
+        Raises:
+            OSError: The kernel refuses; it has the kernel's error number.
+        """
         self._ask(self._family, command, ACK, attributes)
 
     def dump(self, command: int, attributes: bytes = b"") -> list[dict[int, bytes]]:
-        """All that the kernel has to list, each as its attributes by their kind."""
+        """Return all entries that the kernel lists, each as its attributes by kind."""
         return self._ask(self._family, command, DUMP, attributes)
 
     def _ask(self, family: int, command: int, flags: int,
@@ -65,9 +69,10 @@ class GenericNetlink:
 
 
 def _port() -> int:
-    """A port that no other socket of this process has, in whichever namespace.
+    """Return a port ID that no other socket of this process has, in any namespace.
 
-    One that is not bound gets the process' own number, once in each family and namespace. When
-    any of them closes, mac80211_hwsim (of Linux 6.1) removes the radios of that port's maker.
+    A socket that is not bound gets the process's number, once in each family and namespace. When
+    one of these sockets closes, mac80211_hwsim (Linux 6.1) removes the radios of all with that
+    port ID.
     """
     return os.getpid() % (1 << _PORT_BITS) | next(_NUMBERS) << _PORT_BITS

@@ -1,4 +1,7 @@
-"""Checks of the graph: links and their ends, loops of bridges, subnets, and who reaches whom."""
+"""Check a network's graph of links.
+
+The checks are about ends of links, loops of bridges, subnets and reachability.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _Segment = frozenset[str]
 
 
 def links(network: Network, source: YamlSource) -> None:
-    """Refuse links without two ends, and ends that are none."""
+    """Refuse links without two ends, and ends that are no interface."""
     ends = [end for link in network.links for end in link.ends]
     for number, link in enumerate(network.links):
         at = source.at("links", number, name="link")
@@ -42,7 +45,7 @@ def _end(end: str, network: Network, at: YamlPlace, *, is_twice: bool) -> None:
 
 
 def loops(network: Network, source: YamlSource) -> None:
-    """Refuse bridges in a circle, in which broadcasts would go round for ever."""
+    """Refuse loops of bridges, in which broadcasts would circulate forever."""
     joined: dict[str, str] = {}
 
     def root(place: str) -> str:
@@ -60,14 +63,17 @@ def loops(network: Network, source: YamlSource) -> None:
 
 
 def _bridge_of(end: str, network: Network) -> str:
-    """Return the bridge that a link's end is a port of; the end itself where it is of none."""
+    """Return the bridge that a link's end is a port of.
+
+    The result is the end itself if it is no port.
+    """
     name, _, port = end.partition("/")
     bridge = network.nodes[name].interfaces[port].bridge
     return f"{name}/{bridge}" if bridge else end
 
 
 def segments(network: Network) -> list[_Segment]:
-    """Return the interfaces of each link layer: what wires and bridges join."""
+    """Return the interfaces of each link layer, which wires and bridges connect."""
     groups: dict[str, set[str]] = {}
     for name, node in network.nodes.items():
         for port in node.interfaces:
@@ -101,7 +107,7 @@ def subnets(network: Network, source: YamlSource) -> None:
 
 
 def gateways(network: Network, source: YamlSource) -> None:
-    """Refuse gateways that are no address of a neighbour."""
+    """Refuse gateways that are not a neighbour's address."""
     segment_of = {end: segment for segment in segments(network) for end in segment}
     for name, node in network.nodes.items():
         if node.gateway is None:
@@ -111,7 +117,7 @@ def gateways(network: Network, source: YamlSource) -> None:
             ends = [f"{cell}/{port}" for cell in network.of_duty(ACCESS_POINT)
                     for port in network.nodes[cell].interfaces
                     if network.nodes[cell].agent == node.agent]
-        if not ends:  # which is told where a scenario needs it
+        if not ends:  # reported for scenarios that need one
             continue
         neighbours = {other for end in ends for other in segment_of[end]}
         if node.gateway not in [_ip(other, network) for other in neighbours]:
@@ -126,7 +132,7 @@ def _ip(end: str, network: Network) -> str:
 
 
 def reach(scenario: Scenario, source: YamlSource) -> None:
-    """Refuse a peer, an agent or an access point that no chain of links leads to."""
+    """Refuse a peer, an agent or an access point that no chain of links reaches."""
     network = scenario.network
     neighbours = _neighbours(network)
     inside = source.within("network")
@@ -151,7 +157,7 @@ def reach(scenario: Scenario, source: YamlSource) -> None:
 
 
 def _neighbours(network: Network) -> Mapping[str, set[str]]:
-    """Return which nodes are beside each other, over wires and at home over the air."""
+    """Return the neighbours of each node, over wires and over the air at home."""
     beside: dict[str, set[str]] = {name: set() for name in network.nodes}
     pairs = [tuple(map(node_of, link.ends)) for link in network.links]
     pairs += [(name, cell) for name in network.of_duty(STATION)
@@ -164,7 +170,7 @@ def _neighbours(network: Network) -> Mapping[str, set[str]]:
 
 
 def _reached(start: str, neighbours: Mapping[str, set[str]], network: Network) -> set[str]:
-    """Return the nodes that packets from one reach, by bridges and by nodes that forward."""
+    """Return the nodes that packets from `start` reach, through bridges and forwarding nodes."""
     reached, waiting = {start}, [start]
     while waiting:
         name = waiting.pop()

@@ -1,7 +1,7 @@
-"""`hwsim_mgmt`, as Mininet-WiFi calls it, for machines without it: through netlink and debugfs.
+"""Replacement for Mininet-WiFi's `hwsim_mgmt`, through netlink and debugfs.
 
-The program of that name comes with Mininet-WiFi's installer and has to be compiled. This speaks
-the same options as far as Mininet-WiFi uses them.
+The original comes with Mininet-WiFi's installer and has to be compiled. This module accepts the
+same options as far as Mininet-WiFi uses them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEBUG = Path("/sys/kernel/debug")
 
 @contextlib.contextmanager
 def in_path() -> Iterator[None]:
-    """Have programs that this process starts find a `hwsim_mgmt`: the machine's own, or this."""
+    """Put `hwsim_mgmt` into the PATH of child processes: the machine's own, or this one."""
     if shutil.which(PROGRAM):
         yield
         return
@@ -44,7 +44,7 @@ def in_path() -> Iterator[None]:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The options, as the compiled program has them; whatever is wrong ends the process."""
+    """Parse the options of the compiled program. An error ends the process."""
     parser = argparse.ArgumentParser(PROGRAM, description="Make and remove emulated radios.")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("-c", "--create", action="store_true", help="make a radio (with -n)")
@@ -63,7 +63,11 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> str:
-    """Do as the options say; what to print. Raises RadioError."""
+    """Execute the options and return the text to print.
+
+    Raises:
+        RadioError: The kernel refuses, or there is no such radio.
+    """
     with Hwsim() as hwsim:
         if options.create:
             hwsim.create(options.name)
@@ -85,8 +89,8 @@ def run(options: argparse.Namespace) -> str:
 
 
 def _set_rssi(name: str, dbm: int) -> str:
-    """Set it; what was wrong, or ""."""
-    if not (_DEBUG / "ieee80211").exists():  # as in a node's namespace, which has a /sys of its own
+    """Set a radio's signal, and return what was wrong or ""."""
+    if not (_DEBUG / "ieee80211").exists():  # as in a node's namespace, which has its own /sys
         subprocess.run(["mount", "-t", "debugfs", "debugfs", str(_DEBUG)], check=False)
     refused = ""
     # Kernels differ in whether they read a sign there.
@@ -101,7 +105,7 @@ def _set_rssi(name: str, dbm: int) -> str:
 
 
 def main() -> int:
-    """Run as a program; the exit status."""
+    """Run as a program, and return the exit status."""
     try:
         said = run(arguments(sys.argv[1:]))
     except RuntimeError as error:  # a RadioError

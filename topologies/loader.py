@@ -1,4 +1,7 @@
-"""The loader reads networks, scenarios, wires, devices and media from YAML, outside the machine."""
+"""Load networks, scenarios and their parts from YAML, outside the machine.
+
+The parts are wires, devices and media.
+"""
 
 from __future__ import annotations
 
@@ -21,40 +24,44 @@ __all__ = ["TopologyError", "device_names", "load_device", "load_medium", "load_
            "wire_names"]
 
 
-#: The keys of a scenario by which it changes its network.
+#: Keys by which a scenario changes its network.
 _CHANGES = tuple(field.name for field in dataclasses.fields(Adjustments))
-#: All keys of a scenario. That it is about places is said of it, not by it.
+#: All keys of a scenario file. `is_placed` is computed, not written there.
 _SCENARIO_KEYS = (*(field.name for field in dataclasses.fields(Scenario)
                     if field.name != "is_placed"), *_CHANGES)
 
 
 def scenario_ids() -> list[str]:
-    """Names of the scenarios that come with the project, sorted."""
+    """Return the names of the scenarios that come with the project, sorted."""
     return reading.names("scenarios")
 
 
 def network_names() -> list[str]:
-    """Names of the networks that come with the project, sorted."""
+    """Return the names of the networks that come with the project, sorted."""
     return reading.names("networks")
 
 
 def medium_names() -> list[str]:
-    """Names of the media that come with the project, sorted."""
+    """Return the names of the media that come with the project, sorted."""
     return reading.names("media")
 
 
 def wire_names() -> list[str]:
-    """Names of the wires that come with the project, sorted."""
+    """Return the names of the wires that come with the project, sorted."""
     return reading.names("wires")
 
 
 def device_names() -> list[str]:
-    """Names of the devices that come with the project, sorted."""
+    """Return the names of the devices that come with the project, sorted."""
     return reading.names("devices")
 
 
 def load_network(name: str) -> Network:
-    """Load a network by its name, or from a `.yml` file; raises TopologyError."""
+    """Load a network by its name or from a `.yml` file.
+
+    Raises:
+        TopologyError: The file cannot be used.
+    """
     path = resolve(name, "networks")
     network = _network(read(path), YamlSource(path), path)
     checks.whole_network(network, path)
@@ -62,12 +69,19 @@ def load_network(name: str) -> Network:
 
 
 def load_scenario(name: str) -> Scenario:
-    """Load a scenario by its name, or from a `.yml` file; raises TopologyError.
+    """Load a scenario by its name or from a `.yml` file.
 
-    `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
-    `nodes:` keeps only these of the network; `channels:` gives access points other channels,
-    `positions:` nodes other places, `wire:` the links between home agents and routers another
-    wire, and `links:` single ones, by an end of theirs.
+    `network:` is the name of a file in `networks/`, a path relative to the scenario file, or the
+    network itself. These keys change the network:
+
+    - `nodes:` keeps only these nodes.
+    - `channels:` sets other channels of access points.
+    - `positions:` sets other positions of nodes.
+    - `wire:` sets the wire of the links between home agents and routers.
+    - `links:` changes single links, each named by one of its ends.
+
+    Raises:
+        TopologyError: The file cannot be used.
     """
     path = resolve(name, "scenarios")
     source, document = YamlSource(path), read(path)
@@ -106,7 +120,11 @@ def load_scenario(name: str) -> Scenario:
 
 
 def load_medium(name: str) -> Medium:
-    """Load a medium by its name, or from a `.yml` file; raises TopologyError."""
+    """Load a medium by its name or from a `.yml` file.
+
+    Raises:
+        TopologyError: The file cannot be used.
+    """
     path = resolve(name, "media")
     medium: Medium = reading.load(Medium, path, checks.medium)
     _refuse_taken("name", medium.name, "media", YamlSource(path), medium, load_medium)
@@ -115,7 +133,16 @@ def load_medium(name: str) -> Medium:
 
 def load_wire(name: str, beside: Path | None = None,
               place: YamlSource | None = None) -> Wire:
-    """Load a wire by its name, or from a `.yml` file that `place` names. Raises TopologyError."""
+    """Load a wire by its name or from a `.yml` file.
+
+    Args:
+        name: Name or path.
+        beside: Folder to which a path is relative.
+        place: The place of the name, for messages.
+
+    Raises:
+        TopologyError: The file cannot be used.
+    """
     path = resolve(name, "wires", beside, place)
     wire: Wire = reading.load(Wire, path, checks.wire)
     _refuse_taken("name", wire.name, "wires", YamlSource(path), wire, load_wire)
@@ -124,7 +151,16 @@ def load_wire(name: str, beside: Path | None = None,
 
 def load_device(name: str, beside: Path | None = None,
                 place: YamlSource | None = None) -> Device:
-    """Load a device by its name, or from a `.yml` file that `place` names. Raises TopologyError."""
+    """Load a device by its name or from a `.yml` file.
+
+    Args:
+        name: Name or path.
+        beside: Folder to which a path is relative.
+        place: The place of the name, for messages.
+
+    Raises:
+        TopologyError: The file cannot be used.
+    """
     path = resolve(name, "devices", beside, place)
     device: Device = reading.load(Device, path, checks.device)
     _refuse_taken("name", device.name, "devices", YamlSource(path), device, load_device)
@@ -133,7 +169,7 @@ def load_device(name: str, beside: Path | None = None,
 
 def _refuse_taken(key: str, name: str, folder: str, source: YamlSource, value: object,
                   own: Callable[[str], object]) -> None:
-    """Raise TopologyError for a file that says something else under a name of the project's own."""
+    """Raise TopologyError for a file with a built-in name and different content."""
     is_own = isinstance(source.file, Path) and source.file.is_relative_to(reading.ROOT)
     if is_own or name not in reading.names(folder):
         return
@@ -143,12 +179,12 @@ def _refuse_taken(key: str, name: str, folder: str, source: YamlSource, value: o
 
 
 def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:
-    """The plain JSON value that `model.from_json` reads back."""
+    """Return the plain JSON value that `model.from_json` reads."""
     return dataclasses.asdict(value)
 
 
 def _network(document: Any, place: YamlSource, file: Path) -> Network:
-    """A network of a document that stands in `file`: with wires and devices in their place."""
+    """Return the network of a document in `file`, with its wires and devices loaded."""
     if isinstance(document, dict):
         nodes, links = document.get("nodes"), document.get("links")
         document = dict(document)
@@ -164,7 +200,7 @@ def _network(document: Any, place: YamlSource, file: Path) -> Network:
 
 
 def _with_device(node: Any, folder: Path, place: YamlSource) -> Any:
-    """A node's document, with the device in the place of its name."""
+    """Return a node's document with its device in place of the device's name."""
     if isinstance(node, dict) and isinstance(node.get("device"), str):
         device = load_device(node["device"], folder, place.within("device"))
         return {**node, "device": to_json(device)}
@@ -172,8 +208,8 @@ def _with_device(node: Any, folder: Path, place: YamlSource) -> Any:
 
 
 def _with_wire(link: Any, folder: Path, place: YamlSource) -> Any:
-    """A link's document, with what the wire that it names does to packets."""
+    """Return a link's document with the figures of the wire that it names."""
     if isinstance(link, dict) and isinstance(link.get("wire"), str) and link["wire"]:
         wire = load_wire(link["wire"], folder, place.within("wire"))
-        return {**wire.effect, **link, "wire": wire.name}  # the link's own values come first
+        return {**wire.effect, **link, "wire": wire.name}  # the link's own values take precedence
     return link

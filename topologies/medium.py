@@ -1,11 +1,11 @@
-"""The air is shared half-duplex channels: who passes an access point's radio goes by one.
+"""The medium of half-duplex channels, which all frames of an access point's radio share.
 
-Whatever passes an access point's radio, up or down, makes a detour by one device a channel, `air1`
-for channel 1, where every transmitter has a queue of its own. In the guest, they contend for it as
-802.11's DCF has it (`topologies.dcf`). Elsewhere the kernel's general queueing disciplines serve
-time instead of bytes: a size table turns a frame's length into its airtime, a frame waits in its
-queue for that, and above them all take turns. Management frames pass no interface and go by it.
-See docs/medium.md.
+Every frame that passes an access point's radio, up or down, is redirected through one device for
+each channel (`air1` for channel 1). There every transmitter has a queue of its own. In the guest
+the queues contend by 802.11's DCF (`topologies.dcf`). Elsewhere the kernel's general queueing
+disciplines serve time instead of bytes. A size table turns a frame's length into its airtime. The
+frame waits in its queue for that time, and the queues take turns. Management frames pass no
+interface, so they are not covered. See docs/medium.md.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from topologies.signal import distance_m
 from topologies.sizetable import set_size_table
 from topologies.timing import QUEUE_FRAMES
 
-if TYPE_CHECKING:  # Mininet is on machines only
+if TYPE_CHECKING:  # Mininet exists on machines only
     from mininet.node import Node
 
-#: What one byte stands for on the air's device, in microseconds. A divisor of what standards count.
+#: Airtime in microseconds of one byte on the device; it divides the units of the standards.
 UNIT_US = 0.25
 _RATE = f"{round(8e6 / UNIT_US)}bit"
-# Ethernet's header, which the device sees, and LLC, which it does not: 802.11 carries the second.
+# The device sees Ethernet's header, which 802.11 does not carry, but not LLC, which it does.
 _ETHERNET_BYTES = 14
 _LLC_BYTES = 8
 _LONGEST_BYTES = 2304 + _ETHERNET_BYTES
-# Airtime that the channel may make up for after the machine was late. Only several transmitters
-# together can overdraw it, and only when they start.
+# Airtime in microseconds that the channel may catch up after the machine was late. Only several
+# transmitters together can exceed it, and only when they start.
 _SLACK_US = 20_000
 _HANDLE = 1 << 16
 # The shaper above all queues is class 1.
@@ -42,14 +42,15 @@ _FIRST_CLASS = 3
 
 
 def frequency_mhz(channel: int) -> int:
-    """The middle of a channel of the 2.4 GHz band."""
+    """Return the centre frequency in MHz of a channel of the 2.4 GHz band."""
     return 2484 if channel == 14 else 2407 + 5 * channel
 
 
 def airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
-    """Airtime of an Ethernet frame of n bytes at index n, in units; losses' share included.
+    """Return airtimes in units of UNIT_US of Ethernet frames, indexed by length in bytes.
 
-    Ciphers work below the device, which therefore does not see what they add to a frame.
+    They include the share of losses. Ciphers work below the device, which therefore does not see
+    the bytes that they add.
     """
     return [round(medium.delivery_us(max(0, length - _ETHERNET_BYTES) + _LLC_BYTES + cipher_bytes)
                   / UNIT_US) for length in range(_LONGEST_BYTES + 1)]
@@ -57,18 +58,21 @@ def airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Transmitters:
-    """Class numbers of those who send: stations by MAC address, access points by interface."""
+    """Class numbers of transmitters: stations by MAC address, access points by interface."""
 
     stations: Mapping[str, int]
     access_points: Mapping[str, int]
-    #: By class number: MAC addresses, positions, and the access points' channels.
+    #: By class number: MAC addresses, positions, and channels of access points.
     addresses: Mapping[int, str] = field(default_factory=dict)
     positions: Mapping[int, Sequence[float]] = field(default_factory=dict)
     channels: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: model.Network) -> Transmitters:
-        """Every radio of a network: a station may come to any access point."""
+        """Return the transmitters of a network: every radio.
+
+        A station may use any access point.
+        """
         # Access points first: their numbers have to fit the kernel's 64 bits.
         radios = [network.nodes[name] for duty in ("access_point", "station")
                   for name in network.of_duty(duty)]
@@ -85,17 +89,21 @@ class Transmitters:
             {number: node.channel or 0 for number, node in access_points.items()})
 
     def on(self, channel: int) -> tuple[int, ...]:
-        """The access points of a channel."""
+        """Return the access points of a channel."""
         return tuple(number for number, its in self.channels.items() if its == channel)
 
     def links(self, medium: model.Medium, channel: int) -> tuple[tuple[int, int], ...]:
-        """Every station with every access point of a channel, where distance matters."""
+        """Return every pair of a station and an access point of a channel, if distance matters."""
         return tuple((station, access_point) for station in self.stations.values()
                      for access_point in self.on(channel)) if medium.signal else ()
 
     def received_dbm(self, medium: model.Medium,
                      channel: int) -> Mapping[tuple[int, int], float]:
-        """What each gets of each on a channel; raises RuntimeError for who stands nowhere."""
+        """Return the received power in dBm by sender and listener on a channel.
+
+        Raises:
+            RuntimeError: A radio has no position.
+        """
         signal = medium.signal
         if signal is None:
             return {}
@@ -109,12 +117,12 @@ class Transmitters:
 
     @property
     def last(self) -> int:
-        """The highest class number."""
+        """Return the highest class number."""
         return max((_OTHERS, *self.stations.values(), *self.access_points.values()))
 
 
 class Air:
-    """One channel in the access points' network namespace, which `host` is a node of."""
+    """A channel in the access points' network namespace, of which `host` is a node."""
 
     def __init__(self, host: Node, channel: int, medium: model.Medium, cipher_bytes: int,
                  transmitters: Transmitters, seed: int = 0) -> None:
@@ -128,7 +136,7 @@ class Air:
                 interfaces.add_detour(self.device)
         except OSError as error:
             raise RuntimeError(f"medium: {error.strerror}") from None
-        #: Whether frames say who receives them: rates, capture and aggregates ask.
+        #: Whether frames carry their receiver's number, which rates, capture and aggregation need.
         self._names_receivers = medium.signal is not None or medium.aggregate > 1
         if medium.air == model.DCF:
             self._dcf = dcf.DcfChannel(
@@ -144,17 +152,17 @@ class Air:
         set_size_table(host.pid, self.device, "htb", _HANDLE, sizes)
 
     def draw_anew(self, seed: int) -> None:
-        """Draw backoffs from this seed on; where stations take turns there are none."""
+        """Restart the backoffs from this seed. Stations that take turns have none."""
         if self._dcf is not None:
             dcf.draw_anew(self._host.pid, self.device, _HANDLE,
                           replace(self._dcf, seed=self._seeded(seed)))
 
     def _seeded(self, seed: int) -> int:
-        """Channels of one run have random numbers of their own."""
+        """Return a seed of this channel, as channels of one run need different random numbers."""
         return (seed << 8) + self._number
 
     def attach(self, radios: Sequence[str]) -> None:
-        """Send everything that passes access points' radios, both ways, by the channel."""
+        """Redirect all frames that pass these access points' radios through the channel."""
         self._run(["tc", "-batch", "-"], [line for interface in radios
                                           for line in self._filters(interface)])
 
@@ -168,18 +176,19 @@ class Air:
             *(f"{down} prio 1 flower dst_mac {mac} {self._detour(own, number)}"
               for mac, number in to_stations),
             f"{down}{' prio 2' if self._names_receivers else ''} matchall {self._detour(own)}",
-            # The kernel's own word to switches that a station has come was never on the air.
+            # The kernel's own message to switches about a new station was never on the air.
             f"filter add dev {interface} ingress protocol 802_2 prio 1 matchall classid :1",
             *(f"{up} prio 2 flower src_mac {mac} {self._detour(number, own)}"
               for mac, number in self._transmitters.stations.items()),
             f"{up} prio 3 matchall {self._detour(_OTHERS)}"]
 
     def _queues(self, longest: int, loss: float) -> list[str]:
-        """A shaper with one class a transmitter; who has frames waiting gets an equal share of it.
+        """Return commands for a shaper with one class for each transmitter.
 
-        Netem keeps a frame for its own airtime, counted from when the one before was done; the
-        shaper alone would let it pass at once and make the next one pay. It also loses frames, at
-        the queue's entrance; what they cost is in the size table.
+        Transmitters with waiting frames get equal shares. Netem holds a frame for its own airtime,
+        counted from the end of the previous one. The shaper alone would let it pass at once and
+        delay the next. Netem also drops frames at the queue's entrance; the size table includes
+        their airtime.
         """
         slack = round(_SLACK_US / UNIT_US)
         lost = f" loss {loss * 100:.6f}%" if loss else ""
@@ -190,7 +199,7 @@ class Air:
         lines = [f"qdisc add dev {self.device} root handle 1: htb default {_OTHERS}",
                  f"{add_class} 1: classid 1:1 htb rate {_RATE} burst {slack} {shared}"]
         for number in (_OTHERS, *everyone.stations.values(), *everyone.access_points.values()):
-            # What is within a class's own rate comes before the others' turns: it has next to none.
+            # A class's own rate has priority over the others' turns, so it is close to zero.
             lines += [
                 f"{add_class} 1:1 classid 1:{number:x} htb rate 8kbit burst 1 {shared}",
                 f"{add_queue} 1:{number:x} netem limit {QUEUE_FRAMES} rate {_RATE}{lost}"]

@@ -1,7 +1,7 @@
-"""Networks, scenarios, wires and media are plain data; a node's device is, too (see `device`).
+"""Networks, scenarios, wires and media as plain data. For a node's device see `device`.
 
-Standard library only: the same classes are read from YAML outside the machine (see `loader`) and
-from the job's JSON inside it, where start-up time counts.
+Only the standard library is used. The same classes are read from YAML outside the machine (see
+`loader`) and from the job's JSON inside the machine, where start-up time counts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "D
            "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
            "from_json", "node_of", "with_duties"]
 
-#: Duties that the builder knows, because they own radios. All others are a network's own words.
+#: Duties that the builder knows, because they need radios. A network may name any others.
 STATION, ACCESS_POINT = "station", "access_point"
-#: Duties that scenarios with mobile nodes know besides.
+#: Duties that scenarios with mobile nodes know in addition.
 HOME_AGENT, ROUTER = "home_agent", "router"
 
 
 @dataclass(frozen=True)
 class Interface(Strict):
-    """One interface of a node; `address` is CIDR, `radio` the MAC address of a hwsim radio."""
+    """An interface of a node. `address` is CIDR, `radio` the MAC address of a hwsim radio."""
 
     address: str | None = None
     radio: str | None = None
@@ -39,17 +39,17 @@ class Interface(Strict):
 
     @property
     def ip(self) -> str:
-        """The address without its prefix length, "" where there is none."""
+        """Return the address without its prefix length, "" if there is none."""
         return (self.address or "").partition("/")[0]
 
 
 @dataclass(frozen=True)
 class Node(Strict):
-    """A node and its duties, in words of the network's own; `agent` names the agent that serves it.
+    """A node and its duties, which the network names freely.
 
-    `routes` maps further prefixes to next hops; `serves` is the prefix behind a home agent.
-    `position` is where it stands, x and y or x, y and z in metres. `device` is what it computes on;
-    None is the machine as it is.
+    `agent` names the agent that serves it. `routes` maps further prefixes to next hops; `serves`
+    is the prefix behind a home agent. `position` is x and y, or x, y and z, in metres. `device` is
+    the processor that it computes on; None is the machine as it is.
     """
 
     duties: list[str]
@@ -65,25 +65,25 @@ class Node(Strict):
     device: Device | None = None
 
     def has(self, duty: str) -> bool:
-        """Whether a duty is among the node's."""
+        """Return whether the node has a duty."""
         return duty in self.duties
 
     @property
     def address(self) -> str:
-        """The node's first IPv4 address, without its prefix length."""
+        """Return the node's first IPv4 address, without its prefix length."""
         for interface in self.interfaces.values():
             if interface.address:
                 return interface.ip
         raise ValueError("node has no address")
 
     def interface_of(self, address: str) -> str:
-        """Name of the interface that has an address."""
+        """Return the name of the interface with an address."""
         return next(name for name, interface in self.interfaces.items()
                     if interface.address and interface.address.startswith(f"{address}/"))
 
     @property
     def outer_address(self) -> str:
-        """A home agent's address towards other subnets: that of the interface to its gateway."""
+        """Return a home agent's address towards other subnets: on the interface to its gateway."""
         gateway = ipaddress.IPv4Address(self.gateway or self.address)
         for interface in self.interfaces.values():
             if interface.address:
@@ -94,7 +94,7 @@ class Node(Strict):
 
     @property
     def radio_interface(self) -> str:
-        """Name of the node's wireless interface."""
+        """Return the name of the node's wireless interface."""
         for name, interface in self.interfaces.items():
             if interface.radio:
                 return name
@@ -103,10 +103,10 @@ class Node(Strict):
 
 @dataclass(frozen=True)
 class Wire(Strict):
-    """What a wire does to packets, each way; links take it over by its name.
+    """The effect of a wire on packets, in each direction. Links refer to it by name.
 
-    `rate_bps` is None for a wire as quick as the processor. `overhead_bytes` are what a frame takes
-    besides the Ethernet frame that the kernel counts. Up to `queue_packets` wait for their turn.
+    `rate_bps` is None for a wire as fast as the processor. `overhead_bytes` is the size of a frame
+    beyond the Ethernet frame that the kernel counts. `queue_packets` is the length of its queue.
     """
 
     name: str
@@ -120,7 +120,7 @@ class Wire(Strict):
 
     @property
     def effect(self) -> dict[str, Any]:
-        """The fields of a link that is of this wire."""
+        """Return the fields of a link that uses this wire."""
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
                  if field.name not in ("name", "title", "source")}
         return {"wire": self.name, **named}
@@ -128,9 +128,9 @@ class Wire(Strict):
 
 @dataclass(frozen=True)
 class Link(Strict):
-    """A wire between two `node/interface` ends; what it does to packets holds each way.
+    """A wire between two `node/interface` ends. Its figures apply in each direction.
 
-    `wire` names the preset that the fields of `Wire` were taken from, "" where there was none.
+    `wire` names the preset that the fields of `Wire` come from, "" if there was none.
     """
 
     ends: list[str]
@@ -144,7 +144,10 @@ class Link(Strict):
 
     @property
     def limits(self) -> str:
-        """What it does to packets, in words; "" for a wire as quick as the processor."""
+        """Return its effect on packets in words.
+
+        The result is "" for a wire as fast as the processor.
+        """
         figures = ((self.rate_bps, 1e-6, "Mbit/s"), (self.delay_ms, 1, "ms"),
                    (self.loss_percent, 1, "% loss"))
         said = ", ".join(f"{value * scale:g} {unit}" for value, scale, unit in figures if value)
@@ -153,36 +156,43 @@ class Link(Strict):
 
 @dataclass(frozen=True)
 class Network(Strict):
-    """Nodes and the wires between them; radios meet by channel, not by link."""
+    """The nodes and the wires between them. Radios meet by channel, not by link."""
 
     name: str
     nodes: dict[str, Node]
     links: list[Link]
 
     def of_duty(self, duty: str) -> list[str]:
-        """Names of the nodes with a duty, in file order."""
+        """Return the names of the nodes with a duty, in file order."""
         return [name for name, node in self.nodes.items() if node.has(duty)]
 
     @property
     def has_radios(self) -> bool:
-        """Whether any node has a radio."""
+        """Return whether any node has a radio."""
         return any(i.radio for node in self.nodes.values() for i in node.interfaces.values())
 
     @property
     def devices(self) -> dict[str, Device]:
-        """The devices of the nodes that have one, by the node's name."""
+        """Return the devices of the nodes that have one, by the node's name."""
         return {name: node.device for name, node in self.nodes.items() if node.device}
 
     @property
     def protectable(self) -> list[Link]:
-        """The wires that MACsec can protect: between access points, and from them to agents."""
+        """Return the wires that MACsec can protect.
+
+        These lead from access points to access points or agents.
+        """
         def ends(link: Link) -> list[Node]:
             return [self.nodes[node_of(end)] for end in link.ends]
         return [link for link in self.links if any(n.has(ACCESS_POINT) for n in ends(link))
                 and all(n.has(ACCESS_POINT) or n.has(HOME_AGENT) for n in ends(link))]
 
     def link_of(self, node: str) -> tuple[str, Link]:
-        """A node's first link, and the interface that it has there. Raises LookupError."""
+        """Return a node's first link and its interface there.
+
+        Raises:
+            LookupError: The node has no link.
+        """
         for link in self.links:
             for end in link.ends:
                 if end.startswith(f"{node}/"):
@@ -190,7 +200,10 @@ class Network(Strict):
         raise LookupError(f"{node} has no link")
 
     def joined(self, other: Network) -> Network | None:
-        """Both as one network, so that one testbed serves both; None where they contradict."""
+        """Return both as one network that one testbed can serve.
+
+        The result is None if they contradict.
+        """
         links = {tuple(link.ends): link for link in self.links}
         same = self.name == other.name and all(
             self.nodes.get(name, node) == node for name, node in other.nodes.items()) and all(
@@ -202,7 +215,7 @@ class Network(Strict):
 
 @dataclass(frozen=True)
 class Mobility(Strict):
-    """The mobile node's drive: from its position straight to another one (m), from when to when."""
+    """The mobile node's straight drive to another position (m), with start and stop time."""
 
     to: list[float]
     start_s: int
@@ -211,13 +224,13 @@ class Mobility(Strict):
 
 @dataclass(frozen=True)
 class Scenario(Strict):
-    """Who talks to whom from where; node names refer to the network.
+    """The nodes of a scenario and their roles. Names refer to the network.
 
-    `network` holds the nodes that take part and no others. `roams_to` is the access point that the
-    mobile node moves to before it is measured; without it, it stays at home. With `is_placed`,
-    where nodes stand is what it is about. With `moves_on`, the mobile node goes from access point
-    to access point as its policy says; else it leaves first, and comes from nothing, where
-    its agent is another one there.
+    `network` contains only the nodes that take part. `roams_to` is the access point that the
+    mobile node moves to before it is measured; without it, the node stays at home. `is_placed`
+    means that the scenario is about positions. With `moves_on`, the mobile node goes from access
+    point to access point as its policy says. Without it, the node disconnects first and arrives
+    without prior state if the new access point has another agent.
     """
 
     id: str
@@ -232,28 +245,34 @@ class Scenario(Strict):
 
     @property
     def agent(self) -> str:
-        """The mobile node's home agent."""
+        """Return the mobile node's home agent."""
         return self.network.nodes[self.mobile_node].agent or ""
 
     @property
     def home(self) -> str:
-        """The access point of the mobile node's home subnet."""
+        """Return the access point of the mobile node's home subnet."""
         return self.home_of(self.mobile_node)
 
     @property
     def access_point(self) -> str:
-        """Where the mobile node is while it is measured."""
+        """Return the access point of the mobile node while it is measured."""
         return self.roams_to or self.home
 
     @property
     def foreign_agent(self) -> str | None:
-        """The agent of the subnet that the mobile node visits; None where it stays in its own."""
+        """Return the agent of the visited subnet.
+
+        The result is None if the mobile node is in its own subnet.
+        """
         agent = self.network.nodes[self.roams_to].agent if self.roams_to else None
         return None if agent == self.agent else agent
 
     @property
     def visit(self) -> VisitedSubnet | None:
-        """What a node that takes an address where it visits has there; None in its own subnet."""
+        """Return the mobile node's address data in the visited subnet.
+
+        The result is None in its own.
+        """
         if self.foreign_agent is None:
             return None
         nodes = self.network.nodes
@@ -264,11 +283,11 @@ class Scenario(Strict):
 
     @property
     def companions(self) -> list[str]:
-        """The other stations; they stay at home."""
+        """Return the other stations, which stay at home."""
         return [name for name in self.network.of_duty(STATION) if name != self.mobile_node]
 
     def home_of(self, station: str) -> str:
-        """The access point that serves a station's home subnet."""
+        """Return the access point that serves a station's home subnet."""
         nodes = self.network.nodes
         return next(name for name in self.network.of_duty(ACCESS_POINT)
                     if nodes[name].agent == nodes[station].agent)
@@ -280,18 +299,18 @@ def node_of(end: str) -> str:
 
 
 def with_duties(node: Any) -> Any:
-    """A node's document with `duties`, for one that says `kind`: one duty, as files used to."""
+    """Return a node's document with `duties`, from the former format with one `kind`."""
     if not isinstance(node, dict) or "kind" not in node or "duties" in node:
         return node
     return {"duties": [node["kind"]], **{key: node[key] for key in node if key != "kind"}}
 
 
 def from_json(cls: Any, value: Any) -> Any:
-    """Build a dataclass of this module from plain JSON values, without validating it again."""
+    """Build a dataclass of this module from plain JSON values, without another validation."""
     if cls is Node:
         value = with_duties(value)
     origin = typing.get_origin(cls)
-    if origin is types.UnionType:  # of something and None
+    if origin is types.UnionType:  # a union of a type and None
         return None if value is None else from_json(typing.get_args(cls)[0], value)
     if origin is dict:
         item = typing.get_args(cls)[1]
@@ -308,6 +327,6 @@ def from_json(cls: Any, value: Any) -> Any:
 
 @functools.cache  # a guest evaluates annotations for a tenth of a second, in each repetition
 def _fields(cls: Any) -> Mapping[str, Any]:
-    """What type each field of a dataclass has."""
+    """Return the type of each field of a dataclass."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

@@ -1,4 +1,4 @@
-"""Enter a node's namespaces for a moment: what is made meanwhile belongs to them."""
+"""Enter a process's namespaces temporarily: objects created meanwhile belong to them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import contextmanager
 
 _CLONE_FS, _CLONE_NEWNS, _CLONE_NEWNET = 0x200, 0x20000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 1 << 18
-#: As /proc/PID/ns has them.
+#: Kinds of namespaces by their names in /proc/PID/ns.
 _KINDS = {"net": _CLONE_NEWNET, "mnt": _CLONE_NEWNS}
 
 
 class Namespaces:
-    """A network and mounts of their own, until they are let go or this process ends.
+    """A new network namespace and mount namespace, until they are released or this process ends.
 
-    As `mnexec -n` makes them, but a thread holds them, which waits: to start two programs for it
-    takes 15 ms in a guest. `pid` is the thread's, by which the kernel knows them as by a process'.
-    Raises OSError.
+    `mnexec -n` creates the same ones. Here a waiting thread holds them, because starting two
+    programs for it takes 15 ms in a guest. `pid` is the thread's ID, which the kernel accepts like
+    a process's. Raises OSError.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Namespaces:
             raise self._failure
 
     def let_go(self) -> None:
-        """End the thread; what still runs in them keeps them."""
+        """End the thread. Programs that still run in the namespaces keep them."""
         self._may_go.set()
         self._thread.join()
 
     def _hold(self) -> None:
         try:
             _call("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
-            # What is mounted here shows nowhere else, and /sys shows this network.
+            # Mounts stay private to this namespace, and /sys shows this network.
             _call("mount", b"none", b"/", None, _MS_REC_PRIVATE, None)
             _call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
             self.pid = threading.get_native_id()
@@ -54,9 +54,10 @@ class Namespaces:
 
 @contextmanager
 def network_of(pid: int) -> Iterator[None]:
-    """Be in the network namespace of a process for a moment; other threads stay where they are.
+    """Enter the network namespace of a process inside the context. Other threads do not move.
 
-    Raises OSError.
+    Raises:
+        OSError: The namespace cannot be entered.
     """
     here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
                    for place in ("thread-self", pid))
@@ -72,15 +73,18 @@ def network_of(pid: int) -> Iterator[None]:
 
 
 def mount_in_memory(pid: int, folder: str) -> None:
-    """Mount an empty file system in memory on a folder, as a process sees it. Raises OSError.
+    """Mount an empty tmpfs on a folder in a process's mount namespace.
 
-    A thread does so, which ends there: to start `mnexec` and `mount` takes 10 ms in a guest.
+    A temporary thread does that: starting `mnexec` and `mount` takes 10 ms in a guest.
+
+    Raises:
+        OSError: The folder cannot be mounted.
     """
     failures: list[OSError] = []
 
     def mount() -> None:
         try:
-            # Who has a root and a folder of its own may go where others have another root.
+            # Only a thread with its own root and working folder may enter another mount namespace.
             _call("unshare", _CLONE_FS)
             enter(pid, "mnt")
             _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 0, None)
@@ -95,7 +99,11 @@ def mount_in_memory(pid: int, folder: str) -> None:
 
 
 def enter(pid: int | str, *kinds: str) -> None:
-    """Be in a process' namespaces of these kinds, "net" or "mnt", from now on. Raises OSError."""
+    """Enter a process's namespaces of these kinds, "net" or "mnt", permanently.
+
+    Raises:
+        OSError: A namespace cannot be entered.
+    """
     for kind in kinds:
         there = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -109,7 +117,11 @@ def _enter(namespace: int) -> None:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Have the C library call the kernel. Raises OSError."""
+    """Call a system call through the C library.
+
+    Raises:
+        OSError: The call fails.
+    """
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,7 +1,7 @@
-"""Requests to the kernel by netlink, and what it answers. Structures: linux/netlink.h.
+"""Requests to the kernel through netlink, with their answers. Structures: linux/netlink.h.
 
-Without pyroute2, which a guest takes half a second to import, and without programs such as `ip` and
-`iw`, which take 10 ms to start there.
+This replaces pyroute2, which takes half a second to import in a guest. It also replaces programs
+such as `ip` and `iw`, which take 10 ms to start there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterator
 from types import TracebackType
 
-#: What a request may ask for beside what its kind does: an acknowledgement, or all that there is.
+#: Flags of a request: return an acknowledgement, or return all entries.
 ACK, DUMP = 0x4, 0x300
-#: Bits of an attribute's kind that say what is in it.
+#: Bits of an attribute's kind without its type flags.
 _KIND = 0x3FFF
 _HEAD = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -25,9 +25,9 @@ _BYTES = 1 << 16
 
 
 class NetlinkSocket:
-    """A connection to one of netlink's protocols, in the network namespace that it is made in.
+    """A connection to a netlink protocol, in the network namespace in which it is opened.
 
-    A context manager. A `port` of 0 is the kernel's to choose.
+    A context manager. With `port` 0 the kernel chooses the port.
     """
 
     def __init__(self, protocol: int, port: int = 0) -> None:
@@ -47,13 +47,14 @@ class NetlinkSocket:
         self.close()
 
     def close(self) -> None:
-        """End the connection, and what belongs to it."""
+        """Close the connection, and remove the kernel objects that depend on it."""
         self._socket.close()
 
     def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
-        """What is answered to a request that has ACK or DUMP among its flags, without heads.
+        """Send a request with ACK or DUMP among its flags, and return the answers without headers.
 
-        Raises OSError with the kernel's error number.
+        Raises:
+            OSError: The kernel refuses; it has the kernel's error number.
         """
         self._sequence += 1
         self._socket.send(_HEAD.pack(_HEAD.size + len(body), kind, _REQUEST | flags,
@@ -61,7 +62,7 @@ class NetlinkSocket:
         return list(self._answers())
 
     def _answers(self) -> Iterator[bytes]:
-        """What is said to the last request, until that is acknowledged or the list has ended."""
+        """Yield the answers to the last request, up to its acknowledgement or the list's end."""
         while True:
             said, place = self._socket.recv(_BYTES), 0
             while place < len(said):
@@ -71,7 +72,8 @@ class NetlinkSocket:
                     continue
                 if kind in (_ERROR, _DONE):
                     (number,) = _NUMBER.unpack_from(body)
-                    # Some acknowledge with what they made, which is no error.
+                    # Some requests are acknowledged with the number of what they created, which is
+                    # no error.
                     if number < 0:
                         raise OSError(-number, os.strerror(-number))
                     return
@@ -79,12 +81,12 @@ class NetlinkSocket:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """An attribute, padded as the next one wants it."""
+    """Return an attribute, padded to the alignment of the next."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def attributes(octets: bytes) -> dict[int, bytes]:
-    """Attributes by their kind; those within one are its value."""
+    """Return attributes by their kind. Nested attributes are in the value."""
     found, place = {}, 0
     while place < len(octets):
         size, kind = _ATTRIBUTE.unpack_from(octets, place)

@@ -1,4 +1,4 @@
-"""Mininet nodes with radios: stations in namespaces of their own, access points in a common one."""
+"""Mininet nodes with radios: stations in their own namespaces, access points in a common one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from topologies.interfaces import set_sysctls
 from topologies.namespaces import Namespaces, network_of
 from topologies.netlink import attribute
 
-# Access points beside each other: none answers or routes for another.
+# Access points share a namespace, so none may answer or route for another.
 _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
           "net.ipv4.conf.all.arp_announce=2", "net.ipv4.conf.default.arp_announce=2",
           "net.ipv4.ip_forward=0")
-#: Programs that Mininet's nodes are made with.
+#: Programs that Mininet's nodes need.
 _PROGRAMS = ("mnexec", "ifconfig")
-#: Of nl80211: NL80211_CMD_NEW_INTERFACE, its attributes, and the type "managed".
+#: Constants of nl80211: NL80211_CMD_NEW_INTERFACE, its attributes, and the type "managed".
 _NEW_INTERFACE, _RADIO, _NAME, _TYPE, _ADDRESS, _MANAGED = 7, 1, 4, 5, 6, 2
 
 
 class Together(Node):  # type: ignore[misc]
-    """An access point's place, whoever makes its radio: one namespace for all of a testbed.
+    """A node in the one namespace that all access points of a testbed share.
 
-    What emulates the air cannot reach across namespaces. So interfaces need names of their own,
-    and each access point keeps to its own addresses and wire.
+    The emulation of the medium cannot cross namespaces. So interfaces need unique names, and each
+    access point uses only its own addresses and wire.
     """
 
     inNamespace: bool  # noqa: N815 - Mininet's name
@@ -38,7 +38,7 @@ class Together(Node):  # type: ignore[misc]
         super().__init__(name, **{**params, "inNamespace": True})
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
-        """Start the node's shell: the first in a namespace of its own, the others in that one."""
+        """Start the node's shell: the first node's in a new namespace, the others' in the same."""
         if self._beside is None:
             super().startShell(mnopts)
             with network_of(self.pid):
@@ -48,45 +48,45 @@ class Together(Node):  # type: ignore[misc]
 
     def _share(self, pid: int) -> None:
         """Start the shell in the namespaces of a process."""
-        # To Mininet, being in a namespace means to make one.
+        # For Mininet, `inNamespace` means to create a namespace.
         self.inNamespace = False
         super().startShell(f"-cda{pid}")
         self.inNamespace = True
 
 
 class BareNode(Node):  # type: ignore[misc]
-    """A Mininet node that is its namespaces; its shell starts with the first command for it.
+    """A Mininet node that consists of namespaces. Its shell starts with its first command.
 
-    A shell takes 50 ms to start in a guest, and where commands go by netlink, nobody wants one.
+    A shell takes 50 ms to start in a guest, and commands through netlink do not need one.
     """
 
     inNamespace: bool  # noqa: N815 - Mininet's name
-    #: None where they are another node's.
+    #: The node's own namespaces; None if they are another node's.
     _own: Namespaces | None = None
 
     @classmethod
     def setup(cls) -> None:
-        """See to what Mininet needs, which says itself what is missing."""
+        """Check the programs that Mininet needs. Mininet reports what is missing."""
         if not all(map(shutil.which, _PROGRAMS)):
             super().setup()
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
-        """Make the node's namespaces."""
+        """Create the node's namespaces."""
         self._own = Namespaces()
         self.pid = self._own.pid
 
     def cmd(self, *args: Any, **kwargs: Any) -> Any:
-        """Say a command to the node's shell; its output."""
+        """Run a command in the node's shell and return its output."""
         self._need_shell()
         return super().cmd(*args, **kwargs)
 
     def sendCmd(self, *args: Any, **kwargs: Any) -> None:  # noqa: N802 - Mininet's name
-        """Say a command to the node's shell, and wait for nothing."""
+        """Send a command to the node's shell without waiting."""
         self._need_shell()
         super().sendCmd(*args, **kwargs)
 
     def terminate(self) -> None:
-        """End the shell, if there is one, and let go of the namespaces."""
+        """End the shell if there is one, and release the namespaces."""
         super().terminate()
         if self._own is not None:
             self._own.let_go()
@@ -105,7 +105,7 @@ class RadioNode(BareNode):
     """A Mininet node that owns hwsim radios, each with one interface."""
 
     def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:
-        """Make radio `phy` with a MAC address, move it here and give it one interface."""
+        """Create radio `phy` with a MAC address, move it here and give it one interface."""
         radios.add(phy, address)
         number = radio.move(phy, self.pid)
         try:
@@ -119,7 +119,7 @@ class RadioNode(BareNode):
 
 
 class Station(RadioNode):
-    """A mobile node: one radio, its addresses on the radio's interface."""
+    """A mobile node: one radio, with its addresses on the radio's interface."""
 
 
 class AccessPoint(Together, RadioNode):

@@ -1,4 +1,7 @@
-"""Numbers that YAML 1.1 reads otherwise than they look: octal, base 60, hexadecimal, binary."""
+"""Refuse numbers that YAML 1.1 misreads.
+
+These are octal, sexagesimal (base 60), hexadecimal and binary numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ _PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
 class MisreadNumber(yaml.MarkedYAMLError):  # type: ignore[misc,unused-ignore]
-    """A number that YAML would read as another one; `problem` says which, `note` what to write."""
+    """A number that YAML would misread. `problem` says how, `note` what to write."""
 
 
 def explain_number(node: Any) -> tuple[str, str] | None:
-    """Return what is wrong with a scalar node that YAML misreads, and what to write; else None."""
+    """Return why YAML misreads a scalar node, and what to write.
+
+    The result is None if it does not.
+    """
     text: str = node.value
     if node.style is not None or node.tag not in (_TAG + "int", _TAG + "float"):
         return None
@@ -35,7 +41,7 @@ def explain_number(node: Any) -> tuple[str, str] | None:
 
 
 class PlainNumberLoader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
-    """YAML whose numbers are decimal; raises MisreadNumber for others."""
+    """A YAML loader that accepts only decimal numbers, and raises MisreadNumber for others."""
 
 
 def _construct_number(loader: Any, node: Any) -> Any:

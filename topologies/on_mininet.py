@@ -1,4 +1,4 @@
-"""Nodes and radios by plain Mininet and the kernel: what works wherever there is a testbed."""
+"""Create nodes and radios with plain Mininet and the kernel, which works on any testbed machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from topologies.radio import Radios
 
 
 class OnMininet:
-    """A network's nodes and their radios. A context manager: the radios vanish when it closes."""
+    """A creator of a network's nodes and radios.
+
+    A context manager: the radios vanish when it closes.
+    """
 
     def __init__(self, network: model.Network) -> None:
         self._network = network
         self.net = Mininet(controller=None, build=False)
-        # Wired networks are built on kernels without radios, too.
+        # Wired networks are also built on kernels without radios.
         self._radios = Radios() if network.has_radios else None
 
     def __enter__(self) -> OnMininet:
@@ -28,7 +31,7 @@ class OnMininet:
             self._radios.__exit__()
 
     def add_nodes(self) -> None:
-        """A namespace for every node, and a common one for all access points."""
+        """Create a namespace for every node, and a common one for all access points."""
         first: AccessPoint | None = None
         for name, node in self._network.nodes.items():
             if node.has("access_point"):
@@ -38,7 +41,10 @@ class OnMininet:
                 self.net.addHost(name, cls=Station if node.has("station") else BareNode, ip=None)
 
     def add_radios(self) -> None:
-        """Every radio with its interface in its node's namespace; the interfaces are down."""
+        """Create every radio, with its interface in its node's namespace.
+
+        The interfaces are down.
+        """
         for name, node in self._network.nodes.items():
             for port, interface in node.interfaces.items():
                 if interface.radio and self._radios is not None:

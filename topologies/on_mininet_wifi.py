@@ -1,7 +1,7 @@
-"""Nodes and radios by Mininet-WiFi, where it is installed; the daemons and the air stay ours.
+"""Create nodes and radios with Mininet-WiFi if it is installed. Daemons and medium are qop's.
 
-Of what Mininet-WiFi does, this takes what comes before `build`: nodes, and radios with their
-interfaces. Its `stop` is left alone, because it ends every hostapd of the machine.
+Only the part of Mininet-WiFi before `build` is used: nodes, and radios with their interfaces. Its
+`stop` is not called, because it ends every hostapd of the machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mn_wifi.node import AP
 from topologies import hwsim_mgmt, model, radio
 from topologies.nodes import Together
 
-#: Where Mininet-WiFi looks for its radios: all of the machine's, in whichever namespace.
+#: Folder in which Mininet-WiFi finds its radios: all of the machine's, in any namespace.
 _ALL_RADIOS = Path("/sys/kernel/debug/ieee80211")
-#: Its names for them begin with the process that made them.
+#: Pattern of its radio names, which begin with the creating process's number.
 _ITS_NAME = re.compile(r"mn(\d{5,})p\d+s\d+")
-# A namespace gives its radios back a moment after its last process has ended.
+# A namespace returns its radios a moment after its last process has ended.
 _BACK_S = 5.0
 _POLL_S = 0.02
 
@@ -37,13 +37,16 @@ class MininetWifiAccessPoint(Together, AP):  # type: ignore[misc]
 
 
 class OnMininetWifi:
-    """A network's nodes and their radios. A context manager: the radios vanish when it closes."""
+    """A creator of a network's nodes and radios.
+
+    A context manager: the radios vanish when it closes.
+    """
 
     def __init__(self, network: model.Network) -> None:
         self._network = network
-        # Otherwise it has all that any library debugs written to a file.
+        # Otherwise Mininet-WiFi logs all debug messages of all libraries to a file.
         logging.basicConfig(handlers=[logging.NullHandler()])
-        # The module is there: it is neither loaded nor removed.
+        # The module exists: it must be neither loaded nor removed.
         Mac80211Hwsim.externally_managed = True
         self.net = Mininet_wifi(controller=None, build=False, allAutoAssociation=False)
 
@@ -52,18 +55,21 @@ class OnMininetWifi:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What it knows of radios belongs to its class: the next network begins anew.
+        # Mininet-WiFi keeps radios in a class attribute: clear it for the next network.
         Mac80211Hwsim.hwsim_ids = []
         _remove_radios(os.getpid())
 
     def add_nodes(self) -> None:
-        """A namespace for every node, and a common one for all access points."""
+        """Create a namespace for every node, and a common one for all access points."""
         with _lines_to_standard_error():
             for number, (name, node) in enumerate(self._network.nodes.items(), 1):
                 self._add(name, node, number)
 
     def add_radios(self) -> None:
-        """Every radio with its interface in its node's namespace; the interfaces are down."""
+        """Create every radio, with its interface in its node's namespace.
+
+        The interfaces are down.
+        """
         if not _ALL_RADIOS.exists():
             raise radio.RadioError(f"Mininet-WiFi looks for radios below {_ALL_RADIOS}, which is "
                                    "not there; give 'modprobe mac80211_hwsim radios=0' and "
@@ -85,19 +91,19 @@ class OnMininetWifi:
         if node.has("station"):
             made = self.net.addStation(name, ip=None, ip6=None, mac=mac)
         elif node.has("access_point"):
-            # With a "link" of its own, an access point gets no hostapd from Mininet-WiFi. Its
-            # number is for switches; without one the name would have to have digits.
+            # With `link` set, an access point gets no hostapd from Mininet-WiFi. Its number is for
+            # switches; without one the name would need digits.
             made = self.net.addAccessPoint(
                 name, cls=MininetWifiAccessPoint, beside=self.net.aps[0] if self.net.aps else None,
                 dpid=f"{number:x}", link=None, ssid=node.ssid, channel=str(node.channel), mac=mac)
         else:
             self.net.addHost(name, cls=Node, ip=None)
             return
-        # Interfaces are called as the network says, not NODE-wlan0.
+        # Interfaces have the network's names, not NODE-wlan0.
         made.params["wlan"] = list(radios)
 
     def _take_over(self, name: str, port: str, address: str) -> None:
-        """Check that an interface is what it should be, and leave it to its daemon."""
+        """Check that an interface has the expected address, and leave it to its daemon."""
         node = self.net[name]
         node.cmd(f"ip link set dev {port} down")
         has = node.cmd(f"cat /sys/class/net/{port}/address").strip()
@@ -112,7 +118,7 @@ def _radios_of(pid: int) -> list[str]:
 
 
 def _remove_radios(pid: int) -> None:
-    """Remove the radios of a process as their namespaces give them back."""
+    """Remove the radios of a process when their namespaces return them."""
     until = time.monotonic() + _BACK_S
     with radio.Hwsim() as hwsim:
         while left := _radios_of(pid):
@@ -120,12 +126,12 @@ def _remove_radios(pid: int) -> None:
                 if (radio.HERE / name).exists():
                     hwsim.remove(name)
             if time.monotonic() > until:
-                return  # somebody else is in that namespace; the next testbed tries again
+                return  # another process is in that namespace; the next testbed tries again
             time.sleep(_POLL_S)
 
 
 def _remove_radios_of_the_dead() -> None:
-    """Remove what processes left that were killed: nothing else ends Mininet-WiFi's radios."""
+    """Remove radios of killed processes, which nothing else removes."""
     matches = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
     for maker in {int(match[1]) for match in matches if match}:
         if not Path("/proc", str(maker)).exists():
@@ -134,9 +140,9 @@ def _remove_radios_of_the_dead() -> None:
 
 @contextlib.contextmanager
 def _lines_to_standard_error() -> Iterator[None]:
-    """What Mininet-WiFi's commands print must not come between the lines of a program that uses it.
+    """Send the output of Mininet-WiFi's commands to standard error.
 
-    (A worker's standard output is read by the harness.)
+    A worker's standard output is read by the harness, line by line.
     """
     sys.stdout.flush()
     standard_output = os.dup(1)

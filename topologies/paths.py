@@ -1,6 +1,7 @@
-"""What a way through a network does to packets: its delay, its rate, its losses.
+"""Delay, rate and losses of a path through a network.
 
-Standard library only: time limits are computed from it inside the machine and outside.
+Only the standard library is used: time limits are computed from them inside the machine and
+outside.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from dataclasses import dataclass
 
 from topologies.model import ACCESS_POINT, STATION, Link, Medium, Network, node_of
 
-#: A frame of usual length, of which queues hold so many.
+#: Size in bytes of a usual frame, in which queue lengths are counted.
 _FRAME_BYTES = 1538
 
 
 @dataclass(frozen=True)
 class NetworkPath:
-    """A way from one node to another, each way alike.
+    """A path between two nodes, equal in both directions.
 
-    `delay_s` is what a packet waits beside its turn, `rate_bps` that of the slowest part (infinity
-    where none has a rate), `loss` the share of packets that do not arrive (0 to 1), and `queue_s`
-    how long a packet waits where all queues on the way are full.
+    `delay_s` is a packet's delay besides queueing. `rate_bps` is the rate of the slowest part
+    (infinity if no part has a rate). `loss` is the share of packets that are lost (0 to 1).
+    `queue_s` is a packet's waiting time if all queues on the path are full.
     """
 
     delay_s: float = 0.0
@@ -31,22 +32,22 @@ class NetworkPath:
     queue_s: float = 0.0
 
     def __add__(self, other: NetworkPath) -> NetworkPath:
-        """Return both, one after the other."""
+        """Return the concatenation of both paths."""
         return NetworkPath(self.delay_s + other.delay_s, min(self.rate_bps, other.rate_bps),
                            1 - (1 - self.loss) * (1 - other.loss), self.queue_s + other.queue_s)
 
     def round_trip_s(self, there_bytes: float, back_bytes: float) -> float:
-        """Return how long a packet and its answer take on an empty path."""
+        """Return the time of a packet and its answer on an empty path, in seconds."""
         return 2 * self.delay_s + (there_bytes + back_bytes) * 8 / self.rate_bps
 
     @property
     def exchange_loss(self) -> float:
-        """The share of exchanges of which the packet or its answer is lost."""
+        """Return the share of exchanges that lose the packet or its answer."""
         return 1 - (1 - self.loss) ** 2
 
 
 def of_link(link: Link) -> NetworkPath:
-    """Return the path that one wire is."""
+    """Return the path of one wire."""
     if link.rate_bps is None:
         return NetworkPath(link.delay_ms / 1e3, loss=link.loss_percent / 100)
     return NetworkPath(link.delay_ms / 1e3, link.rate_bps, link.loss_percent / 100,
@@ -62,9 +63,9 @@ def of_air(medium: Medium | None) -> NetworkPath:
 
 
 def between(network: Network, medium: Medium | None, *nodes: str) -> NetworkPath:
-    """Return the path from the first node to the last, by way of those in between.
+    """Return the path from the first node to the last, through the nodes between them.
 
-    Between two of them it is the way of the fewest links. Nodes that none leads to are passed over.
+    Between two of them, the path with the fewest links is used. Unreachable nodes are skipped.
     """
     whole = NetworkPath()
     for start, end in itertools.pairwise(nodes):
@@ -74,7 +75,7 @@ def between(network: Network, medium: Medium | None, *nodes: str) -> NetworkPath
 
 
 def _steps(network: Network, start: str, end: str) -> Sequence[Link | None]:
-    """Return the links from node to node, None for the air."""
+    """Return the links from one node to another, None for the air."""
     ways: dict[str, tuple[Link | None, ...]] = {start: ()}
     waiting = [start]
     for name in waiting:
@@ -86,7 +87,7 @@ def _steps(network: Network, start: str, end: str) -> Sequence[Link | None]:
 
 
 def _neighbours(network: Network, name: str) -> Sequence[tuple[str, Link | None]]:
-    """Return the nodes beside a node, each with the link to it, None for the air."""
+    """Return a node's neighbours, each with the link to it, None for the air."""
     beside: list[tuple[str, Link | None]] = []
     for link in network.links:
         ends = [node_of(end) for end in link.ends]

@@ -1,4 +1,4 @@
-"""A YAML file becomes a dataclass, strictly: its fields are known and its types fit."""
+"""Read a YAML file into a dataclass, strictly: its fields are known and its types fit."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 ROOT = Path(__file__).parent
-#: In C where it is installed, ten times as quick. It has no limit to how deep a document may be,
-#: nor the words that users know, so that it reads the project's own files alone.
+#: libyaml's loader where it is installed, ten times as fast. It does not limit the depth of a
+#: document and its messages lack the user's terms, so it reads the project's own files only.
 _QUICK: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class StrictLoader(PlainNumberLoader):  # type: ignore[misc,unused-ignore]
-    """Refuses what YAML would read otherwise than it looks, or leave out without a word.
+    """A YAML loader that refuses what YAML would misread or silently drop.
 
-    That is a key that is there twice, and numbers such as 010 (8), 0x10 (16) and 1:30 (90).
+    These are duplicate keys, and numbers such as 010 (8), 0x10 (16) and 1:30 (90).
     """
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """Refuse keys that are there twice."""
+        """Refuse duplicate keys."""
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for number, key in enumerate(keys):
             if key.value in [before.value for before in keys[:number]]:
@@ -46,20 +46,27 @@ class StrictLoader(PlainNumberLoader):  # type: ignore[misc,unused-ignore]
         return super().construct_mapping(node, deep)  # type: ignore[no-untyped-call,unused-ignore]
 
 
-#: Kinds of letters that show nothing and change what is around them.
+#: Unicode categories of invisible characters that change the text around them.
 _CONTROLS = frozenset(("Cc", "Cf", "Cs"))
 
 
 def names(folder: str) -> list[str]:
-    """Names of the files of a folder that comes with the project, sorted."""
+    """Return the names of the files in a folder that comes with the project, sorted."""
     return sorted(path.stem for path in (ROOT / folder).glob("*.yml"))
 
 
 def resolve(name: str, folder: str, beside: Path | None = None,
             place: YamlSource | None = None) -> Path:
-    """The file that a name or a path ending in `.yml` stands for; paths start at `beside`.
+    """Return the file for a name or for a path that ends in `.yml`.
 
-    `place` is where the name stands. Raises TopologyError.
+    Args:
+        name: Name or path.
+        folder: Folder of the project's own files of this kind.
+        beside: Folder to which a path is relative.
+        place: The place of the name, for messages.
+
+    Raises:
+        TopologyError: There is no such file.
     """
     if name.endswith((".yml", ".yaml")):
         path = beside / name if beside else Path(name)
@@ -74,17 +81,22 @@ def resolve(name: str, folder: str, beside: Path | None = None,
 
 
 def read(path: Path, advice: str = "see topologies/ for examples") -> dict[str, Any]:
-    """The mapping that a YAML file holds; `advice` is for one that holds none.
+    """Return the mapping in a YAML file. `advice` is for a file without one.
 
-    Raises TopologyError.
+    Raises:
+        TopologyError: The file cannot be used.
     """
     return _mapping(path, _text(path), advice)
 
 
 def load(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
-    """A dataclass of a file that holds nothing else, checked; raises TopologyError.
+    """Load and check a dataclass from a file that contains nothing else.
 
-    A plan asks for the same few files hundreds of times: they are parsed again once they change.
+    A plan loads the same few files hundreds of times, so they are parsed again only after a
+    change.
+
+    Raises:
+        TopologyError: The file cannot be used.
     """
     return _loaded(cls, path, _text(path), check)  # type: ignore[arg-type]  # classes have a hash
 
@@ -135,12 +147,17 @@ def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples"
 
 
 def validate(cls: type[Any], document: Any, source: YamlSource | Path | str) -> Any:
-    """A dataclass of a document, which must fit it to the letter. Raises TopologyError."""
+    """Build a dataclass from a document that must match exactly.
+
+    Raises:
+        TopologyError: The document does not match.
+    """
     place = YamlSource.of(source)
     try:
         from pydantic import ValidationError
     except ImportError:
-        # The scripts in examples/ run on machines without it; the project's own files are valid.
+        # The scripts in examples/ run on machines without pydantic; the project's own files are
+        # valid.
         if isinstance(place.file, Path) and place.file.is_relative_to(ROOT):
             return from_json(cls, document)
         raise TopologyError(f"{place.file}: no file of your own can be checked without pydantic 2; "
@@ -154,7 +171,7 @@ def validate(cls: type[Any], document: Any, source: YamlSource | Path | str) -> 
     try:
         return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
-        # A misspelt field explains the one that is missing then.
+        # A misspelt field explains why another one is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")
         raise TopologyError(_refusal(cls, first, place)) from None
 
@@ -163,7 +180,7 @@ def _refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) -> str:
     """Return the line for a value that pydantic refuses."""
     keys = tuple(part for part in error["loc"] if part != "[key]")
     said = wording.what(error)
-    if error["type"] == "value_error":  # of __post_init__, which names the field first
+    if error["type"] == "value_error":  # raised by __post_init__, which names the field first
         field = said.split(" ")[0].strip(",:")
         at = place.at(*keys, *([field] if field in _fields_at(cls, keys) else []), name="")
         return f"{at}: {said}; see docs/topologies.md for the fields"
@@ -175,7 +192,7 @@ def _refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) -> str:
 
 
 def _fields_at(cls: Any, keys: Sequence[str | int]) -> list[str]:
-    """The fields of the dataclass that some keys lead to; none where they lead to another type."""
+    """Return the fields of the dataclass at some keys. There are none if another type is there."""
     for key in keys:
         options = [option for option in (typing.get_args(cls) or (cls,))
                    if option is not type(None)] if typing.get_origin(cls) is types.UnionType \
@@ -193,7 +210,7 @@ def _fields_at(cls: Any, keys: Sequence[str | int]) -> list[str]:
 
 
 def _refuse_other_values(value: Any, keys: tuple[str | int, ...], place: YamlSource) -> None:
-    """Refuse what YAML can say and no field can be: dates, numbers without end, other keys."""
+    """Refuse YAML values that no field can have: dates, infinite numbers, other keys."""
     if isinstance(value, dict):
         for key, entry in value.items():
             if not isinstance(key, str):
@@ -214,14 +231,14 @@ def _refuse_other_values(value: Any, keys: tuple[str | int, ...], place: YamlSou
 
 
 def _refuse_controls(text: str, at: object) -> None:
-    """Raise TopologyError for text that would steer a terminal or a reader's eye."""
+    """Raise TopologyError for text with invisible or control characters."""
     if any(unicodedata.category(letter) in _CONTROLS and letter != "\n" for letter in text):
         raise TopologyError(f"{at}: {ascii(text)[:80]} holds a control character; write plain text")
 
 
 @cache
 def _adapter(cls: type[Any]) -> Any:
-    """What validates a dataclass; making it takes longer than to use it."""
+    """Return the validator of a dataclass. Creating one takes longer than using it."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)

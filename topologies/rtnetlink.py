@@ -1,4 +1,4 @@
-"""Ask the kernel for what `tc` has no words for, in a node's network namespace: by raw netlink.
+"""Send queueing requests that `tc` does not support, in a node's network namespace.
 
 Layouts and numbers are from the kernel's `rtnetlink.h` and `pkt_sched.h`.
 """
@@ -14,7 +14,7 @@ from topologies.namespaces import network_of
 
 _RTM_NEWQDISC = 36
 _NLM_F_REQUEST_ACK = 0x5
-#: To make a queueing discipline that is not there yet, besides.
+#: Additional flags to create a queueing discipline that does not exist yet.
 NLM_F_CREATE_NEW = 0x600
 _NLMSG_ERROR = 2
 _TC_H_ROOT = 0xFFFFFFFF
@@ -23,7 +23,7 @@ NLA_F_NESTED = 0x8000
 
 
 def qdisc_request(index: int, handle: int, attributes: bytes, flags: int = 0) -> bytes:
-    """The request that makes or changes the root queueing discipline of an interface."""
+    """Return the request that creates or changes an interface's root queueing discipline."""
     body = struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, _TC_H_ROOT, 0) + attributes
     return struct.pack("=IHHII", 16 + len(body), _RTM_NEWQDISC, _NLM_F_REQUEST_ACK | flags, 1,
                        0) + body
@@ -31,17 +31,21 @@ def qdisc_request(index: int, handle: int, attributes: bytes, flags: int = 0) ->
 
 @contextmanager
 def route_socket(pid: int, device: str) -> Iterator[tuple[socket.socket, int]]:
-    """A netlink socket in a process's network namespace, and a device's index there."""
+    """Open a netlink socket in a process's network namespace. Yield it and a device's index."""
     with network_of(pid):
         index = socket.if_nametoindex(device)
-        # A socket stays in the namespace that it was made in.
+        # A socket stays in the namespace in which it was opened.
         channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     with channel:
         yield channel, index
 
 
 def ask(channel: socket.socket, request: bytes, what: str) -> None:
-    """Have the kernel do what is requested. Raises OSError, which names `what` was refused."""
+    """Send a request to the kernel.
+
+    Raises:
+        OSError: The kernel refuses; the text names `what` was refused.
+    """
     channel.send(request)
     answer = channel.recv(1 << 16)
     length, answer_type = struct.unpack_from("=IH", answer)

@@ -1,4 +1,4 @@
-"""Networks of a regular shape are made here, instead of being written down node by node."""
+"""Build networks of a regular shape, instead of writing them down node by node."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from dataclasses import replace
 from topologies.model import ROUTER, Interface, Link, Network, Node, Wire
 
 _HOP_LIMIT = 250
-#: The interface that each node of a star has.
+#: Name of the interface of each node of a star.
 STAR_PORT = "wire"
 
 
 def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
           name: str = "chain") -> Network:
-    """Two hosts with `hops` links in a row between them, and a router at every joint.
+    """Build two hosts with `hops` links in a row, and a router at every joint.
 
-    The hosts are called by their duties, the routers r1, r2 and so on; hop n has the subnet
-    10.0.n.0/24. Every link is of this wire, plain ones without. Raises ValueError.
+    The hosts have their duties as names; the routers are r1, r2 and so on. Hop n has the subnet
+    10.0.n.0/24. Every link uses `wire`, or is a plain one without it.
+
+    Raises:
+        ValueError: The number of hops is out of range.
     """
     if not 1 <= hops <= _HOP_LIMIT:
         raise ValueError(f"a chain of {hops} hops; there are chains of 1 to {_HOP_LIMIT}")
@@ -32,9 +35,9 @@ def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: s
 
 def star(name: str, wires: Mapping[str, Wire | None],
          duties: Callable[[str], list[str]]) -> Network:
-    """A router with a node on each wire, by the node's name; node n has the subnet 10.0.n.0/24.
+    """Build a router with one node on each wire, by the node's name.
 
-    None is a wire that takes no time.
+    Node n has the subnet 10.0.n.0/24. None is a wire that takes no time.
     """
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []
@@ -48,10 +51,13 @@ def star(name: str, wires: Mapping[str, Wire | None],
 
 
 def behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
-    """A network with further hosts, by their duties, each on a plain wire at a home agent.
+    """Return a network with further hosts, each on a plain wire at a home agent.
 
-    Their subnets are the last ones of what the agent serves, so that its tunnels lead there, too.
-    Raises ValueError where the network has nodes of these names.
+    `hosts` are duties by the host's name. Their subnets are the last ones of the agent's prefix,
+    so its tunnels reach them, too.
+
+    Raises:
+        ValueError: The network has a node of one of these names.
     """
     taken = [host for host in hosts if host in network.nodes]
     if taken:
@@ -69,12 +75,15 @@ def behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> 
 
 
 def link(left: str, right: str, wire: Wire | None = None) -> Link:
-    """A link between two `node/interface` ends that does to packets what a wire says."""
+    """Return a link between two `node/interface` ends with a wire's figures."""
     return Link([left, right], **(wire.effect if wire else {}))
 
 
 def _in_a_chain(number: int, hops: int, duty: str) -> Node:
-    """Node `number` of a chain: hop `number` is on its left, the next one on its right."""
+    """Return node `number` of a chain.
+
+    Hop `number` is on its left, the next hop on its right.
+    """
     interfaces: dict[str, Interface] = {}
     routes: dict[str, str] = {}
     if number > 0:

@@ -1,9 +1,8 @@
-"""A signal is what distance leaves of a transmission: its power, a rate to suit it, its losses.
+"""Radio propagation: received power, the rate that suits it, and losses by noise.
 
 Power falls with distance as in Mininet-WiFi's `logDistance`, with the exponent of the scripts in
-`topologies/examples`. What noise makes of a frame is as in ns-3's
-DsssErrorRateModel and NistErrorRateModel (hard decisions, no fading). Rates do not change while a
-station stays where it is.
+`topologies/examples`. The effect of noise on a frame is as in ns-3's DsssErrorRateModel and
+NistErrorRateModel (hard decisions, no fading). Rates do not change while a station does not move.
 """
 
 from __future__ import annotations
@@ -18,25 +17,28 @@ from topologies.device import Strict
 
 _LIGHT_M_PER_S = 299_792_458.0
 _NEAREST_M = 0.1
-#: A frame of usual length, by which a station chooses its rate.
+#: Size in bytes of a usual frame, by which a station chooses its rate.
 _USUAL_BYTES = 1536
-#: An authentication request, by which a station begins; and a share of losses that nobody survives.
+#: Size in bytes of an authentication request, a station's first frame, and the share of losses
+#: from which on a station has no chance.
 _SHORT_BYTES, _HOPELESS = 34, 0.999
-#: Chips a bit of DSSS, in the bandwidth that ns-3 takes noise from.
+#: Chips of a DSSS bit, in the bandwidth that ns-3 uses for noise.
 _DSSS_SPREAD = 22
 _ROOT_2 = math.sqrt(2)
-#: From vacuum to a broadcasting station; a capture has to fit the kernel's number.
+#: Bounds in dBm and dB, from vacuum to a broadcasting station; the capture ratio has to fit the
+#: kernel's number.
 _RANGES = {"transmit_dbm": (-100, 100), "gains_db": (-100, 100), "exponent": (1, 10),
            "noise_dbm": (-200, 100), "sense_dbm": (-200, 100), "capture_db": (0, 60)}
 
 
 @dataclass(frozen=True)
 class Signal(Strict):
-    """How far a medium's transmissions reach; without one, everybody hears everybody.
+    """The range of a medium's transmissions. Without a signal, all radios hear each other.
 
-    Antennas' gains are both ends'. Who gets less than `sense_dbm` hears nothing. `capture_db` is by
-    how much a frame has to be stronger than all others together to come through; None: of those
-    that overlap, none does. `rates_bps` are those that stations may choose from.
+    `gains_db` covers the antennas of both ends. A receiver that gets less than `sense_dbm` hears
+    nothing. `capture_db` is the ratio by which a frame must exceed all overlapping frames to be
+    received; with None, no overlapping frame is received. `rates_bps` are the rates that stations
+    may choose.
     """
 
     rates_bps: list[int]
@@ -48,7 +50,7 @@ class Signal(Strict):
     capture_db: float | None = 10.0
 
     def __post_init__(self) -> None:
-        """A rate that no error model knows has no losses to tell, and power has its bounds."""
+        """Check that every rate has an error model, and that figures are within bounds."""
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -59,13 +61,16 @@ class Signal(Strict):
                              f"{', '.join(map(str, sorted(_BIT_ERRORS)))}")
 
     def received_dbm(self, distance_m: float, frequency_hz: float) -> float:
-        """Power at a receiver: Friis' for the first metre, beyond it by the exponent."""
+        """Return the received power in dBm: Friis for the first metre, then by the exponent."""
         first_db = 20 * math.log10(4 * math.pi * frequency_hz / _LIGHT_M_PER_S)
         return (self.transmit_dbm + self.gains_db - first_db
                 - 10 * self.exponent * math.log10(max(distance_m, _NEAREST_M)))
 
     def best_rate_bps(self, received_dbm: float) -> int:
-        """The rate that brings over most in frames of usual length; the lowest where none does."""
+        """Return the rate with the best goodput for usual frames.
+
+        The result is the lowest if all are lost.
+        """
         return max(sorted(self.rates_bps), key=lambda rate_bps: rate_bps * (
             1 - self.loss(rate_bps, received_dbm, _USUAL_BYTES)))
 
@@ -75,14 +80,14 @@ class Signal(Strict):
         return received_dbm >= self.sense_dbm and lost < _HOPELESS
 
     def loss(self, rate_bps: int, received_dbm: float, frame_bytes: float) -> float:
-        """How probably noise garbles a frame, 0 to 1."""
+        """Return the probability that noise destroys a frame, 0 to 1."""
         errors = bit_errors(rate_bps, 10 ** ((received_dbm - self.noise_dbm) / 10))
         return -math.expm1(frame_bytes * 8 * math.log1p(-errors))
 
 
 @cache
 def bit_errors(rate_bps: int, signal_to_noise: float) -> float:
-    """How probably a bit is wrong, 0 to 0.5, at a rate and a ratio of powers."""
+    """Return the bit error rate, 0 to 0.5, at a rate and a power ratio."""
     return min(_BIT_ERRORS[rate_bps](signal_to_noise), 0.5)
 
 
@@ -91,19 +96,26 @@ def _dbpsk(ratio: float) -> float:
 
 
 def _dqpsk(ratio: float) -> float:
-    """Of differential QPSK: the approximation of Ferrari and Corazza (2004)."""
+    """Return the bit error rate of differential QPSK.
+
+    This is the approximation of Ferrari and Corazza (2004).
+    """
     per_bit = ratio * _DSSS_SPREAD / 2
     return ((_ROOT_2 + 1) / math.sqrt(8 * math.pi * _ROOT_2) / math.sqrt(per_bit)
             * math.exp(-(2 - _ROOT_2) * per_bit))
 
 
 def _cck(energy: float) -> Callable[[float], float]:
-    """Of complementary codes: as of eight biorthogonal ones, which is within 0.1 dB of ns-3's."""
+    """Return the bit error rate of CCK, as of eight biorthogonal codes (0.1 dB from ns-3)."""
     return lambda ratio: 8 / 15 * _codes_confused(math.sqrt(2 * energy * ratio))
 
 
 def _codes_confused(distance: float) -> float:
-    """1 less the integral of (2 Phi(x + distance) - 1)^3 phi(x) over x > -distance (Simpson)."""
+    """Return the probability that codes at a distance are confused.
+
+    It is 1 minus the integral of (2 Phi(x + distance) - 1)^3 phi(x) over x > -distance, computed
+    by Simpson's rule.
+    """
     steps, low, high = 400, max(-distance, -10.0), 10.0
     width = (high - low) / steps
 
@@ -118,7 +130,10 @@ def _codes_confused(distance: float) -> float:
 
 def _ofdm(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
           ) -> Callable[[float], float]:
-    """After the convolutional code: its union bound, by its weights (Frenger et al., 1999)."""
+    """Return the bit error rate after the convolutional code.
+
+    This is its union bound, from its weights (Frenger et al., 1999).
+    """
     bits, first, weights = code
 
     def errors(ratio: float) -> float:
@@ -159,5 +174,5 @@ _BIT_ERRORS: Mapping[int, Callable[[float], float]] = {
 
 
 def distance_m(one: Sequence[float], other: Sequence[float]) -> float:
-    """Between two positions of two or three coordinates."""
+    """Return the distance of two positions with two or three coordinates, in metres."""
     return math.sqrt(sum((a - b) ** 2 for a, b in itertools.zip_longest(one, other, fillvalue=0.0)))

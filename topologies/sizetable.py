@@ -1,6 +1,6 @@
-"""Give a queueing discipline a size table, which `tc` can only compute for ATM: by netlink.
+"""Set the size table of a queueing discipline, which `tc` can compute only for ATM.
 
-A size table says what the scheduler takes a packet's length for.
+A size table maps a packet's length to the length that the scheduler uses.
 """
 
 from __future__ import annotations
@@ -17,17 +17,24 @@ _ENTRY_LIMIT = 0xFFFF
 
 
 def set_size_table(pid: int, device: str, kind: str, handle: int, sizes: Sequence[int]) -> None:
-    """Let a root qdisc take a packet of n bytes for one of `sizes[n]`.
+    """Set the size table of a root qdisc: a packet of n bytes counts as `sizes[n]`.
 
-    `sizes` must be as long as the longest packet; the kernel extrapolates beyond its end. `pid` is
-    a process in the device's network namespace. Raises OSError.
+    Args:
+        pid: A process in the device's network namespace.
+        device: The device.
+        kind: Kind of the qdisc.
+        handle: The qdisc's handle.
+        sizes: Sizes, up to the longest packet; the kernel extrapolates beyond the end.
+
+    Raises:
+        OSError: The kernel refuses.
     """
     with rtnetlink.route_socket(pid, device) as (channel, index):
         rtnetlink.ask(channel, message(index, kind, handle, sizes), f"size table of {device}")
 
 
 def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
-    """The netlink request: change the size table of the root qdisc `handle` and nothing else."""
+    """Return the netlink request that changes only the size table of the root qdisc `handle`."""
     shift = max(0, (max(sizes) // _ENTRY_LIMIT).bit_length())
     entries = [size >> shift for size in sizes]
     # cell_log, size_log, cell_align, overhead, linklayer, mpu, mtu, tsize

@@ -1,6 +1,6 @@
-"""The places of a document's values: the file and the line that each of them stands on.
+"""Places of a document's values: the file and the line of each value.
 
-Lines are looked up only where a message needs one.
+Lines are looked up only when a message needs one.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-#: The keys that lead to a value, from the top of a document.
+#: Keys that lead to a value, from the top of a document.
 Keys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class YamlPlace:
-    """A place in a document; its text, `FILE:LINE: NAME`, is made where a message needs it."""
+    """A place in a document. Its text, `FILE:LINE: NAME`, is computed when a message needs it."""
 
     source: YamlSource
     keys: Keys
@@ -27,10 +27,10 @@ class YamlPlace:
 
 
 class YamlSource:
-    """A document's file, or other words for where the document comes from.
+    """A document's file, or a text that says where the document comes from.
 
-    Parts that were read from another document are `placed` there: a scenario has its network from
-    another file, and gives some of its nodes other channels.
+    Parts that were read from another document are `placed` there. For example, a scenario has its
+    network from another file, and changes the channels of some of its nodes.
     """
 
     def __init__(self, file: Path | str) -> None:
@@ -39,31 +39,31 @@ class YamlSource:
 
     @staticmethod
     def of(source: YamlSource | Path | str) -> YamlSource:
-        """Return a source for a file, for words, or the source itself."""
+        """Return a source for a file or a text, or the given source."""
         return source if isinstance(source, YamlSource) else YamlSource(source)
 
     def within(self, *keys: str | int) -> YamlSource:
-        """Return a source for the part of this document that some keys lead to."""
+        """Return a source for the part of this document at some keys."""
         part = YamlSource(self.file)
         part.placed((), self, keys)
         return part
 
     def copy(self) -> YamlSource:
-        """Return a source that what is noted of this one later on does not change."""
+        """Return a copy that later notes to this source do not change."""
         other = YamlSource(self.file)
         other._parts.update(self._parts)
         return other
 
     def placed(self, keys: Keys, other: YamlSource, there: Keys) -> None:
-        """Note that the value of some keys stands in another document, or elsewhere in this one."""
+        """Note that the value at some keys is in another document, or elsewhere in this one."""
         self._parts[keys] = (other, there)
 
     def at(self, *keys: str | int, name: str | None = None) -> YamlPlace:
-        """Return the place of the value of some keys; its name is the keys by default."""
+        """Return the place of the value at some keys. Its name is the keys by default."""
         return YamlPlace(self, keys, name)
 
     def text(self, keys: Keys, name: str | None = None) -> str:
-        """Return `FILE:LINE: NAME` for the value of some keys."""
+        """Return `FILE:LINE: NAME` for the value at some keys."""
         for length in range(len(keys), -1, -1):
             if part := self._parts.get(keys[:length]):
                 other, there = part
@@ -91,13 +91,13 @@ class YamlSource:
 
 
 def _add_lines(node: Any, keys: Keys, lines: dict[Keys, int], seen: set[int]) -> None:
-    """Add the lines of all that a YAML node holds, of what aliases repeat the first time only."""
+    """Add the lines of all values below a YAML node. An aliased node is added only once."""
     if id(node) in seen:
         return
     seen.add(id(node))
     if getattr(node, "id", "") == "mapping":
         for key, value in node.value:
-            # Of a key that is there twice, YAML takes the last.
+            # Of a duplicate key, YAML uses the last value.
             lines[(*keys, str(key.value))] = key.start_mark.line + 1
             _add_lines(value, (*keys, str(key.value)), lines, seen)
     elif getattr(node, "id", "") == "sequence":

@@ -1,4 +1,4 @@
-"""A visited subnet gives a mobile node an address, where no agent takes it in."""
+"""Address of a mobile node in a visited subnet that has no agent for it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Set in an address that a visitor gets: 10.1.0.12 is 10.2.0.140 as one of 10.2.0.0/24.
+#: Bit that is set in a visitor's address: 10.1.0.12 becomes 10.2.0.140 in 10.2.0.0/24.
 _VISITORS = 128
 
 
 @dataclass(frozen=True)
 class VisitedSubnet:
-    """Where a node is in another subnet: its address there, with a prefix, and the way out.
+    """A node's address in a visited subnet, with its prefix and gateway.
 
-    `agent` has the addresses of its home agent, which its tunnel ends at.
+    `agent` are the addresses of its home agent, at which its tunnel ends.
     """
 
     address: str
@@ -23,12 +23,18 @@ class VisitedSubnet:
 
     @property
     def ip(self) -> str:
-        """The address without its prefix length."""
+        """Return the address without its prefix length."""
         return self.address.partition("/")[0]
 
 
 def visited(home_address: str, gateway: str, agent: Sequence[str]) -> VisitedSubnet:
-    """What a node of a home address has behind a gateway, whose address comes with its prefix."""
+    """Return the address data of a mobile node in a visited subnet.
+
+    Args:
+        home_address: The node's home address.
+        gateway: The gateway's address with its prefix.
+        agent: Addresses of the home agent.
+    """
     there = ipaddress.IPv4Interface(gateway)
     host = int(ipaddress.IPv4Address(home_address)) & int(there.hostmask)
     address = there.network.network_address + (host | _VISITORS)

@@ -1,4 +1,4 @@
-"""A user's words for what pydantic refuses: what is wrong with a value, and what to write."""
+"""Messages for values that pydantic refuses: what is wrong, and what to write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the scripts in examples/ run without it
     from pydantic_core import ErrorDetails
 
-#: In place of pydantic's own, which name Python's classes, by its types of errors.
+#: Texts by pydantic's types of errors, as pydantic's own texts name Python classes.
 _WORDS = {
     "extra_forbidden": "there is no such field", "unexpected_keyword_argument":
     "there is no such field", "missing": "is missing", "missing_argument": "is missing",
@@ -19,7 +19,7 @@ _WORDS = {
     "int_parsing": "is not a whole number", "int_from_float": "is not a whole number",
     "int_parsing_size": "is too large", "float_parsing": "is not a number",
     "none_required": "has to be left out", "recursion_loop": "contains itself"}
-#: What a value has to be, by the first word of pydantic's types of errors.
+#: Expected kinds of values, by the first word of pydantic's types of errors.
 _KINDS = {
     "string": "text", "int": "a whole number", "float": "a number", "decimal": "a number",
     "bool": "true or false", "list": "a list", "tuple": "a list", "set": "a list",
@@ -34,9 +34,9 @@ _ADVICE = {
     "int_from_float": "write a whole number", "int_type": "write a whole number",
     "float_type": "write a number", "bool_type": "write true or false, without quotes",
     "bool_parsing": "write true or false, without quotes", "list_type": "write [A, B]"}
-#: No figure of a file is as large.
+#: Bound above any figure of a file.
 _LONGEST = 1e15
-_SHOWN = 40  # characters of a value that a message repeats
+_SHOWN = 40  # characters of a value in a message
 
 
 def what(error: ErrorDetails) -> str:
@@ -60,7 +60,7 @@ def what(error: ErrorDetails) -> str:
 
 
 def advice(error: ErrorDetails, known: Iterable[str] = ()) -> str:
-    """Return what to write instead; `known` are the fields that there are. Empty: nothing known."""
+    """Return what to write instead, "" if unknown. `known` are the existing fields."""
     kind, value = error["type"], error.get("input")
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
         return did_you_mean(str(error["loc"][-1]), known)
@@ -72,7 +72,10 @@ def advice(error: ErrorDetails, known: Iterable[str] = ()) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as a message repeats it: short, on one line; "" for blocks and lists."""
+    """Return a short form of a value on one line for messages.
+
+    The result is "" for blocks and lists.
+    """
     if isinstance(value, dict | list) or value is None:
         return ""
     text = repr(value) if isinstance(value, str) else str(value).lower() \
@@ -81,7 +84,10 @@ def show(value: Any) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that was probably meant, or all of them; "" where none is known."""
+    """Return the known word that was probably meant, or all known words.
+
+    The result is "" without any.
+    """
     names = list(known)
     near = difflib.get_close_matches(word[:64], names, 1)
     return f"did you mean {near[0]}?" if near else f"write one of {', '.join(names)}" \
@@ -89,7 +95,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _as_number(text: str, *, whole: bool) -> str:
-    """Return how to write a number that YAML takes for text: 54M, 1e6, or one in quotes."""
+    """Return how to write a number that YAML reads as text.
+
+    Examples are 54M, 1e6, or a quoted number.
+    """
     scale = {"k": 1e3, "M": 1e6, "G": 1e9}.get(text.strip()[-1:], 1.0)
     try:
         value = float(text.strip().rstrip("kMG")) * scale

@@ -1,1 +1,1 @@
-"""Scenarios as scripts on Mininet-WiFi's own API, each to be started by itself."""
+"""Scenarios as scripts on Mininet-WiFi's API. Each can be started by itself."""

@@ -2,7 +2,8 @@
 """N1: two stations of one subnet talk through their home agent.
 
 Both are at home in the cell of ap-a. The access point does not let them talk directly
-(`ap_isolate`), and each has only its home agent as neighbour, so every packet passes the air twice.
+(`ap_isolate`), and the home agent is the only neighbour of each. So every packet passes the air
+twice.
 
     sudo python3 topologies/examples/one_subnet.py           ping, then Mininet's command line
     sudo python3 topologies/examples/one_subnet.py --plot    with Mininet-WiFi's plot
@@ -15,14 +16,14 @@ import argparse
 import sys
 from pathlib import Path
 
-if not __package__:  # started as a file: what it imports lies in the checkout
+if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether its peer answers."""
+    """Create the network, and return whether the peer answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi

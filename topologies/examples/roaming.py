@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """R1: a station drives from its home cell into a foreign one and keeps talking to its home.
 
-Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a, and drives to ap-b in the
-subnet of ha-b. Nobody tells it to change: its signal falls, wpa_supplicant looks for a better
-access point and moves. Mobile IP registers the new place with the home agent, and packets from and
-to a1 at home take the tunnel between the agents.
+Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a. It drives to ap-b in the
+subnet of ha-b. No command makes it move: its signal falls, then wpa_supplicant looks for a better
+access point and moves there. Mobile IP registers the new location with the home agent. Packets
+from and to a1 at home then take the tunnel between the agents.
 
     sudo python3 topologies/examples/roaming.py           drive, then Mininet's command line
     sudo python3 topologies/examples/roaming.py --plot    with Mininet-WiFi's plot
@@ -17,14 +17,14 @@ import argparse
 import sys
 from pathlib import Path
 
-if not __package__:  # started as a file: what it imports lies in the checkout
+if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether the station has arrived and its peer answers."""
+    """Create the network, and return whether the station arrives and the peer answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi

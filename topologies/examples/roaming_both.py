@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""R2: a station drives to the subnet of the very node that it talks to.
+"""R2: a station drives to the subnet of the node that it talks to.
 
 Station b1 leaves subnet B and drives to ap-a in subnet A, where a1 is at home. They are neighbours
-then, but what they send goes both ways between the agents: by the tunnel to b1's home agent, and
-back from there, through the tunnel or as ordinary packets.
+then, but their packets still go both ways between the agents. They take the tunnel to b1's home
+agent, and return from there through the tunnel or as ordinary packets.
 
     sudo python3 topologies/examples/roaming_both.py           drive, then Mininet's command line
     sudo python3 topologies/examples/roaming_both.py --plot    with Mininet-WiFi's plot
@@ -16,14 +16,14 @@ import argparse
 import sys
 from pathlib import Path
 
-if not __package__:  # started as a file: what it imports lies in the checkout
+if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether the station has arrived and its peer answers."""
+    """Create the network, and return whether the station arrives and the peer answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi

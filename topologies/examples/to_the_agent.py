@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""N2: a station asks its home agent itself.
+"""N2: a station talks to its home agent.
 
 Station a2 is at home in the cell of ap-a, one hop from its home agent ha-a.
 
@@ -14,14 +14,14 @@ import argparse
 import sys
 from pathlib import Path
 
-if not __package__:  # started as a file: what it imports lies in the checkout
+if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether the home agent answers."""
+    """Create the network, and return whether the home agent answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """N3: stations of two subnets talk, each at home.
 
-Station a2 in subnet A talks to b1 in subnet B, each in its own cell: over two home agents and the
-router between them.
+Station a2 in subnet A talks to b1 in subnet B, each in its own cell. Their packets pass both home
+agents and the router between them.
 
     sudo python3 topologies/examples/two_subnets.py           ping, then Mininet's command line
     sudo python3 topologies/examples/two_subnets.py --plot    with Mininet-WiFi's plot
@@ -15,14 +15,14 @@ import argparse
 import sys
 from pathlib import Path
 
-if not __package__:  # started as a file: what it imports lies in the checkout
+if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether its peer answers."""
+    """Create the network, and return whether the peer answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi

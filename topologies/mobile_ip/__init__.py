@@ -1,1 +1,1 @@
-"""Mobile IPv4 on the wire: home agent, foreign agent and mobile node as small daemons."""
+"""Mobile IPv4 as small daemons: home agent, foreign agent and mobile node."""

@@ -1,4 +1,4 @@
-"""Program: home and foreign agent in one, `python3 -m topologies.mobile_ip.agent CONFIG.json`."""
+"""Program with home and foreign agent: `python3 -m topologies.mobile_ip.agent CONFIG.json`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from topologies.mobile_ip.kernel import AgentKernel
 from topologies.mobile_ip.link import Radio, UdpRegistration
 from topologies.mobile_ip.packets import PORT, MessageError
 
-# RFC 1256 section 6.2.1 wants times spread, so that neighbours do not fall into step.
+# RFC 1256 section 6.2.1 asks for random intervals, so that neighbours do not synchronise.
 _JITTER = 0.05
 
 
 class AgentProgram:
-    """Sockets and kernel on one side, the agents' logic on the other."""
+    """The program that connects sockets and kernel with the agents' logic."""
 
     def __init__(self, config: AgentConfig, loop: DaemonLoop) -> None:
         self._config = config
@@ -49,7 +49,7 @@ class AgentProgram:
         self._kernel = AgentKernel(config.interface, config.address, config.care_of,
                                    self._radio.link_address, self._radio.claim,
                                    config.wired_interface)
-        # Drawn for jitter, not for secrets.
+        # Random numbers for jitter, not for secrets.
         self._random = random.Random()  # noqa: S311
         self._advertise_s = now_s() if config.advertisement_interval_s else None
         loop.watch(self._radio, self._from_radio)
@@ -60,21 +60,21 @@ class AgentProgram:
         self._kernel.start()
 
     def stop(self) -> None:
-        """Take back what was done to the kernel."""
+        """Undo the changes to the kernel."""
         self._kernel.stop()
         self._radio.close()
         self._wire.close()
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [self._advertise_s, self._home.deadline_s(),
                  self._foreign.deadline_s() if self._foreign else None]
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Advertise and expire."""
+        """Send due advertisements and end expired bindings, visits and requests."""
         if self._advertise_s is not None and self._advertise_s <= now:
-            # Unless it is long overdue: then a burst would follow.
+            # Counted from now: after a long delay a burst would follow otherwise.
             interval_s = self._config.advertisement_interval_s
             self._advertise_s = now + interval_s * (1 + self._random.uniform(0, _JITTER))
             self._advertise(discovery.ALL_SYSTEMS, multicast_link_address(discovery.ALL_SYSTEMS))
@@ -92,7 +92,7 @@ class AgentProgram:
                 services |= AgentFlag.BUSY
         if self._config.reverse_tunnel:
             services |= AgentFlag.REVERSE_TUNNEL
-        # RFC 1256: three may be lost before an agent counts as gone.
+        # RFC 1256: three advertisements may be lost before an agent counts as gone.
         lifetime_s = max(3, round(3 * self._config.advertisement_interval_s))
         message = Advertisement(
             self._sequence, self._config.lifetime_s, services,
@@ -114,7 +114,8 @@ class AgentProgram:
         if packet.protocol == ICMP:
             with contextlib.suppress(MessageError):
                 discovery.check_solicitation(packet.payload)
-                # RFC 1256 section 4.2: to the asker alone, at once, unless it has no address yet.
+                # RFC 1256 section 4.2: answer only the sender, at once, unless it has no address
+                # yet.
                 if packet.source == "0.0.0.0":  # noqa: S104 - not to listen at
                     self._advertise(discovery.ALL_SYSTEMS,
                                     multicast_link_address(discovery.ALL_SYSTEMS))
@@ -132,7 +133,7 @@ class AgentProgram:
             self._dispatch(datagram)
 
     def _dispatch(self, datagram: Datagram) -> None:
-        """To the home agent what is for it, to the foreign agent what it shall relay."""
+        """Pass a message to the home agent if addressed, else to the foreign agent."""
         now = now_s()
         if datagram.payload[:1] == bytes((packets.REPLY,)):
             if self._foreign and datagram.source.link is None:
@@ -151,7 +152,7 @@ class AgentProgram:
                                         or request.home_address in self._config.home)
 
     def _perform(self, effects: list[Effect]) -> None:
-        """In order, up to the first that fails: then nobody is told that all went well."""
+        """Perform effects in order up to the first failure, so that no success is reported then."""
         for effect in effects:
             try:
                 self._do(effect)
@@ -184,7 +185,7 @@ class AgentProgram:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until SIGTERM."""
+    """Run until SIGTERM, and return the exit status."""
     return serve(arguments, load_agent, AgentProgram, lambda config: {
         "interface": config.interface, "address": config.address})
 

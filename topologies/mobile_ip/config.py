@@ -1,4 +1,4 @@
-"""Configurations of the two programs, from JSON, refused in one line where they are wrong."""
+"""Configurations of the two programs, from JSON. An error is one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """What an agent is; see docs/mobile-ip.md. Times in seconds."""
+    """The configuration of an agent (see docs/mobile-ip.md). Times are in seconds."""
 
     interface: str
     address: str
@@ -33,7 +33,7 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a mobile node is; see docs/mobile-ip.md. Times in seconds."""
+    """The configuration of a mobile node (see docs/mobile-ip.md). Times are in seconds."""
 
     interface: str
     home_address: str
@@ -49,7 +49,11 @@ class NodeConfig:
 
 
 def load_agent(path: Path) -> AgentConfig:
-    """The agent's configuration in a file. Raises ConfigError."""
+    """Load an agent's configuration from a file.
+
+    Raises:
+        ConfigError: The file cannot be used.
+    """
     reader = Fields(read(path), path.name)
     reverse = reader.take("reverse_tunnel", _reverse_tunnel, default=True)
     config = AgentConfig(
@@ -71,7 +75,11 @@ def load_agent(path: Path) -> AgentConfig:
 
 
 def load_node(path: Path) -> NodeConfig:
-    """The mobile node's configuration in a file. Raises ConfigError."""
+    """Load a mobile node's configuration from a file.
+
+    Raises:
+        ConfigError: The file cannot be used.
+    """
     reader = Fields(read(path), path.name)
     config = NodeConfig(
         interface=reader.take("interface", text),
@@ -108,7 +116,7 @@ def _positive(value: object) -> float:
 
 
 def _interval(value: object) -> float:
-    """0 says: only when solicited."""
+    """Check an advertisement interval. The result is 0 means to advertise only when solicited."""
     seconds = number()(value)
     if seconds and seconds < _SHORTEST_INTERVAL_S:
         raise ValueError(f"0 or at least {_SHORTEST_INTERVAL_S:g} s is needed")

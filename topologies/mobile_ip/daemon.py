@@ -1,4 +1,4 @@
-"""What both programs share: one loop over sockets and times, JSON lines out, a tidy end."""
+"""Common parts of both programs: an event loop, JSON events as output, an orderly end."""
 
 from __future__ import annotations
 
@@ -18,52 +18,55 @@ _EPOCH_S = time.time() - time.monotonic()
 
 
 class Readable(Protocol):
-    """What the loop can wait for."""
+    """An object with a descriptor that the loop can wait for."""
 
     def fileno(self) -> int:
-        """A descriptor."""
+        """Return the descriptor."""
 
 
 class Configured(Protocol):
-    """What every configuration has."""
+    """The part that all configurations share."""
 
     @property
     def interface(self) -> str:
-        """The radio side's interface."""
+        """Return the interface on the radio side."""
 
 
 class DaemonProgram(Protocol):
-    """What `serve` runs."""
+    """The interface of a program that `serve` runs."""
 
     def start(self) -> None:
         """Prepare the kernel."""
 
     def stop(self) -> None:
-        """Take back what was done to the kernel."""
+        """Undo the changes to the kernel."""
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next, in seconds since 1970. None means never."""
 
     def tick(self, now: float) -> None:
-        """Whatever is due."""
+        """Do what is due at this time, in seconds since 1970."""
 
 
 ConfigT = TypeVar("ConfigT", bound=Configured)
 
 
 def now_s() -> float:
-    """Seconds since 1970 that never jump: wall clock at the start plus what has passed."""
+    """Return the seconds since 1970 on a clock that never jumps.
+
+    The clock is the wall clock at the start plus the time that has passed since.
+    """
     return _EPOCH_S + time.monotonic()
 
 
 def say(event: str, **fields: object) -> None:
-    """One event to who started the daemon, with the wall clock's time."""
+    """Print one event as a line of JSON with the wall clock's time."""
     sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
     sys.stdout.flush()
 
 
 class DaemonLoop:
-    """Waits for what is readable and for the next time, until it is told to end."""
+    """An event loop over descriptors and due times, until it is told to end."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -72,23 +75,24 @@ class DaemonLoop:
         self._wakes = wakes
         for end in (self._wake, wakes):
             end.settimeout(0)
-        # A signal becomes something readable: no step of the kernel's is cut in half.
+        # A signal wakes the loop as a readable socket, so it never interrupts a change to the
+        # kernel.
         signal.set_wakeup_fd(wakes.fileno())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
         self.watch(self._wake, lambda: self._wake.recv(64))
 
     def watch(self, what: Readable, on_readable: Callable[[], object]) -> None:
-        """Call back whenever `what` can be read."""
+        """Call `on_readable` whenever `what` can be read."""
         self._selector.register(what.fileno(), selectors.EVENT_READ, on_readable)
 
     def end(self) -> None:
-        """Leave `run` after what is being done."""
+        """Leave `run` after the current callback."""
         self._ended = True
 
     def run(self, deadline_s: Callable[[], float | None],
             tick: Callable[[float], object]) -> None:
-        """Until `end`: callbacks for what is readable, `tick(now)` when its time has come."""
+        """Run callbacks for readable descriptors, and `tick(now)` at due times, until `end`."""
         while not self._ended:
             due_s = deadline_s()
             wait_s = None if due_s is None else max(0.0, due_s - now_s())
@@ -102,10 +106,16 @@ class DaemonLoop:
 def serve(arguments: list[str], load: Callable[[Path], ConfigT],
           program: Callable[[ConfigT, DaemonLoop], DaemonProgram],
           announce: Callable[[ConfigT], dict[str, str]]) -> int:
-    """Run a program on the configuration named on its command line; its exit status.
+    """Run a program with the configuration file named on its command line.
 
-    `announce` gives the fields of the event that says it is ready. Status 2: the configuration
-    cannot be used; 1: the system refuses something.
+    Args:
+        arguments: The command line; the first argument is the file.
+        load: Reads the configuration.
+        program: Creates the program.
+        announce: Returns fields for the event that says that the program is ready.
+
+    Returns:
+        The exit status: 2 if the configuration cannot be used, 1 if the system refuses something.
     """
     try:
         config = load(Path(arguments[0]))

@@ -1,7 +1,7 @@
 """Agent discovery: ICMP advertisements with the mobility extension, and solicitations.
 
-RFC 1256 has the ICMP messages, RFC 5944 section 2 what Mobile IP adds. Pure functions on the ICMP
-message, without the IP header.
+RFC 1256 defines the ICMP messages, RFC 5944 section 2 the additions of Mobile IP. Pure functions
+on the ICMP message, without the IP header.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SOLICITATION = 10
 ALL_SYSTEMS = "224.0.0.1"
 ALL_ROUTERS = "224.0.0.2"
 BROADCAST = "255.255.255.255"
-# After 0xffff comes 256: a number below says that the agent started anew (RFC 5944 section 2.3.2).
+# The number after 0xffff is 256: a lower one means that the agent restarted (RFC 5944 section
+# 2.3.2).
 SEQUENCE_AFTER_ROLLOVER = 256
 
 _PADDING = 0
@@ -33,7 +34,7 @@ _CODES = frozenset({0, 16})
 
 
 class AgentFlag(enum.IntFlag):
-    """Flags of the mobility extension (RFC 5944 section 2.1.1; T: RFC 3024 section 3.1)."""
+    """Flags of the mobility extension (RFC 5944 section 2.1.1). For T see RFC 3024 section 3.1."""
 
     REGISTRATION_REQUIRED = 0x8000
     BUSY = 0x4000
@@ -47,7 +48,10 @@ class AgentFlag(enum.IntFlag):
 
 @dataclass(frozen=True)
 class Advertisement:
-    """Agent Advertisement; lifetimes in seconds, `routers` are addresses by preference."""
+    """An Agent Advertisement. Lifetimes are in seconds.
+
+    `routers` are addresses with their preference.
+    """
 
     sequence: int
     registration_lifetime_s: int
@@ -59,11 +63,11 @@ class Advertisement:
     code: int = 0
 
     def offers(self, service: AgentFlag) -> bool:
-        """Whether the agent says so."""
+        """Return whether the agent offers a service."""
         return bool(self.services & service)
 
     def encode(self) -> bytes:
-        """The ICMP message."""
+        """Return the ICMP message."""
         head = _HEAD.pack(ADVERTISEMENT, self.code, 0, len(self.routers), 2, self.lifetime_s)
         routers = b"".join(_ROUTER.pack(inet_aton(address), preference)
                            for address, preference in self.routers)
@@ -76,12 +80,12 @@ class Advertisement:
 
 
 def solicitation() -> bytes:
-    """Agent Solicitation, the same as a Router Solicitation (RFC 5944 section 2.2)."""
+    """Return an Agent Solicitation, identical to a Router Solicitation (RFC 5944 section 2.2)."""
     return _with_checksum(struct.pack("!BBHI", SOLICITATION, 0, 0, 0))
 
 
 def check_solicitation(data: bytes) -> None:
-    """Raises MessageError unless it is a solicitation (RFC 1256 section 4.3)."""
+    """Raise MessageError unless the data is a solicitation (RFC 1256 section 4.3)."""
     if len(data) < 8 or data[0] != SOLICITATION or data[1] != 0:
         raise MessageError("no solicitation")
     if checksum(data):
@@ -89,7 +93,11 @@ def check_solicitation(data: bytes) -> None:
 
 
 def parse_advertisement(data: bytes) -> Advertisement:
-    """An agent's advertisement. Raises MessageError, also for a plain router's."""
+    """Parse an agent's advertisement.
+
+    Raises:
+        MessageError: The message is invalid, or a plain router's.
+    """
     if len(data) < _HEAD.size or data[0] != ADVERTISEMENT or data[1] not in _CODES:
         raise MessageError("no advertisement")
     if checksum(data):
@@ -138,7 +146,7 @@ def _parse_mobility(data: bytes) -> Advertisement:
 
 
 def next_sequence(sequence: int) -> int:
-    """The sequence number after this one (RFC 5944 section 2.3.2)."""
+    """Return the sequence number after this one (RFC 5944 section 2.3.2)."""
     return SEQUENCE_AFTER_ROLLOVER if sequence == 0xFFFF else sequence + 1
 
 

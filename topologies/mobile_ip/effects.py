@@ -1,4 +1,4 @@
-"""What the agents and the mobile node want done: values, so that their logic needs no kernel."""
+"""Effects that the agents' and the mobile node's logic returns, so that it needs no kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The other side; `link` is its link-layer address on the radio side, None elsewhere."""
+    """The other side of a message.
+
+    `link` is its link-layer address on the radio side, None elsewhere.
+    """
 
     address: str
     port: int
@@ -17,7 +20,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Datagram:
-    """A registration message as it came in."""
+    """A received registration message."""
 
     payload: bytes
     source: Endpoint
@@ -36,7 +39,7 @@ class SendMessage:
 
 @dataclass(frozen=True)
 class Bind:
-    """Home agent: tunnel what is for `home_address` to `care_of`; also when it was elsewhere."""
+    """Home agent: tunnel packets for `home_address` to `care_of`, and move an earlier tunnel."""
 
     home_address: str
     care_of: str
@@ -44,7 +47,10 @@ class Bind:
 
 @dataclass(frozen=True)
 class Unbind:
-    """Home agent: deliver at home again; `link` is where, if the node said so itself."""
+    """Home agent: deliver at home again.
+
+    `link` is the node's link-layer address, if the node itself deregistered at home.
+    """
 
     home_address: str
     care_of: str
@@ -63,7 +69,7 @@ class Admit:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Foreign agent: serve a visitor no more."""
+    """Foreign agent: stop serving a visitor."""
 
     home_address: str
 
@@ -75,7 +81,7 @@ class Solicit:
 
 @dataclass(frozen=True)
 class UseAgent:
-    """Mobile node: everything goes through this agent."""
+    """Mobile node: route everything through this agent."""
 
     address: str
     link: bytes
@@ -84,7 +90,7 @@ class UseAgent:
 
 @dataclass(frozen=True)
 class DaemonEvent:
-    """An event for who started the daemon."""
+    """An event to print."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The foreign agent's logic: it relays registrations and keeps a list of its visitors.
+"""The foreign agent's logic: relay registrations and keep a list of visitors.
 
 RFC 5944 section 3.7, RFC 3024 section 4.2. Nothing here touches a socket or the kernel. Times are
 seconds since 1970 on the caller's clock.
@@ -34,16 +34,16 @@ from topologies.mobile_ip.packets import (
 
 PENDING_S = 7.0
 MAX_PENDING = 64
-# RFC 3024 section 4.1.1: a request for a reverse tunnel leaves with this TTL, and nobody farther
-# than a hop away can have it arrive so.
+# RFC 3024 section 4.1.1: a request for a reverse tunnel is sent with this TTL, and a sender
+# farther away than one hop cannot make it arrive with it.
 _NEIGHBOUR_TTL = 255
 
 
 @dataclass(frozen=True)
 class ForeignPolicy:
-    """What a foreign agent offers.
+    """The services of a foreign agent.
 
-    `peers` are home agents, `nodes` mobile nodes with an association of their own with it.
+    `peers` are home agents and `nodes` mobile nodes that have a security association with it.
     """
 
     address: str
@@ -67,7 +67,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Visitor:
-    """A node that is served, and until when (None: without end)."""
+    """A node that is served, with the end of the visit (None: no end)."""
 
     home_agent: str
     link: bytes
@@ -76,7 +76,7 @@ class Visitor:
 
 
 class ForeignAgent:
-    """Pending requests and visitors."""
+    """The pending requests and the visitors."""
 
     def __init__(self, policy: ForeignPolicy) -> None:
         self.policy = policy
@@ -112,7 +112,7 @@ class ForeignAgent:
         try:
             reply = packets.parse_reply(datagram.payload)
         except MessageError:
-            return []  # there is no telling who waits for it
+            return []  # the reply's receiver is unknown
         pending = self._awaited(reply, datagram.source.address)
         if pending is None or packets.unknown_kind(reply) is not None:
             return []
@@ -129,7 +129,7 @@ class ForeignAgent:
         return [*self._accepted(reply, pending, now_s), relayed]
 
     def expire(self, now_s: float) -> list[Effect]:
-        """End visits whose time has come, and requests that nobody answered (code 78)."""
+        """End expired visits, and deny requests that were not answered in time (code 78)."""
         ended: list[Effect] = []
         for home, visitor in list(self.visitors.items()):
             if visitor.expires_s is not None and visitor.expires_s <= now_s:
@@ -142,7 +142,7 @@ class ForeignAgent:
         return ended
 
     def deadline_s(self) -> float | None:
-        """When `expire` is due next."""
+        """Return the time at which `expire` is due next."""
         times = [visitor.expires_s for visitor in self.visitors.values()
                  if visitor.expires_s is not None]
         times += [pending.since_s + PENDING_S for pending in self.pending.values()]
@@ -153,7 +153,7 @@ class ForeignAgent:
         self.visitors.pop(home_address, None)
 
     def _refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
-        """Why a request is denied (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
+        """Yield reasons to deny a request (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
         node = self.policy.nodes.get(request.home_address)
         if node is not None and not packets.is_authentic(request, ExtensionType.MOBILE_FOREIGN,
                                                          node):
@@ -161,7 +161,7 @@ class ForeignAgent:
         if not is_unicast(request.home_address) or not is_unicast(request.home_agent):
             yield Code.FA_MALFORMED_REQUEST, "home address or agent is not a unicast address"
         if request.home_address in {self.policy.address, self.policy.care_of}:
-            # Served as a visitor's, the agent's own address would be taken off the wire.
+            # If it were served as a visitor's, the agent's own address would be lost on the wire.
             yield Code.FA_MALFORMED_REQUEST, "home address is this agent's own"
         if request.care_of not in {self.policy.care_of, request.home_address}:
             yield Code.FA_CARE_OF, "invalid care-of address"
@@ -200,7 +200,7 @@ class ForeignAgent:
         if is_deregistration(request) or reply.lifetime_s == 0:
             return self._dismiss(home, "deregistered") if home in self.visitors else []
         lifetime_s = min(reply.lifetime_s, request.lifetime_s)
-        assert pending.node.link is not None  # what comes from the radio has one
+        assert pending.node.link is not None  # a datagram from the radio has one
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
         visitor = Visitor(request.home_agent, pending.node.link, expires_s,
                           request.has(RequestFlag.REVERSE_TUNNEL))
@@ -218,7 +218,7 @@ class ForeignAgent:
 
     def _deny(self, node: Endpoint, request: Request, refusal: tuple[Code, str]) -> list[Effect]:
         code, reason = refusal
-        # With 69 the lifetime says how long it may be (RFC 5944 section 3.7.2.3).
+        # With code 69 the lifetime is the longest allowed one (RFC 5944 section 3.7.2.3).
         lifetime_s = self.policy.lifetime_s if code == Code.FA_LIFETIME_TOO_LONG else 0
         reply = Reply(code, lifetime_s, request.home_address, request.home_agent,
                       request.identification)
@@ -227,7 +227,10 @@ class ForeignAgent:
         return [note, self._to_node(reply, node)]
 
     def _to_node(self, reply: Reply, node: Endpoint) -> SendMessage:
-        """With the agent's own authenticator for those it shares a key with (section 3.7.3.2)."""
+        """Return a reply to a node, with the agent's authenticator if both share a key.
+
+        RFC 5944 section 3.7.3.2.
+        """
         association = self.policy.nodes.get(reply.home_address)
         if association is not None:
             reply = packets.authenticate(reply, ExtensionType.MOBILE_FOREIGN, association)

@@ -29,14 +29,17 @@ from topologies.mobile_ip.packets import (
     RequestFlag,
 )
 
-# RFC 5944 sections 3.8.2.1 and 3.8.2.3: to be logged as security exceptions.
+# RFC 5944 sections 3.8.2.1 and 3.8.2.3: codes that are logged as security exceptions.
 SECURITY_EXCEPTIONS = frozenset({Code.HA_NODE_AUTHENTICATION, Code.HA_FOREIGN_AUTHENTICATION,
                                  Code.HA_IDENTIFICATION})
 
 
 @dataclass(frozen=True)
 class HomePolicy:
-    """What a home agent serves; `peers` are foreign agents with an association of their own."""
+    """The services of a home agent.
+
+    `peers` are foreign agents that have a security association with it.
+    """
 
     address: str
     nodes: dict[str, Association]
@@ -49,7 +52,7 @@ class HomePolicy:
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a node is, and until when (None: until it says otherwise)."""
+    """A node's care-of address, with the end of the binding (None: until it is changed)."""
 
     care_of: str
     expires_s: float | None
@@ -57,10 +60,13 @@ class Binding:
 
 
 class HomeAgent:
-    """Bindings of the nodes it serves, and what was refused."""
+    """The bindings of the nodes it serves, and the number of security exceptions."""
 
     def __init__(self, policy: HomePolicy, started_s: float) -> None:
-        """Nobody remembers what was accepted before `started_s`: no request is older than that."""
+        """Start without bindings. Requests older than `started_s` are refused as stale.
+
+        What was accepted before that time is not known.
+        """
         self.policy = policy
         self._started_s = started_s
         self.bindings: dict[str, Binding] = {}
@@ -68,7 +74,7 @@ class HomeAgent:
         self._last_identification: dict[str, int] = {}
 
     def receive(self, datagram: Datagram, now_s: float) -> list[Effect]:
-        """Answer a registration request; what is no request is silently discarded."""
+        """Answer a registration request. Any other message is silently discarded."""
         try:
             request = packets.parse_request(datagram.payload)
         except MessageError as error:
@@ -84,7 +90,7 @@ class HomeAgent:
         return self._accept(datagram, request, now_s)
 
     def expire(self, now_s: float) -> list[Effect]:
-        """End the bindings whose time has come."""
+        """End the expired bindings."""
         ended: list[Effect] = []
         for home, binding in list(self.bindings.items()):
             if binding.expires_s is not None and binding.expires_s <= now_s:
@@ -95,7 +101,7 @@ class HomeAgent:
         return ended
 
     def deadline_s(self) -> float | None:
-        """When `expire` is due next."""
+        """Return the time at which `expire` is due next."""
         return min((b.expires_s for b in self.bindings.values() if b.expires_s is not None),
                    default=None)
 
@@ -105,11 +111,11 @@ class HomeAgent:
 
     def _refusals(self, request: Request, datagram: Datagram,
                   now_s: float) -> Iterator[tuple[Code, str]]:
-        """Why a request is denied, in the order of RFC 5944 section 3.8.2.1."""
+        """Yield reasons to deny a request, in the order of RFC 5944 section 3.8.2.1."""
         node = self.policy.nodes.get(request.home_address)
         if node is None:
-            # The RFC has no code of its own for it; without an association there is nothing to
-            # check an authenticator with, and 131 would blame a key.
+            # The RFC has no separate code for this case. Without an association no authenticator
+            # can be checked, and code 131 would blame a key.
             yield Code.HA_PROHIBITED, "unknown home address"
             return
         if not packets.is_authentic(request, ExtensionType.MOBILE_HOME, node):
@@ -126,7 +132,7 @@ class HomeAgent:
         yield from self._unserved(request)
 
     def _unserved(self, request: Request) -> Iterator[tuple[Code, str]]:
-        """What an authentic request asks for and is not to be had."""
+        """Yield reasons why an authentic request cannot be served."""
         if not is_deregistration(request):
             if not is_unicast(request.care_of):
                 yield Code.HA_MALFORMED_REQUEST, "care-of address is not a unicast address"
@@ -137,7 +143,7 @@ class HomeAgent:
             yield Code.HA_ENCAPSULATION, "requested encapsulation unavailable"
         if request.has(RequestFlag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
             yield Code.HA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
-        # RFC 3024 section 4.3: only where there will be a tunnel at all.
+        # RFC 3024 section 4.3: only if there will be a tunnel at all.
         if (self.policy.reverse_tunnel_mandatory and not request.has(RequestFlag.REVERSE_TUNNEL)
                 and not is_deregistration(request)):
             yield Code.HA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
@@ -155,7 +161,7 @@ class HomeAgent:
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
         binding = Binding(request.care_of, expires_s, request.has(RequestFlag.REVERSE_TUNNEL))
         self.bindings[home] = binding
-        # The tunnel first: when the node reads the reply, it is there.
+        # The tunnel comes first, so that it exists when the node reads the reply.
         return [Bind(home, request.care_of),
                 DaemonEvent("bound", {
                     "home_address": home, "care_of": request.care_of, "lifetime_s": lifetime_s,
@@ -165,7 +171,7 @@ class HomeAgent:
 
     def _unbind(self, datagram: Datagram, request: Request, old: Binding | None) -> list[Effect]:
         home = request.home_address
-        # With another care-of address than its own, only that binding is meant (section 3.8.2.2).
+        # With a care-of address other than its own, only that binding is meant (section 3.8.2.2).
         if old is not None and request.care_of not in {home, old.care_of}:
             return []
         self.bindings.pop(home, None)
@@ -184,7 +190,7 @@ class HomeAgent:
             fields["security_exceptions"] = self.security_exceptions
         identification = request.identification
         if code == Code.HA_IDENTIFICATION:
-            # The node keeps the fraction of a second that it had: a second on, it is after our
+            # The node keeps the fraction of a second of its clock: one second later is after our
             # start in any case.
             identification = replay.resynchronising(identification,
                                                     max(now_s, self._started_s + 1))
@@ -193,7 +199,7 @@ class HomeAgent:
 
     def _reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
                identification: int) -> SendMessage:
-        """RFC 5944 section 3.8.3: back to where the request came from."""
+        """Return a reply to the sender of the request (RFC 5944 section 3.8.3)."""
         reply = Reply(code, lifetime_s, request.home_address, self.policy.address, identification)
         node = self.policy.nodes.get(request.home_address)
         if node is not None:
@@ -205,11 +211,14 @@ class HomeAgent:
 
 
 def is_deregistration(request: Request) -> bool:
-    """Lifetime 0 (RFC 5944 section 3.3); so is a registration of the home address itself."""
+    """Return whether the lifetime is 0 (RFC 5944 section 3.3).
+
+    A registration of the home address itself is one with lifetime 0, too.
+    """
     return request.lifetime_s == 0
 
 
 def is_unicast(address: str) -> bool:
-    """Whether a host can have this address."""
+    """Return whether a host can have this address."""
     first = int(address.partition(".")[0])
     return 0 < first < 224 and first != 127

@@ -1,8 +1,8 @@
-"""IPv4, UDP and ARP octets for what passes the kernel's stack by, as pure functions.
+"""Encode and parse IPv4, UDP and ARP for packet sockets, as pure functions.
 
-Registration and discovery on the radio side go through packet sockets: the link-layer address of
-the other side counts (a visitor must not be asked for it by ARP, RFC 5944 section 4.6), and no
-route, filter or IPsec policy of the node may keep a registration back.
+Registration and discovery on the radio side use packet sockets. The link-layer address of the
+other side matters there (a visitor's must not be resolved by ARP, RFC 5944 section 4.6). No route,
+filter or IPsec policy of the node may block a registration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MORE_FRAGMENTS_AND_OFFSET = 0x3FFF
 
 @dataclass(frozen=True)
 class Ipv4Packet:
-    """An IPv4 packet; ports are 0 where the protocol has none."""
+    """An IPv4 packet. Ports are 0 for protocols without ports."""
 
     protocol: int
     source: str
@@ -34,14 +34,14 @@ class Ipv4Packet:
     destination_port: int = 0
 
     def encode(self) -> bytes:
-        """Octets with checksums; UDP's header is added to a UDP payload."""
+        """Return the octets with checksums. A UDP payload gets its UDP header."""
         body = self.payload
         addresses = inet_aton(self.source) + inet_aton(self.destination)
         if self.protocol == UDP:
             length = _UDP.size + len(body)
             pseudo = addresses + struct.pack("!BBH", 0, UDP, length)
             ports = self.source_port, self.destination_port
-            # 0 would say "no checksum" (RFC 768).
+            # 0 would mean "no checksum" (RFC 768).
             total = checksum(pseudo + _UDP.pack(*ports, length, 0) + body) or 0xFFFF
             body = _UDP.pack(*ports, length, total) + body
         head = _IP.pack(0x45, 0, _IP.size + len(body), 0, 0, self.ttl, self.protocol, 0,
@@ -50,9 +50,14 @@ class Ipv4Packet:
 
 
 def parse(data: bytes, *, udp_sum: bool = True) -> Ipv4Packet:
-    """An unfragmented IPv4 packet. Raises MessageError for anything else.
+    """Parse an unfragmented IPv4 packet.
 
-    `udp_sum` says whether UDP's checksum has been filled in.
+    Args:
+        data: The packet.
+        udp_sum: Whether UDP's checksum has been filled in.
+
+    Raises:
+        MessageError: The data is anything else.
     """
     if len(data) < _IP.size or data[0] >> 4 != 4:
         raise MessageError("no IPv4 packet")
@@ -77,7 +82,8 @@ def _parse_udp(packet: Ipv4Packet, *, udp_sum: bool) -> Ipv4Packet:
         raise MessageError("UDP lengths contradict each other")
     pseudo = inet_aton(packet.source) + inet_aton(packet.destination)
     pseudo += struct.pack("!BBH", 0, UDP, length)
-    # RFC 5944 sections 3.6.2.1, 3.7.2.1, 3.8.2.1: wrong and not zero means silently discarded.
+    # RFC 5944 sections 3.6.2.1, 3.7.2.1, 3.8.2.1: a wrong sum other than zero is silently
+    # discarded.
     if udp_sum and total and checksum(pseudo + data[:length]):
         raise MessageError("UDP checksum is wrong")
     return Ipv4Packet(UDP, packet.source, packet.destination, packet.ttl, data[_UDP.size:length],
@@ -85,7 +91,10 @@ def _parse_udp(packet: Ipv4Packet, *, udp_sum: bool) -> Ipv4Packet:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071); 0 over octets that have theirs in them."""
+    """Return the Internet checksum (RFC 1071).
+
+    The result is 0 for octets that include their checksum.
+    """
     if len(data) % 2:
         data += b"\0"
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
@@ -95,13 +104,13 @@ def checksum(data: bytes) -> int:
 
 
 def gratuitous_arp(address: str, link_address: bytes) -> bytes:
-    """ARP request by which `link_address` claims an address (RFC 5944 section 4.6)."""
+    """Return an ARP request by which `link_address` claims an address (RFC 5944 section 4.6)."""
     own = inet_aton(address)
     return _ARP.pack(1, 0x0800, 6, 4, 1, link_address, own, bytes(6), own)
 
 
 def multicast_link_address(group: str) -> bytes:
-    """The Ethernet address of an IPv4 group (RFC 1112 section 6.4), or of everybody."""
+    """Return the Ethernet address of an IPv4 group (RFC 1112 section 6.4) or of the broadcast."""
     packed = inet_aton(group)
     if group == "255.255.255.255":
         return b"\xff" * 6

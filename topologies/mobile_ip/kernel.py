@@ -1,7 +1,9 @@
-"""What bindings, visitors and movements mean to the kernel: tunnels, routes, rules, neighbours.
+"""Kernel state of bindings, visitors and movements.
 
-Everything lies in routing tables of the daemons' own, ahead of the main table, so that nothing of
-a node's other routes is touched and all of it can be taken back.
+It consists of tunnels, routes, rules and neighbours.
+
+All routes are in routing tables of the daemons' own, ahead of the main table. So a node's other
+routes are not changed, and everything can be undone.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from socket import inet_aton
 from topologies.mobile_ip.effects import Admit, Bind, Dismiss, Unbind, UseAgent
 from topologies.mobile_ip.netlink import PERMANENT, REACHABLE, Netlink
 
-# Priorities of the rules, and tables of the same numbers; Linux' own are 0, 32766 and 32767, and
-# 434 is Mobile IP's port. A visitor's packets come before everything: also what it sends to the
-# subnet it is in goes home first (RFC 3024 section 2).
+# Priorities of the rules, and tables with the same numbers; Linux uses 0, 32766 and 32767, and 434
+# is Mobile IP's port. A visitor's packets come first: even those to the subnet that it visits go
+# home first (RFC 3024 section 2).
 FROM_VISITOR, TO_VISITOR, OWN = 432, 433, 434
 _FIRST_REVERSE_TABLE = 43_400
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL, errno.ENXIO})
@@ -29,7 +31,7 @@ Claim = Callable[[str, bytes], None]
 
 @contextlib.contextmanager
 def _if_there() -> Iterator[None]:
-    """What shall go may be gone, a link that went down takes its routes along."""
+    """Ignore that an object to delete is gone: a link that goes down removes its routes."""
     try:
         yield
     except OSError as error:
@@ -38,13 +40,17 @@ def _if_there() -> Iterator[None]:
 
 
 class Switches:
-    """Kernel switches below /proc/sys that are put back in the end."""
+    """Kernel switches below /proc/sys whose first values can be restored."""
 
     def __init__(self) -> None:
         self._before: dict[Path, str] = {}
 
     def set(self, name: str, value: int) -> None:
-        """Write a switch; its first value is remembered. Raises OSError."""
+        """Write a switch and remember its first value.
+
+        Raises:
+            OSError: The switch cannot be read or written.
+        """
         path = Path("/proc/sys") / name
         before = path.read_text().strip()
         if before != str(value):
@@ -52,7 +58,7 @@ class Switches:
             path.write_text(str(value))
 
     def restore(self) -> None:
-        """As it was; switches of interfaces that are gone are gone."""
+        """Restore the saved values, ignoring interfaces that no longer exist."""
         for path, value in self._before.items():
             with contextlib.suppress(OSError):
                 path.write_text(value)
@@ -60,31 +66,35 @@ class Switches:
 
 
 class IpInIpTunnels:
-    """IP-in-IP interfaces, one for each pair of ends, there as long as somebody uses them."""
+    """IP-in-IP interfaces, one for each pair of ends, that exist as long as they have users."""
 
     def __init__(self, netlink: Netlink) -> None:
         self._netlink = netlink
         self._users: dict[str, int] = {}
 
     def flush(self) -> None:
-        """Remove all there are, also what a daemon that was killed has left."""
+        """Remove all tunnels, including those of a daemon that was killed."""
         self._users.clear()
         for _, name in socket.if_nameindex():
             if name.startswith(_TUNNEL):
                 self._netlink.delete_link(name)
 
     def acquire(self, role: str, local: str, remote: str) -> str:
-        """The name of the tunnel between two addresses. Raises OSError."""
+        """Return the name of the tunnel between two addresses, and create it if needed.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
         name = f"{_TUNNEL}{role}{inet_aton(remote).hex()}"
         if name not in self._users:
             self._netlink.add_tunnel(name, local, remote)
-            # What comes out of it has sources that no route leads to through it.
+            # Decapsulated packets have sources to which no route leads through the tunnel.
             Path("/proc/sys", _CONF, name, "rp_filter").write_text("0")
         self._users[name] = self._users.get(name, 0) + 1
         return name
 
     def release(self, name: str) -> bool:
-        """Use it no more; whether it is gone now."""
+        """Release one use of a tunnel, and return whether the tunnel is removed now."""
         self._users[name] -= 1
         if self._users[name]:
             return False
@@ -95,10 +105,10 @@ class IpInIpTunnels:
 
 
 class AgentKernel:
-    """The kernel's part of an agent, in its network namespace. Methods raise OSError.
+    """The kernel state of an agent, in its network namespace. Methods raise OSError.
 
-    `link` is the interface's own link-layer address; `claim` broadcasts that an address is at a
-    link-layer address (gratuitous ARP).
+    `link` is the interface's own link-layer address. `claim` broadcasts the link-layer address of
+    an IP address (gratuitous ARP).
     """
 
     def __init__(self, interface: str, address: str, care_of: str, link: bytes, claim: Claim,
@@ -118,18 +128,18 @@ class AgentKernel:
         self._reverse_tables: dict[str, int] = {}
 
     def start(self) -> None:
-        """Forward, and look bindings up before other routes."""
+        """Enable forwarding, and look up bindings before other routes."""
         self._switches.set("net/ipv4/ip_forward", 1)
         for place in filter(None, ("all", self._interface, self._wired)):
             self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
             self._switches.set(f"{_CONF}/{place}/send_redirects", 0)
-        # Otherwise a proxy waits up to 0.8 s before it answers.
+        # Without this a proxy waits up to 0.8 s before it answers.
         self._switches.set(f"net/ipv4/neigh/{self._interface}/proxy_delay", 0)
         self._flush()
         self._netlink.add_rule(OWN, OWN)
 
     def stop(self) -> None:
-        """Take everything back."""
+        """Undo everything."""
         for visitor in list(self._visitors):
             self.dismiss(Dismiss(visitor))
         for home, tunnel in list(self._bound.items()):
@@ -139,7 +149,7 @@ class AgentKernel:
         self._netlink.close()
 
     def bind(self, effect: Bind) -> None:
-        """Tunnel to the care-of address, and stand in for the node on the home link."""
+        """Tunnel to the care-of address, and be the node's ARP proxy at home."""
         home = effect.home_address
         old = self._bound.get(home)
         name = self._tunnels.acquire("h", self._address, effect.care_of)
@@ -156,7 +166,8 @@ class AgentKernel:
             self._tunnels.release(old)
             return
         self._netlink.add_proxy(home, self._index)
-        # RFC 5944 section 4.6: whoever knows the node's link-layer address takes ours instead.
+        # RFC 5944 section 4.6: neighbours that know the node's link-layer address replace it by
+        # ours.
         self._claim(home, self._link)
 
     def unbind(self, effect: Unbind) -> None:
@@ -174,7 +185,7 @@ class AgentKernel:
             self._netlink.set_neighbour(effect.home_address, effect.link, self._index, REACHABLE)
 
     def admit(self, effect: Admit) -> None:
-        """Deliver from the tunnel to the visitor, and into it what the visitor sends."""
+        """Deliver packets from the tunnel to the visitor, and its packets into the tunnel."""
         home = effect.home_address
         name = self._tunnels.acquire("f", self._care_of, effect.home_agent)
         if home in self._visitors and self._visitors[home] != (name, effect.reverse_tunnel):
@@ -187,12 +198,12 @@ class AgentKernel:
             if effect.reverse_tunnel:
                 self._netlink.add_rule(FROM_VISITOR, self._reverse_tables[name], home,
                                        self._interface)
-        # RFC 5944 section 4.6: never ask for a visitor by ARP, it has told where it is.
+        # RFC 5944 section 4.6: never resolve a visitor by ARP; it has sent its address.
         self._netlink.set_neighbour(home, effect.link, self._index, PERMANENT)
         self._netlink.set_route(TO_VISITOR, self._index, home)
 
     def dismiss(self, effect: Dismiss) -> None:
-        """Serve a visitor no more."""
+        """Stop serving a visitor."""
         name, reverse = self._visitors.pop(effect.home_address, ("", False))
         if not name:
             return
@@ -216,11 +227,11 @@ class AgentKernel:
         self._tunnels.flush()
 
     def _open(self, name: str) -> None:
-        """First visitor of a home agent: a table into its tunnel, and a rule for what comes out.
+        """Create the table and rule for a home agent's tunnel when its first visitor arrives.
 
-        Only what comes out of the tunnel is delivered here. What others of this subnet send to a
-        visitor goes to its home like everything else, also while its visit has not yet expired
-        although it has left.
+        Only packets from the tunnel are delivered here. Packets of this subnet to a visitor go to
+        its home like all others. This also holds for a visitor that has left before its visit
+        expired.
         """
         if name in self._reverse_tables:
             return
@@ -232,7 +243,7 @@ class AgentKernel:
 
 
 class NodeKernel:
-    """The kernel's part of a mobile node, as AgentKernel. Methods raise OSError."""
+    """The kernel state of a mobile node, as AgentKernel. Methods raise OSError."""
 
     def __init__(self, interface: str, home_address: str, link: bytes, claim: Claim) -> None:
         self._interface = interface
@@ -247,7 +258,7 @@ class NodeKernel:
         self._added_address = False
 
     def start(self) -> None:
-        """The home address stays on the interface, wherever it is."""
+        """Keep the home address on the interface at any location."""
         for place in ("all", self._interface):
             self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
         with contextlib.suppress(FileExistsError):
@@ -257,7 +268,7 @@ class NodeKernel:
         self._netlink.add_rule(OWN, OWN)
 
     def stop(self) -> None:
-        """Take everything back."""
+        """Undo everything."""
         self._forget(self._agent)
         self._netlink.flush_rules(OWN)
         if self._added_address:
@@ -267,11 +278,11 @@ class NodeKernel:
         self._netlink.close()
 
     def use(self, effect: UseAgent) -> None:
-        """Everything through this agent, on-link although it is in no subnet of ours."""
+        """Route everything through this agent, on-link although it is in none of our subnets."""
         if self._agent not in {None, effect.address}:
             self._forget(self._agent)
         self._agent = effect.address
-        # Away, ARP must not be used at all (RFC 5944 section 4.6).
+        # ARP must not be used at all away from home (RFC 5944 section 4.6).
         state = REACHABLE if effect.at_home else PERMANENT
         self._netlink.set_neighbour(effect.address, effect.link, self._index, state)
         self._netlink.set_route(OWN, self._index, effect.address, source=self._home)

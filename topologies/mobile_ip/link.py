@@ -1,4 +1,4 @@
-"""Sockets: the radio side as packets with link-layer addresses, the wired side as UDP."""
+"""Sockets: packets with link-layer addresses on the radio side, UDP on the wired side."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _LARGEST = 65536
 _BROADCAST = b"\xff" * 6
 # RFC 5944 section 2.3, RFC 1256: discovery never leaves the link.
 _DISCOVERY_TTL = 1
-# RFC 3024 section 4.1.1: by this a foreign agent knows its neighbours.
+# RFC 3024 section 4.1.1: a foreign agent recognises its neighbours by this TTL.
 _REGISTRATION_TTL = 255
 
 
 class Radio:
-    """Discovery and registration on one interface; everything else never wakes the daemon."""
+    """A packet socket for discovery and registration on one interface.
+
+    A filter drops all other packets, so they never wake the daemon.
+    """
 
     def __init__(self, interface: str, icmp_type: int, udp_port: int,
                  group: str | None = None) -> None:
@@ -39,7 +42,7 @@ class Radio:
         self._socket.bind((interface, _ETH_IP))
         self._socket.settimeout(0)
         if group is not None:
-            # On the device only: joining by IP would put IGMP reports on the air.
+            # Join on the device only: joining by IP would send IGMP reports over the air.
             link = ipv4.multicast_link_address(group)
             member = struct.pack("=iHH8s", socket.if_nametoindex(interface),
                                  _PACKET_MR_MULTICAST, len(link), link)
@@ -47,42 +50,57 @@ class Radio:
 
     @property
     def link_address(self) -> bytes:
-        """The interface's own."""
+        """Return the interface's own link-layer address."""
         return bytes(self._socket.getsockname()[4])
 
     def fileno(self) -> int:
-        """For waiting."""
+        """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
 
     def receive(self) -> tuple[Ipv4Packet, bytes] | None:
-        """A packet and who sent it on the link; None if there is nothing of use."""
+        """Return a packet and its sender's link-layer address.
+
+        The result is None if there is no valid one.
+        """
         try:
             data, ancillary, _, sender = self._socket.recvmsg(_LARGEST, 128)
             if sender[2] == _OTHER_HOST:
                 return None
-            # A virtual wire leaves UDP's checksum to hardware that is not there.
+            # A virtual wire leaves UDP's checksum to hardware that does not exist.
             status = next((int.from_bytes(value[:4], sys.byteorder)
                            for level, _, value in ancillary if level == _SOL_PACKET), 0)
             return ipv4.parse(data, udp_sum=not status & _CHECKSUM_NOT_READY), sender[4]
-        except (OSError, MessageError):  # nothing more, or the interface has just gone down
+        except (OSError, MessageError):  # no more packets, or the interface has just gone down
             return None
 
     def send_icmp(self, message: bytes, source: str, destination: str, link: bytes) -> None:
-        """Send a discovery message. Raises OSError."""
+        """Send a discovery message.
+
+        Raises:
+            OSError: The message cannot be sent.
+        """
         self._send(Ipv4Packet(ICMP, source, destination, _DISCOVERY_TTL, message), link)
 
     def send_udp(self, effect: SendMessage, source_port: int) -> None:
-        """Send a registration message to a neighbour. Raises OSError."""
+        """Send a registration message to a neighbour.
+
+        Raises:
+            OSError: The message cannot be sent.
+        """
         assert effect.to.link is not None
         self._send(Ipv4Packet(UDP, effect.source, effect.to.address, _REGISTRATION_TTL,
                               effect.payload, source_port, effect.to.port), effect.to.link)
 
     def claim(self, address: str, link: bytes) -> None:
-        """Broadcast that an address is at a link-layer address. Raises OSError."""
+        """Broadcast the link-layer address of an IP address.
+
+        Raises:
+            OSError: The message cannot be sent.
+        """
         self._socket.sendto(ipv4.gratuitous_arp(address, link),
                             (self.interface, _ETH_ARP, 0, 0, _BROADCAST))
 
@@ -91,10 +109,10 @@ class Radio:
 
 
 class UdpRegistration:
-    """Registration over the node's ordinary UDP, from every side but the radio's.
+    """A socket for registration over ordinary UDP, on every interface but the radio's.
 
-    The port is taken on all interfaces, also to keep the kernel from answering what came to the
-    radio side with "port unreachable".
+    The port is bound on all interfaces. So the kernel does not answer messages on the radio side
+    with "port unreachable".
     """
 
     def __init__(self, port: int = PORT, ignored_interface: str | None = None) -> None:
@@ -106,19 +124,19 @@ class UdpRegistration:
 
     @property
     def port(self) -> int:
-        """The local port."""
+        """Return the local port."""
         return int(self._socket.getsockname()[1])
 
     def fileno(self) -> int:
-        """For waiting."""
+        """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
 
     def receive(self) -> Datagram | None:
-        """A datagram and the address it came to; None if there is nothing of use."""
+        """Return a datagram with its destination address. The result is None if there is none."""
         try:
             data, ancillary, _, (address, port) = self._socket.recvmsg(_LARGEST, 128)
         except BlockingIOError:
@@ -130,17 +148,21 @@ class UdpRegistration:
         return Datagram(data, Endpoint(address, port), socket.inet_ntoa(destination))
 
     def send(self, effect: SendMessage) -> None:
-        """Send a message from one of the node's addresses. Raises OSError."""
+        """Send a message from one of the node's addresses.
+
+        Raises:
+            OSError: The message cannot be sent.
+        """
         info = _PKTINFO.pack(0, socket.inet_aton(effect.source), bytes(4))
         self._socket.sendmsg([effect.payload], [(socket.IPPROTO_IP, _IP_PKTINFO, info)], 0,
                              (effect.to.address, effect.to.port))
 
 
 def _wanted(icmp_type: int, udp_port: int) -> list[tuple[int, int, int, int]]:
-    """A classic BPF program: this ICMP type, or unfragmented UDP to this port."""
+    """Return a classic BPF program for this ICMP type and unfragmented UDP to this port."""
     return [
         (0x30, 0, 0, 9),              # protocol
-        (0x15, 0, 3, ICMP),           # ICMP, or on to UDP
+        (0x15, 0, 3, ICMP),  # ICMP, else go on to UDP
         (0xB1, 0, 0, 0),              # length of the IP header
         (0x50, 0, 0, 0),              # type
         (0x15, 6, 7, icmp_type),
@@ -150,8 +172,8 @@ def _wanted(icmp_type: int, udp_port: int) -> list[tuple[int, int, int, int]]:
         (0xB1, 0, 0, 0),
         (0x48, 0, 0, 2),              # destination port
         (0x15, 0, 1, udp_port),
-        (0x06, 0, 0, _LARGEST),       # take it
-        (0x06, 0, 0, 0),              # leave it
+        (0x06, 0, 0, _LARGEST),  # accept
+        (0x06, 0, 0, 0),  # drop
     ]
 
 

@@ -1,6 +1,7 @@
-"""The mobile node's logic: find an agent, register, renew, deregister (RFC 5944 sections 2.4, 3.6).
+"""The mobile node's logic: find an agent and register, renew, deregister.
 
-Nothing here touches a socket or the kernel. Times are seconds since 1970 on the caller's clock.
+RFC 5944 sections 2.4, 3.6. Nothing here touches a socket or the kernel. Times are seconds since
+1970 on the caller's clock.
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ from topologies.mobile_ip.packets import (
     RequestFlag,
 )
 
-# RFC 1256 section 5: three solicitations, a second apart; RFC 5944 section 2.4: then ever fewer.
+# RFC 1256 section 5: three solicitations, a second apart; RFC 5944 section 2.4: then less and less
+# often.
 _QUICK_SOLICITATIONS = 3
 _SOLICITATION_S = 1.0
 _SLOWEST_SOLICITATION_S = 60.0
 _SLOWEST_RETRY_S = 16.0
-# A registration is renewed when this share of its lifetime is over: room for retransmissions.
+# A registration is renewed after this share of its lifetime, which leaves time to retransmit.
 _RENEW_AFTER = 2 / 3
 _MAX_CORRECTIONS = 2
-# Denials by a foreign agent that pass: too many requests, home agent slow.
+# Temporary denials by a foreign agent: too many requests, or a slow home agent.
 _TRANSIENT = frozenset({Code.FA_RESOURCES, Code.FA_TIMEOUT})
 
 
 @dataclass(frozen=True)
 class NodePolicy:
-    """Who the node is and how it behaves; times in seconds.
+    """The addresses, keys and behaviour of a mobile node. Times are in seconds.
 
-    `foreign_agents` are those with an association of their own with it, by their addresses.
+    `foreign_agents` are security associations with foreign agents, by the agents' addresses.
     """
 
     home_address: str
@@ -62,7 +64,7 @@ class NodePolicy:
 
 @dataclass(frozen=True)
 class HeardAgent:
-    """An agent that was heard."""
+    """An agent whose advertisement was received."""
 
     address: str
     link: bytes
@@ -74,7 +76,7 @@ class HeardAgent:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A registration under way, over all its transmissions."""
+    """A registration in progress, over all its transmissions."""
 
     agent: HeardAgent
     lifetime_s: int
@@ -89,7 +91,7 @@ class Attempt:
 
 
 class MobileNode:
-    """What the node knows of its whereabouts."""
+    """The state of a mobile node: its agent, registration and timers."""
 
     def __init__(self, policy: NodePolicy, noise: Callable[[], int] = lambda: 0,
                  clock_offset_s: float = 0.0) -> None:
@@ -106,10 +108,13 @@ class MobileNode:
         self._renew_s: float | None = None
         self._expires_s: float | None = None
 
-    # --- what happens to it ------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------
 
     def attached(self, now_s: float) -> list[Effect]:
-        """The link is up, perhaps another one: find out where, and register."""
+        """Search for an agent and register, after the link came up.
+
+        It may lead to another access point than before.
+        """
         self._lose()
         self._search_until_s = now_s + self.policy.deadline_s
         if self.policy.by_event:
@@ -118,13 +123,13 @@ class MobileNode:
         return self.tick(now_s)
 
     def detached(self) -> list[Effect]:
-        """The link is gone; what is on its way is pointless."""
+        """Forget the agent, after the link went down. Pending messages are pointless."""
         self._lose()
         return []
 
     def advertised(self, heard: Advertisement, address: str, link: bytes,
                    now_s: float) -> list[Effect]:
-        """An agent has said that it is there."""
+        """Handle an agent's advertisement."""
         agent = self._describe(heard, address, link)
         if agent is None or not self._is_news(agent):
             if agent is not None and self.agent is not None:
@@ -137,12 +142,13 @@ class MobileNode:
         if not agent.at_home and self.policy.reverse_tunnel and not heard.offers(
                 AgentFlag.REVERSE_TUNNEL):
             return [note, DaemonEvent("failed", {"reason": "the agent offers no reverse tunnel"})]
-        # At home nothing leads through a binding: the route first (RFC 5944 section 2.4.3).
+        # At home no binding may take the packets, so the route is set first (RFC 5944 section
+        # 2.4.3).
         use: list[Effect] = [UseAgent(address, link, at_home=True)] if agent.at_home else []
         return [note, *use, *self._start(now_s, now_s + self.policy.deadline_s)]
 
     def replied(self, payload: bytes, now_s: float) -> list[Effect]:
-        """Something came to the port of the registration."""
+        """Handle a message to the port of the registration."""
         attempt = self.attempt
         try:
             reply = packets.parse_reply(payload)
@@ -159,7 +165,8 @@ class MobileNode:
                 by_foreign_agent or packets.is_authentic(
                     reply, ExtensionType.MOBILE_HOME, self.policy.association))
         if not authentic:
-            # RFC 5944 section 3.6.2.1: discarded, but worth telling: our key is wrong, or theirs.
+            # RFC 5944 section 3.6.2.1: discarded, but reported, because one of the two keys is
+            # wrong.
             self.attempt = replace(attempt, trouble=f"reply not authentic, code {reply.code}")
             return [_denied(reply, authentic=False)]
         if reply.accepted:
@@ -168,7 +175,7 @@ class MobileNode:
                 *self._refused(reply, attempt, now_s)]
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Whatever is due: solicitations, retransmissions, renewal, giving up."""
+        """Solicit, retransmit, renew or give up if that is due."""
         effects: list[Effect] = []
         if self._search_until_s is not None and self._search_until_s <= now_s:
             self._search_until_s = self._solicit_s = None
@@ -183,7 +190,7 @@ class MobileNode:
         return effects
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [self._solicit_s, self._search_until_s, self._renew_s]
         times += [self.attempt.next_s, self.attempt.deadline_s] if self.attempt else []
         return min((time for time in times if time is not None), default=None)
@@ -191,7 +198,7 @@ class MobileNode:
     # --- discovery ---------------------------------------------------------------------------
 
     def _describe(self, heard: Advertisement, address: str, link: bytes) -> HeardAgent | None:
-        """The agent behind an advertisement, if it is of any use."""
+        """Return the agent of an advertisement, None if the node cannot use it."""
         at_home = self.policy.home_agent == address or self.policy.home_agent in {
             router for router, _ in heard.routers}
         if at_home:
@@ -206,12 +213,12 @@ class MobileNode:
                           heard.sequence, heard.registration_lifetime_s)
 
     def _is_news(self, agent: HeardAgent) -> bool:
-        """Whether an advertisement is a reason to register."""
+        """Return whether an advertisement is a reason to register."""
         if self.agent is None:
             return not self.policy.by_event or self._search_until_s is not None
         if self.agent.address != agent.address:
             return not self.policy.by_event
-        # RFC 5944 section 2.4.4: the agent has started anew and knows us no more.
+        # RFC 5944 section 2.4.4: the agent restarted and has lost the registration.
         return (agent.sequence < self.agent.sequence
                 and agent.sequence < discovery.SEQUENCE_AFTER_ROLLOVER)
 
@@ -222,7 +229,7 @@ class MobileNode:
         return [Solicit(), DaemonEvent("solicited", {"count": self._solicitations})]
 
     def _lose(self) -> None:
-        """Forget where it was."""
+        """Forget the agent and the registration."""
         self.agent = self.attempt = None
         self.registered = False
         self._solicit_s = self._search_until_s = self._renew_s = self._expires_s = None
@@ -238,7 +245,7 @@ class MobileNode:
                               now_s)
 
     def _transmit(self, attempt: Attempt, now_s: float) -> list[Effect]:
-        """Send the request, with an Identification of its own each time (section 3.6.3)."""
+        """Send the request, with a new Identification each time (section 3.6.3)."""
         agent = attempt.agent
         identification = max(replay.identification(now_s + self.clock_offset_s, self._noise()),
                              self._last_identification + 1)
@@ -264,7 +271,7 @@ class MobileNode:
                     "lifetime_s": attempt.lifetime_s, "count": attempt.count})]
 
     def _shared_with(self, agent: HeardAgent) -> Association | None:
-        """The node's association with a foreign agent, if it has one."""
+        """Return the node's security association with a foreign agent, None if it has none."""
         return None if agent.at_home else self.policy.foreign_agents.get(agent.address)
 
     def _retry(self, attempt: Attempt, now_s: float) -> list[Effect]:
@@ -278,7 +285,7 @@ class MobileNode:
         self.attempt = None
         self.registered = True
         if lifetime_s not in {0, INFINITE_LIFETIME}:
-            # Counted from the request, so that it never ends here after it has ended there.
+            # Counted from the request, so that it never ends here later than at the agent.
             self._expires_s = attempt.sent_s + lifetime_s
             self._renew_s = attempt.sent_s + lifetime_s * _RENEW_AFTER
         fields = {"agent": agent.address, "place": _place(agent), "code": reply.code,
@@ -291,7 +298,7 @@ class MobileNode:
                 DaemonEvent("registered", fields)]
 
     def _refused(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
-        """Do better if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
+        """Correct the request if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
         if attempt.corrections < _MAX_CORRECTIONS:
             corrected = replace(attempt, corrections=attempt.corrections + 1)
             if reply.code == Code.HA_IDENTIFICATION:
@@ -300,8 +307,8 @@ class MobileNode:
                 return self._transmit(corrected, now_s)
             if reply.code == Code.FA_LIFETIME_TOO_LONG and reply.lifetime_s > 0:
                 return self._transmit(replace(corrected, lifetime_s=reply.lifetime_s), now_s)
-        # A foreign agent's denial is anybody's word: a registration that holds is not given up
-        # for it, it is renewed until it ends.
+        # A foreign agent's denial can be forged, so a valid registration is not given up for it;
+        # it is renewed until it ends.
         if reply.code in _TRANSIENT or (self.registered and reply.code < Code.HA_UNSPECIFIED):
             self.attempt = replace(attempt, trouble=f"denied with code {reply.code}")
             return []

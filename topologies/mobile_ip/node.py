@@ -1,4 +1,4 @@
-"""Program: the mobile node, `python3 -m topologies.mobile_ip.node CONFIG.json`."""
+"""Program with the mobile node: `python3 -m topologies.mobile_ip.node CONFIG.json`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from topologies.mobile_ip.packets import MessageError
 
 
 class MobileNodeProgram:
-    """Sockets, kernel and commands on one side, the mobile node's logic on the other."""
+    """The program that connects sockets, kernel and commands with the mobile node's logic."""
 
     def __init__(self, config: NodeConfig, loop: DaemonLoop) -> None:
         self._config = config
         self._loop = loop
-        # Below the clock's precision an Identification is to be unpredictable.
+        # The bits of an Identification below the clock's precision shall be unpredictable.
         noise = random.SystemRandom()
         self._logic = MobileNode(NodePolicy(
             config.home_address, config.home_agent, config.association, config.lifetime_s,
@@ -48,17 +48,17 @@ class MobileNodeProgram:
         self._kernel.start()
 
     def stop(self) -> None:
-        """Take back what was done to the kernel."""
+        """Undo the changes to the kernel."""
         self._kernel.stop()
         self._radio.close()
         self._placeholder.close()
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         return self._logic.deadline_s()
 
     def tick(self, now: float) -> None:
-        """Whatever is due."""
+        """Do what is due."""
         self._perform(self._logic.tick(now))
 
     def _command(self, command: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class MobileNodeProgram:
             try:
                 self._do(effect)
             except OSError as error:
-                # The link may be down: retransmissions and the deadline see to it.
+                # The link may be down: retransmissions and the deadline handle that.
                 say("error", reason=f"{type(effect).__name__}: {error.strerror}")
 
     def _do(self, effect: Effect) -> None:
@@ -110,7 +110,7 @@ class MobileNodeProgram:
 
 
 class _Commands:
-    """JSON lines on standard input; its end means: stop."""
+    """Commands as JSON lines on standard input. Its end means stop."""
 
     def __init__(self, act: Callable[[dict[str, Any]], None], loop: DaemonLoop) -> None:
         self._act = act
@@ -118,11 +118,11 @@ class _Commands:
         self._buffer = b""
 
     def fileno(self) -> int:
-        """Standard input."""
+        """Return the descriptor of standard input."""
         return 0
 
     def read(self) -> None:
-        """Take what is there; act on every whole line."""
+        """Read the available input, and execute every complete line."""
         data = os.read(0, 65536)
         if not data:
             self._loop.end()
@@ -140,7 +140,7 @@ class _Commands:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until `stop`, the end of input or SIGTERM."""
+    """Run until `stop`, the end of input or SIGTERM, and return the exit status."""
     return serve(arguments, load_node, MobileNodeProgram, lambda config: {
         "interface": config.interface, "home_address": config.home_address})
 

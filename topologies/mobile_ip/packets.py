@@ -1,4 +1,4 @@
-"""Registration messages of Mobile IPv4 and their authentication, as pure functions on octets.
+"""Encode, parse and authenticate registration messages of Mobile IPv4, as pure functions.
 
 RFC 5944: Registration Request (section 3.3), Registration Reply (3.4), authentication extensions
 (3.5). Addresses are dotted quads, lifetimes seconds, the Identification is a 64-bit integer.
@@ -22,10 +22,10 @@ _REPLY = struct.Struct("!BBH4s4sQ")
 
 
 class MessageError(ValueError):
-    """Octets that are not the message they should be.
+    """Octets that are not the expected message.
 
-    `request` has the fixed part of a registration request where only its extensions are broken, so
-    that the sender can be told (codes 70 and 134).
+    `request` has the fixed part of a registration request if only its extensions are broken. So
+    the sender can get a reply (codes 70 and 134).
     """
 
     def __init__(self, what: str, request: Request | None = None) -> None:
@@ -34,7 +34,7 @@ class MessageError(ValueError):
 
 
 class RequestFlag(enum.IntFlag):
-    """Flags of a registration request (RFC 5944 section 3.3; T: RFC 3024 section 3.2)."""
+    """Flags of a registration request (RFC 5944 section 3.3). For T see RFC 3024 section 3.2."""
 
     SIMULTANEOUS = 0x80
     BROADCAST = 0x40
@@ -47,7 +47,7 @@ class RequestFlag(enum.IntFlag):
 
 
 class Code(enum.IntEnum):
-    """Reply codes (RFC 5944 section 3.4; reverse tunnelling: RFC 3024 section 3.4)."""
+    """Reply codes (RFC 5944 section 3.4). For reverse tunnelling see RFC 3024 section 3.4."""
 
     ACCEPTED = 0
     ACCEPTED_NO_SIMULTANEOUS = 1
@@ -80,7 +80,7 @@ class Code(enum.IntEnum):
 
 
 class ExtensionType(enum.IntEnum):
-    """Extension types; those below 128 must be understood (RFC 5944 section 1.9)."""
+    """Extension types. Those below 128 must be understood (RFC 5944 section 1.9)."""
 
     MOBILE_HOME = 32
     MOBILE_FOREIGN = 33
@@ -94,19 +94,19 @@ ACCEPTED = frozenset({Code.ACCEPTED, Code.ACCEPTED_NO_SIMULTANEOUS})
 
 @dataclass(frozen=True)
 class Extension:
-    """Type, length (implied) and value."""
+    """An extension: type, length (implied) and value."""
 
     kind: int
     data: bytes
 
     def encode(self) -> bytes:
-        """Octets on the wire."""
+        """Return the octets on the wire."""
         return bytes((self.kind, len(self.data))) + self.data
 
 
 @dataclass(frozen=True)
 class Request:
-    """Registration Request (RFC 5944 section 3.3)."""
+    """A Registration Request (RFC 5944 section 3.3)."""
 
     flags: int
     lifetime_s: int
@@ -117,20 +117,20 @@ class Request:
     extensions: tuple[Extension, ...] = ()
 
     def encode(self) -> bytes:
-        """UDP payload."""
+        """Return the UDP payload."""
         fixed = _REQUEST.pack(REQUEST, self.flags, self.lifetime_s, inet_aton(self.home_address),
                               inet_aton(self.home_agent), inet_aton(self.care_of),
                               self.identification)
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
     def has(self, flag: RequestFlag) -> bool:
-        """Whether a flag is set."""
+        """Return whether a flag is set."""
         return bool(self.flags & flag)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Registration Reply (RFC 5944 section 3.4)."""
+    """A Registration Reply (RFC 5944 section 3.4)."""
 
     code: int
     lifetime_s: int
@@ -140,20 +140,20 @@ class Reply:
     extensions: tuple[Extension, ...] = ()
 
     def encode(self) -> bytes:
-        """UDP payload."""
+        """Return the UDP payload."""
         fixed = _REPLY.pack(REPLY, self.code, self.lifetime_s, inet_aton(self.home_address),
                             inet_aton(self.home_agent), self.identification)
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
     @property
     def accepted(self) -> bool:
-        """Whether the registration was accepted."""
+        """Return whether the registration was accepted."""
         return self.code in ACCEPTED
 
 
 @dataclass(frozen=True)
 class Association:
-    """A mobility security association: which key, under which index."""
+    """A mobility security association: a key and its index (SPI)."""
 
     spi: int
     key: bytes
@@ -163,7 +163,11 @@ Message = TypeVar("Message", Request, Reply)
 
 
 def parse(data: bytes) -> Request | Reply:
-    """A registration message. Raises MessageError for anything else."""
+    """Parse a registration message.
+
+    Raises:
+        MessageError: The data is anything else.
+    """
     if not data:
         raise MessageError("empty message")
     if data[0] == REQUEST:
@@ -174,7 +178,11 @@ def parse(data: bytes) -> Request | Reply:
 
 
 def parse_request(data: bytes) -> Request:
-    """A registration request. Raises MessageError."""
+    """Parse a registration request.
+
+    Raises:
+        MessageError: The data is no valid request.
+    """
     if len(data) < _REQUEST.size or data[0] != REQUEST:
         raise MessageError("no registration request")
     _, flags, lifetime, home, agent, care_of, identification = _REQUEST.unpack_from(data)
@@ -187,7 +195,11 @@ def parse_request(data: bytes) -> Request:
 
 
 def parse_reply(data: bytes) -> Reply:
-    """A registration reply. Raises MessageError."""
+    """Parse a registration reply.
+
+    Raises:
+        MessageError: The data is no valid reply.
+    """
     if len(data) < _REPLY.size or data[0] != REPLY:
         raise MessageError("no registration reply")
     _, code, lifetime, home, agent, identification = _REPLY.unpack_from(data)
@@ -196,7 +208,11 @@ def parse_reply(data: bytes) -> Reply:
 
 
 def parse_extensions(data: bytes) -> tuple[Extension, ...]:
-    """Extensions up to the end of the message. Raises MessageError where one is cut short."""
+    """Parse the extensions up to the end of the message.
+
+    Raises:
+        MessageError: An extension is cut short.
+    """
     extensions = []
     while data:
         if len(data) < 2 or len(data) < 2 + data[1]:
@@ -208,17 +224,21 @@ def parse_extensions(data: bytes) -> tuple[Extension, ...]:
 
 
 def unknown_kind(message: Request | Reply) -> int | None:
-    """Type of an extension that had to be understood and is not (RFC 5944 section 1.9)."""
+    """Return the type of an unknown extension that must be understood, None if there is none.
+
+    RFC 5944 section 1.9.
+    """
     return next((extension.kind for extension in message.extensions
                  if extension.kind < FIRST_SKIPPABLE_KIND
                  and extension.kind not in ExtensionType.__members__.values()), None)
 
 
 def as_authorized(message: Message) -> Message:
-    """The message up to what its home association covers, which may not be changed on the way.
+    """Return the message without the extensions that are for the next hop only.
 
-    What follows is for the next hop alone: whoever relays removes it (RFC 5944 sections 3.7.2.2
-    and 3.7.3.2). Without a Mobile-Home extension only the next hop's authenticators go.
+    These follow the Mobile-Home extension, and a relaying agent removes them (RFC 5944 sections
+    3.7.2.2 and 3.7.3.2). What precedes may not be changed on the way. Without a Mobile-Home
+    extension only the next hop's authenticators are removed.
     """
     kinds = [extension.kind for extension in message.extensions]
     if ExtensionType.MOBILE_HOME in kinds:
@@ -230,23 +250,27 @@ def as_authorized(message: Message) -> Message:
 
 
 def authenticate(message: Message, kind: ExtensionType, association: Association) -> Message:
-    """The message with an authentication extension appended (RFC 5944 section 3.5)."""
+    """Return the message with an authentication extension appended (RFC 5944 section 3.5)."""
     spi = struct.pack("!I", association.spi)
     digest = authenticator(message.encode(), kind, association)
     return replace(message, extensions=(*message.extensions, Extension(kind, spi + digest)))
 
 
 def authenticator(prior: bytes, kind: int, association: Association) -> bytes:
-    """HMAC-MD5, 16 octets (RFC 5944 section 3.5.1).
+    """Return the HMAC-MD5 of 16 octets (RFC 5944 section 3.5.1).
 
-    It covers the UDP payload with all prior extensions, and type, length and SPI of its own.
+    It covers the UDP payload with all prior extensions, and the extension's own type, length and
+    SPI.
     """
     head = struct.pack("!BBI", kind, 4 + 16, association.spi)
     return hmac.digest(association.key, prior + head, "md5")
 
 
 def is_authentic(message: Request | Reply, kind: ExtensionType, association: Association) -> bool:
-    """Whether exactly one extension of this kind is there and right (RFC 5944 section 3.8.2.1)."""
+    """Return whether exactly one extension of this kind exists and is correct.
+
+    RFC 5944 section 3.8.2.1.
+    """
     places = [n for n, extension in enumerate(message.extensions) if extension.kind == kind]
     if len(places) != 1:
         return False

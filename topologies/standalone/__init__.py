@@ -1,1 +1,1 @@
-"""What the scripts of topologies/ have in common: a scenario on Mininet-WiFi, without a harness."""
+"""Common parts of the scripts in topologies/examples: a scenario on Mininet-WiFi alone."""

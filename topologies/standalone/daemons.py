@@ -24,8 +24,9 @@ from topologies.standalone.network import command, radio_of
 _ROOT = Path(__file__).parent.parent.parent
 _READY_S = 20.0
 _SPI = 256
-# Below this signal a station that may roam looks for a better access point, every so often. What
-# wpa_supplicant 2.10 leaves must be weaker than -67 dBm, 25 above the noise.
+# Below this signal in dBm a station that may roam searches for a better access point, at this
+# interval in seconds. wpa_supplicant 2.10 leaves only an access point that is weaker than -67 dBm,
+# 25 dB above the noise.
 _THRESHOLD_DBM = -70
 _EVERY_S = 2
 _HOSTAPD = """\
@@ -51,11 +52,11 @@ network={{
 
 
 class DaemonError(RuntimeError):
-    """A daemon did not come up or a station not onto the network; the text is one line."""
+    """A daemon did not start, or a station did not associate. The text is one line."""
 
 
 class StandaloneDaemon:
-    """A program on a node; every line it writes is kept and handed on."""
+    """A program on a node, whose output lines are logged and passed on."""
 
     def __init__(self, what: str, node: object, argv: list[str], log: Path,
                  on_line: Callable[[str], None] = lambda _: None) -> None:
@@ -66,14 +67,18 @@ class StandaloneDaemon:
         self._lines: list[str] = []
         self.process = subprocess.Popen(
             command(node, argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            # Ctrl-C on Mininet's command line is for what runs there.
+            # Ctrl-C on Mininet's command line is for the programs that run there.
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(_ROOT)})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def wait_for(self, text: str) -> None:
-        """Until a line holds `text`. Raises DaemonError."""
+        """Wait for a line that contains `text`.
+
+        Raises:
+            DaemonError: No such line appears in time.
+        """
         with self._news:
             if not self._news.wait_for(lambda: any(text in line for line in self._lines)
                                        or self.process.poll() is not None, _READY_S) or not any(
@@ -83,13 +88,13 @@ class StandaloneDaemon:
                                   f"{last}")
 
     def tell(self, order: str) -> None:
-        """A command, for one that reads them."""
+        """Send a command to a program that reads them."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": order}) + "\n")
         self.process.stdin.flush()
 
     def stop(self) -> None:
-        """End it and wait."""
+        """End the program and wait."""
         self.process.terminate()
         try:
             self.process.wait(3)
@@ -114,7 +119,7 @@ class StandaloneDaemon:
 
 @dataclass(frozen=True)
 class LinkUp:
-    """A link that came up; times are of the monotonic clock."""
+    """A link that came up. Times are of the monotonic clock."""
 
     at_s: float
     access_point: str
@@ -122,7 +127,7 @@ class LinkUp:
 
 @dataclass(frozen=True)
 class Registration:
-    """An accepted registration; at home there is no care-of address."""
+    """An accepted registration. At home there is no care-of address."""
 
     at_s: float
     agent: str
@@ -131,7 +136,7 @@ class Registration:
 
 @dataclass
 class StationState:
-    """What a station's daemons have said: where it is, and where it is registered."""
+    """The state of a station by its daemons: its access point and its registrations."""
 
     name: str
     access_points: dict[str, str]  # names by BSSID
@@ -141,11 +146,11 @@ class StationState:
 
     @property
     def access_point(self) -> str | None:
-        """Where the link goes."""
+        """Return the access point of the link."""
         return self.associated[-1].access_point if self.associated else None
 
     def supplicant_says(self, line: str) -> None:
-        """A move of the link; Mobile IP is told, as RFC 5944 has link layers do."""
+        """Note a move of the link, and notify Mobile IP as RFC 5944 expects."""
         if "CTRL-EVENT-CONNECTED" not in line:
             return
         bssid = line.partition("Connection to ")[2].partition(" ")[0]
@@ -155,7 +160,7 @@ class StationState:
             self.mobile_ip.tell("attached")
 
     def node_says(self, line: str) -> None:
-        """A registration."""
+        """Note a registration."""
         event = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "registered":
             self.registered.append(Registration(time.monotonic(), event["agent"],
@@ -178,7 +183,11 @@ class StandaloneDaemons:
         self.stations = {name: StationState(name, bssids) for name in self._keys}
 
     def start(self) -> None:
-        """Bring everything up. Raises DaemonError."""
+        """Start all daemons and wait until they are ready.
+
+        Raises:
+            DaemonError: A daemon does not start, or a station does not associate or register.
+        """
         network = self._scenario.network
         agents = [self._agent(name) for name in network.of_duty("home_agent")]
         points = [self._access_point(name) for name in network.of_duty("access_point")]
@@ -257,9 +266,12 @@ class StandaloneDaemons:
 
 @contextmanager
 def serving(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, StationState]]:
-    """The daemons while this holds, with every station at home; their files are gone afterwards.
+    """Run the daemons inside the context, with every station at home.
 
-    Raises DaemonError.
+    Their files are removed afterwards.
+
+    Raises:
+        DaemonError: A daemon does not start.
     """
     with tempfile.TemporaryDirectory(prefix="qop-") as folder, ExitStack() as stack:
         daemons = StandaloneDaemons(net, scenario, Path(folder), stack)

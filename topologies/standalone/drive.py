@@ -1,4 +1,7 @@
-"""What happens on the air, line by line: a ping to the peer while the station stands or drives."""
+"""Print the state of a station every second, with a ping to its peer.
+
+The station stands or drives meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from topologies.standalone.daemons import StationState
 from topologies.standalone.network import as_position, command, radio_of, run
 
 _PING_S = 0.2
-#: How long a ping goes on where nobody drives, and after a drive.
+#: Seconds that a ping continues if no station drives, and after a drive.
 STANDING_S = 4
 _SIGNAL = re.compile(r"signal: (-?\d+) dBm")
 _ROW = "{:>5}  {:>13}  {:>8}  {:<14} {:<22} {}\n"
@@ -27,7 +30,7 @@ _ROW = "{:>5}  {:>13}  {:>8}  {:<14} {:<22} {}\n"
 
 @dataclass
 class Echoes:
-    """Echo requests with a reply, and without one."""
+    """The number of echo requests with a reply and without one."""
 
     answered: int = 0
     lost: int = 0
@@ -38,7 +41,7 @@ class Echoes:
 
 @contextmanager
 def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
-    """Ping from a node while this holds, counting as it goes."""
+    """Ping from a node inside the context, and yield the running counts."""
     argv = ["ping", "-n", "-O", "-i", str(_PING_S), address]
     process = subprocess.Popen(command(net[name], argv), stdout=subprocess.PIPE, text=True,
                                start_new_session=True)
@@ -61,11 +64,11 @@ def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
 
 
 def watch(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
-    """Ping the peer as long as the station drives, and a while; whether all is well in the end.
+    """Ping the peer while the station drives and some seconds more. Return whether all is well.
 
-    A line a second says where the mobile node is and what it hears: the signal is the kernel's, the
-    access point wpa_supplicant's, the agent that of the last accepted registration. All is well if
-    it is where the scenario wants it, and the peer answers.
+    One line a second shows the mobile node's position, signal, access point and agent. The signal
+    is the kernel's, the access point wpa_supplicant's, the agent that of the last accepted
+    registration. All is well if the node is at the scenario's access point and the peer answers.
     """
     names = {node.address: name for name, node in scenario.network.nodes.items()
              if node.has("home_agent")}
@@ -88,7 +91,7 @@ def watch(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
 
 
 def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
-    """The mobile node's drive, in Mininet-WiFi's terms. It begins with `net.build()`."""
+    """Configure the mobile node's drive in Mininet-WiFi. It starts with `net.build()`."""
     start = scenario.network.nodes[scenario.mobile_node].position
     drive = scenario.mobility
     assert start is not None and drive is not None
@@ -100,9 +103,9 @@ def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
 
 
 def begin(net: Mininet_wifi) -> None:
-    """`net.build()`, with which mobility begins.
+    """Call `net.build()`, which starts the mobility.
 
-    Mininet-WiFi moves a node by one step a drawing. Where nobody looks, that would only hold it up.
+    Mininet-WiFi draws at each step of a node. Without a screen, drawing would only slow it down.
     """
     draws = net.draw
     net.draw = draws and _has_screen()
@@ -111,7 +114,7 @@ def begin(net: Mininet_wifi) -> None:
 
 
 def save_plot(net: Mininet_wifi, file: str) -> None:
-    """Where Mininet-WiFi's plot has no window, leave it as a picture of where all are now."""
+    """Save Mininet-WiFi's plot as a picture of the current positions if it has no window."""
     if not net.draw or _has_screen():
         return
     from matplotlib import pyplot as plt
@@ -128,18 +131,18 @@ def _has_screen() -> bool:
 
 
 def position(net: Mininet_wifi, name: str) -> str:
-    """Where a node is now, in metres."""
+    """Return a node's current position in metres."""
     return ", ".join(f"{value:g}" for value in net[name].position[:2])
 
 
 def signal_of(net: Mininet_wifi, name: str) -> str:
-    """What the kernel of a station reports of its access point."""
+    """Return the signal of a station's access point as its kernel reports it."""
     said = _SIGNAL.search(run(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
     return f"{said[1]} dBm" if said else "none"
 
 
 def registration(station: StationState, names: dict[str, str]) -> str:
-    """The agent of the last accepted registration, and the care-of address if it is away."""
+    """Return the agent of the last accepted registration, with the care-of address if away."""
     if not station.registered:
         return "none"
     last = station.registered[-1]
@@ -147,7 +150,7 @@ def registration(station: StationState, names: dict[str, str]) -> str:
 
 
 def tell_moves(station: StationState, names: dict[str, str]) -> None:
-    """Every move of the link since the first, and how long its registration took."""
+    """Print every move of the link after the first, and the time of its registration."""
     for move in station.associated[1:]:
         after = next((done for done in station.registered if done.at_s >= move.at_s), None)
         registered = (f"registered with {names.get(after.agent, after.agent)} "

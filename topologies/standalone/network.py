@@ -1,4 +1,4 @@
-"""A scenario's nodes, wires, addresses and routes on Mininet-WiFi's own API; and its tidy end."""
+"""Create a scenario's network on Mininet-WiFi's API, and remove it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from mn_wifi.node import AP
 
 from topologies import hwsim_mgmt, model, wires
 
-#: Where Mininet-WiFi looks for the radios that it has had made.
+#: Folder in which Mininet-WiFi finds the radios that it created.
 RADIOS = Path("/sys/kernel/debug/ieee80211")
-# mnexec closes every descriptor a process might have: few allowed means quick starts.
+# mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
 _OPEN_FILES = 256
-# Packets take the way that Mobile IP gives them, and none is there but what the scenario sends.
+# Packets shall take Mobile IP's routes only, and only the scenario's packets shall be sent.
 _SYSCTLS = ("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0",
             "net.ipv4.conf.all.accept_redirects=0", "net.ipv6.conf.all.disable_ipv6=1",
             "net.ipv6.conf.default.disable_ipv6=1")
 
 
 class StandaloneAccessPoint(AP):  # type: ignore[misc]
-    """An access point in a namespace of its own: a bridge between its wire and its radio."""
+    """An access point in its own namespace: a bridge between its wire and its radio."""
 
     def __init__(self, name: str, **params: Any) -> None:
-        # With a `link`, Mininet-WiFi leaves hostapd to us.
+        # With `link` set, Mininet-WiFi does not start hostapd.
         super().__init__(name, **{**params, "inNamespace": True, "link": Link})
 
 
 @contextmanager
 def ending(net: Mininet_wifi) -> Iterator[None]:
-    """When this ends, so do the network's nodes and radios, and nothing else.
+    """Remove the network's nodes and radios, and nothing else, at the end of the context.
 
     Mininet-WiFi's `net.stop()` would do more: end every hostapd and wpa_supplicant of the machine,
     and unload mac80211_hwsim.
@@ -61,7 +61,11 @@ def ending(net: Mininet_wifi) -> Iterator[None]:
 
 
 def _load_radios() -> None:
-    """Have mac80211_hwsim ready, without radios. Raises RuntimeError."""
+    """Load mac80211_hwsim without radios if it is not loaded.
+
+    Raises:
+        RuntimeError: The kernel does not have it, or debugfs is not mounted.
+    """
     if not RADIOS.exists() and subprocess.run(
             ["modprobe", "mac80211_hwsim", "radios=0"], capture_output=True, check=False,
             ).returncode:
@@ -69,38 +73,38 @@ def _load_radios() -> None:
     if not RADIOS.exists():
         raise RuntimeError(f"{RADIOS} is not there; give 'mount -t debugfs debugfs "
                            "/sys/kernel/debug'")
-    # Loaded it is; Mininet-WiFi could not load what is built in.
+    # It is loaded now; Mininet-WiFi could not load a built-in module.
     Mac80211Hwsim.externally_managed = True
-    # Otherwise it has all that any library debugs written to a file.
+    # Otherwise Mininet-WiFi logs all debug messages of all libraries to a file.
     logging.basicConfig(handlers=[logging.NullHandler()])
 
 
 def wireless(network: model.Network, name: str) -> dict[str, Any]:
-    """What Mininet-WiFi wants to know of a station or access point."""
+    """Return Mininet-WiFi's parameters of a station or access point."""
     node = network.nodes[name]
     known: dict[str, Any] = {"mac": node.interfaces[node.radio_interface].radio, "mode": "b"}
     if node.position:
         known["position"] = as_position(node.position)
     if node.has("station"):
         return known | {"ip": None, "ip6": None}
-    # Mininet-WiFi numbers its switches by the digits in their names; these need have none.
+    # Mininet-WiFi numbers switches by the digits in their names, which may be missing here.
     number = list(network.nodes).index(name) + 1
     return known | {"ssid": node.ssid, "channel": str(node.channel), "dpid": f"{number:x}"}
 
 
 def wired(network: model.Network) -> list[str]:
-    """Names of the nodes without a radio."""
+    """Return the names of the nodes without a radio."""
     return [name for name, node in network.nodes.items()
             if not (node.has("station") or node.has("access_point"))]
 
 
 def as_position(place: Sequence[float]) -> str:
-    """A position as Mininet-WiFi writes it: "x,y,z" in metres."""
+    """Return a position in Mininet-WiFi's format: "x,y,z" in metres."""
     return ",".join(f"{value:g}" for value in (*place, 0)[:3])
 
 
 def add_links(net: Mininet_wifi, network: model.Network) -> None:
-    """The wires; radios meet on their channel."""
+    """Create the wires. Radios need none, they meet on their channel."""
     for link in network.links:
         ends = [end.split("/") for end in link.ends]
         net.addLink(*(net[name] for name, _ in ends), cls=Link, intfName1=ends[0][1],
@@ -112,7 +116,7 @@ def add_links(net: Mininet_wifi, network: model.Network) -> None:
 
 
 def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
-    """Bridges, addresses and routes of every node."""
+    """Create the bridges, addresses and routes of every node."""
     linked = {end for link in network.links for end in link.ends}
     for name, node in network.nodes.items():
         bridges = {i.bridge for i in node.interfaces.values() if i.bridge}
@@ -124,7 +128,7 @@ def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
             if f"{name}/{port}" in linked:
                 steps += [f"ip link set {port} master {interface.bridge}"] * bool(interface.bridge)
             elif not interface.radio and port not in bridges:
-                # Its wire leads to a node that does not take part.
+                # The wire leads to a node that does not take part.
                 steps.append(f"ip link add {port} type dummy")
             if interface.address:
                 steps.append(f"ip addr add {interface.address} brd + dev {here}")
@@ -134,31 +138,31 @@ def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
 
 
 def radio_of(node: Node) -> str:
-    """Mininet-WiFi's name for a node's wireless interface, `a2-wlan0`."""
+    """Return Mininet-WiFi's name for a node's wireless interface, `a2-wlan0`."""
     return str(node.params["wlan"][0])
 
 
 def phy_of(node: Node) -> str:
-    """The kernel's name for a node's radio, "" if it has none (yet)."""
+    """Return the kernel's name for a node's radio, "" if it has none (yet)."""
     return run(node, ["cat", f"/sys/class/net/{radio_of(node)}/phy80211/name"]).strip()
 
 
 def command(node: Node, argv: Sequence[str]) -> list[str]:
-    """`argv` as it must be started to run on a node and to die with this process."""
+    """Return the command line to run `argv` on a node, until this process dies."""
     return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(node.pid), *argv]
 
 
 def run(node: Node, argv: Sequence[str], timeout_s: float = 10.0) -> str:
-    """Run a short command on a node, beside its shell; what it prints."""
+    """Run a short command on a node, outside of its shell, and return its output."""
     return subprocess.run(command(node, argv), capture_output=True, text=True, timeout=timeout_s,
                           check=False).stdout
 
 
 def _routes(machine: Node, node: model.Node) -> list[str]:
-    """Commands for a node's routes beyond its own subnets, and for routing itself."""
+    """Return commands for a node's routes beyond its own subnets, and for forwarding."""
     steps = []
     if node.has("station"):
-        # All traffic goes by the agent, whatever the station's own prefix.
+        # All traffic goes through the agent, whatever the station's own prefix.
         port = radio_of(machine)
         steps += [f"ip route add {node.gateway} dev {port}",
                   f"ip route add default via {node.gateway} dev {port} onlink"]
@@ -169,7 +173,11 @@ def _routes(machine: Node, node: model.Node) -> list[str]:
 
 
 def _told(node: Node, step: str) -> None:
-    """Run one command in a node's shell; anything it prints is an error. Raises RuntimeError."""
+    """Run one command in a node's shell. Any output is an error.
+
+    Raises:
+        RuntimeError: The command prints something.
+    """
     said = " ".join(node.cmd(step).split())
     if said:
         raise RuntimeError(f"{node.name}: {step}: {said}")

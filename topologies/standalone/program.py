@@ -1,4 +1,4 @@
-"""What a script does around its topology: options, one line where it cannot run, an exit status."""
+"""Command line of a script: options, a one-line message if it cannot run, an exit status."""
 
 from __future__ import annotations
 
@@ -12,21 +12,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-#: The environment that `./qop provision --on host` makes; Mininet-WiFi may be in there alone.
+#: Python of the environment that `./qop provision --on host` creates; Mininet-WiFi may exist only
+#: there.
 PROVISIONED = Path("/opt/qop/venv/bin/python3")
 _PROGRAMS = ("hostapd", "wpa_supplicant", "iw", "rfkill", "ping", "setpriv", "mnexec")
 
 
 class CannotRun(Exception):
-    """This machine lacks something; the text is one line that says what to do."""
+    """A requirement that this machine lacks. The text is one line that says what to do."""
 
 
 def main(topology: Callable[[argparse.Namespace], bool], about: str,
          argv: Sequence[str] | None = None) -> int:
-    """Run a script on the command line's options; its exit status.
+    """Run a script with the command line's options.
 
-    0: what the scenario is for has happened; 1: it has not, or something failed; 2: this machine
-    cannot run it; 130: interrupted.
+    Args:
+        topology: The script's function; it returns whether the scenario succeeded.
+        about: The script's docstring; its first line is the description.
+        argv: Arguments; None for the command line.
+
+    Returns:
+        The exit status. 0: the scenario succeeded; 1: it did not, or something failed; 2: this
+        machine cannot run it; 130: interrupted.
     """
     options = _options(about).parse_args(argv)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -41,15 +48,19 @@ def main(topology: Callable[[argparse.Namespace], bool], about: str,
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except (RuntimeError, ValueError, OSError) as error:
-        # Errors of ours are one line each: a daemon that does not start, a file that is not right.
+        # qop's errors are one line each: a daemon that does not start, an invalid file.
         return _say(error, 1)
 
 
 def check() -> None:
-    """Refuse a machine that lacks what every script needs. Raises CannotRun."""
+    """Refuse a machine that lacks what every script needs.
+
+    Raises:
+        CannotRun: Something is missing.
+    """
     if importlib.util.find_spec("mn_wifi") is None:
         if PROVISIONED.exists() and Path(sys.prefix) != PROVISIONED.parent.parent:
-            # The same script there, where qop has put its packages.
+            # Run the same script with the Python where qop has installed its packages.
             os.execv(PROVISIONED, [str(PROVISIONED), *sys.argv])  # noqa: S606 - as meant
         raise CannotRun("Mininet-WiFi is not installed; see docs/mininet-wifi.md, or take "
                         "'./qop lab', which needs none")

@@ -1,8 +1,8 @@
-"""Signal strength from distance: what a moving station hears of every access point.
+"""Set signal strengths from distance: what a moving station hears of every access point.
 
-Mininet-WiFi's propagation model says what reaches the station, the kernel's radios report it. So
-whatever reads a signal sees it fall and rise with the distance: `iw`, captures, and wpa_supplicant,
-which moves the station when it finds a better access point.
+Mininet-WiFi's propagation model computes the signal, and the kernel's radios report it. So every
+reader of a signal sees it change with the distance: `iw`, captures, and wpa_supplicant, which
+moves the station when it finds a better access point.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _INTERVAL_S = 0.2
 
 
 class Dial:
-    """Sets the signal, in dBm, that is reported of the frames of one access point.
+    """A setter of the signal in dBm that is reported for one access point.
 
-    Its radio has a file for it in debugfs, to which the kernel adds the transmit power; it takes
-    -100 to -1. Raises RuntimeError before Linux 5.18, which has none. (There is only the power
-    then, and by it nothing weaker than -50 dBm, which wpa_supplicant 2.10 does not leave.)
+    Its radio has a debugfs file for it, to which the kernel adds the transmit power; the file
+    accepts -100 to -1. Raises RuntimeError before Linux 5.18, which has no such file. (Without it
+    only the transmit power could be set. That allows no signal weaker than -50 dBm, which
+    wpa_supplicant 2.10 does not leave.)
     """
 
     def __init__(self, access_point: Node) -> None:
@@ -37,20 +38,20 @@ class Dial:
         self._last: int | None = None
 
     def set(self, signal: float) -> None:
-        """Have the kernel report this for every frame from now on, as near as it can."""
+        """Set the signal that the kernel reports for every frame from now on, within its range."""
         value = round(min(max(signal - self._power, -100), -1))
         if value != self._last:
             self._last = value
-            # The kernel takes no minus sign here, but every number of 64 bits.
+            # The kernel accepts no minus sign here, but any 64-bit number.
             self._file.write_text(f"{value % 2**64}\n")
 
 
 @contextmanager
 def following(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
-    """Keep every access point's signal true to the mobile node's distance while this holds.
+    """Keep every access point's signal at the mobile node's distance inside the context.
 
-    The kernel has one value for all who hear a transmitter, so it is the mobile node's: the other
-    stations of a cell see theirs change with it.
+    The kernel has one value for all receivers of a transmitter, so the mobile node's is used. The
+    signals of other stations of a cell change with it.
     """
     station = net[scenario.mobile_node]
     dials = {point: Dial(point) for point in net.aps}
