@@ -1,4 +1,4 @@
-"""The layer of who decides on an authentication: which server, of which operator, by which name."""
+"""The AAA layer of a policy: authentication server, its operator, and the station's identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AaaServer = Literal["freeradius", "hostapd"]
 
 
 class AaaLayer(BaseModel):
-    """The authentication server, where it is another than the home network's FreeRADIUS."""
+    """The authentication server, if it is not the home network's FreeRADIUS."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

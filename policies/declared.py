@@ -1,4 +1,4 @@
-"""Look up what the models declare for a place in a policy: keys, words, numbers and their range."""
+"""Look up a policy field's declaration in the models: keys, words, numbers and their range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-#: Words of other programs and documents for a value, by the field that they are written in.
+#: Names of a value in other programs and documents, by the field that they are written in.
 SYNONYMS: dict[str, dict[str, str]] = {
     "cipher": {"aes": "CCMP", "aes-ccmp": "CCMP", "aes-ccm": "CCMP", "ccm": "CCMP",
                "aes-gcmp": "GCMP", "wep-128": "WEP-104", "wep-64": "WEP-40", "wep128": "WEP-104",
@@ -30,8 +30,8 @@ SYNONYMS: dict[str, dict[str, str]] = {
 class Declared(NamedTuple):
     """A field as its model declares it.
 
-    `model` is there where a block of keys belongs, `choices` where one of a few words or numbers
-    does, `low` and `high` bound other numbers.
+    `model` is set for a block of keys, and `choices` for one of several words or numbers. `low`
+    and `high` bound other numbers.
     """
 
     model: type[BaseModel] | None = None
@@ -44,14 +44,17 @@ class Declared(NamedTuple):
 
     @property
     def range_advice(self) -> str:
-        """Return what number to write."""
+        """Return advice on the number to write."""
         if self.choices:
             return f"write one of: {', '.join(map(str, self.choices))}"
         return "write a whole number" if self.low is None else f"write {self.low} to {self.high}"
 
 
 def find_declared(root: type[BaseModel], path: Sequence[str | int]) -> Declared:
-    """Return what belongs at a path of keys; nothing is known where no model has the key."""
+    """Return the declaration at a path of keys.
+
+    The result is an empty one if no model has the key.
+    """
     declared = Declared(model=root)
     items: Any = None
     for part in path:
@@ -68,14 +71,14 @@ def find_declared(root: type[BaseModel], path: Sequence[str | int]) -> Declared:
 
 
 def _annotation_of(field: FieldInfo) -> Any:
-    """Return the annotation with the metadata that pydantic has moved to the field."""
+    """Return the annotation, with the metadata that pydantic has moved to the field."""
     if not field.metadata:
         return field.annotation
     return Annotated[(field.annotation, *field.metadata)]  # type: ignore[valid-type,unused-ignore]
 
 
 def _declared_by(annotation: Any) -> tuple[Declared, Any]:
-    """Return what an annotation declares, and the annotation of a list's items."""
+    """Return the declaration of an annotation, and the annotation of a list's items."""
     declared, items = Declared(), None
     for part in _parts(annotation):
         if isinstance(part, type) and issubclass(part, BaseModel):
@@ -95,7 +98,7 @@ def _declared_by(annotation: Any) -> tuple[Declared, Any]:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the types and constraints of which unions and Annotated are made."""
+    """Yield the types and constraints that unions and Annotated consist of."""
     if isinstance(annotation, FieldInfo):
         yield from annotation.metadata
     elif get_origin(annotation) in (Literal, list) or not get_args(annotation):

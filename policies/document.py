@@ -1,8 +1,8 @@
-"""Reads one strict YAML file into plain values, and remembers on which line each of them stands.
+"""Read one strict YAML file into plain values, with the line number of each value.
 
-Stricter than YAML: no anchors, aliases, tags or second documents, no duplicate keys, no deep
-nesting, and no number that YAML 1.1 would read otherwise than it looks (``0x10``, ``010``,
-``10:30``, ``1.5``, dates). Values are str, int, bool, None, dict and list, nothing else.
+Stricter than YAML: no anchors, aliases, tags or second documents, no duplicate keys and no deep
+nesting. Numbers that YAML 1.1 would misread are refused, too (``0x10``, ``010``, ``10:30``,
+``1.5``, dates). Values are str, int, bool, None, dict and list, nothing else.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from policies.errors import PolicyError, show
 
-SIZE_LIMIT = 64 * 1024  # bytes; the largest policy of ours has under 1 KiB
+SIZE_LIMIT = 64 * 1024  # bytes; qop's largest policy has under 1 KiB
 DEPTH_LIMIT = 8  # nested blocks; a policy has 5
 
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_HALF = re.compile("[\ud800-\udfff]")  # half a UTF-16 pair, which an escape can spell
+_HALF = re.compile("[\ud800-\udfff]")  # half a UTF-16 surrogate pair, from an escape
 _TAG = "tag:yaml.org,2002:"
 _AS_TEXT = {_TAG + "str", _TAG + "merge", _TAG + "value"}
 
@@ -31,7 +31,10 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a key and its value stand (lines from 1), and how a scalar value is written."""
+    """The lines of a key and its value, and the text of a scalar value.
+
+    Lines count from 1.
+    """
 
     key_line: int
     line: int
@@ -40,23 +43,23 @@ class Spot:
 
 @dataclass
 class Document:
-    """A file's values with the spot of each, by its path of keys."""
+    """The values of a file with the spot of each, by its path of keys."""
 
     file: str
     data: dict[str, Any] = field(default_factory=dict)
     spots: dict[KeyPath, Spot] = field(default_factory=dict)
 
     def error(self, line: int, what: str, advice: str) -> PolicyError:
-        """An error in this file."""
+        """Return an error in this file."""
         return PolicyError(self.file, line, what, advice)
 
 
 class _Refusal(yaml.MarkedYAMLError):  # type: ignore[misc,unused-ignore]
-    """YAML that is valid but not wanted; ``note`` carries the advice."""
+    """An error for valid YAML that is not accepted. ``note`` contains the advice."""
 
 
 class _StrictComposer(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
-    """PyYAML's composer, which refuses each unwanted node before anything is built of it."""
+    """PyYAML's composer, which refuses each unwanted node before it is built."""
 
     _depth = 0
 
@@ -82,7 +85,10 @@ def _refusal(where: Any, what: str, advice: str) -> _Refusal:
 
 
 def file_problem(file: str) -> tuple[str, str] | None:
-    """Why ``file`` cannot be a policy, judged without opening it: what is wrong, what to do."""
+    """Return why ``file`` cannot be a policy, without opening it: what is wrong, what to do.
+
+    None if it can be one.
+    """
     try:
         status = os.stat(file)  # noqa: PTH116 - as the loader, on plain names
     except (FileNotFoundError, NotADirectoryError):
@@ -99,16 +105,19 @@ def file_problem(file: str) -> tuple[str, str] | None:
 
 
 def read_document(file: str) -> Document:
-    """Reads a policy file; raises PolicyError, of one line, whatever the file contains.
+    """Read a policy file.
 
-    Its values are shared by all who read the same: nobody may change them.
+    The returned object is shared by all callers that read the same file: it must not be changed.
+
+    Raises:
+        PolicyError: The file is invalid in any way; the text is one line.
     """
     return _document(file, _read_text(Document(file)))
 
 
 @lru_cache(maxsize=256)
 def _document(file: str, text: str) -> Document:
-    """The same for a text; a report asks for each policy a dozen times."""
+    """Parse a text once. A report asks for each policy a dozen times."""
     document = Document(file)
     root = _compose(document, text)
     if root is None:
@@ -178,7 +187,7 @@ def _syntax_error(document: Document, error: yaml.MarkedYAMLError) -> PolicyErro
 
 
 def _value(node: Any, path: KeyPath, spots: dict[KeyPath, Spot]) -> Any:
-    """The value of ``node``; recursion is bounded by DEPTH_LIMIT."""
+    """Return the value of ``node``. DEPTH_LIMIT bounds the recursion."""
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, path, spots)
     if isinstance(node, yaml.SequenceNode):

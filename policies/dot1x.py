@@ -1,4 +1,4 @@
-"""The 802.1X layer of a policy: which EAP method decides, and with which certificates."""
+"""The 802.1X layer of a policy: its EAP method, and the certificates for it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Inner = Literal["MSCHAPV2", "PAP"]
 Identity = Literal["clear", "anonymous"]
 Transport = Literal["udp", "radsec"]
 
-#: EAP-MD5 derives no keys (RFC 3748, section 5.4).
+#: Methods that derive keys; EAP-MD5 does not (RFC 3748, section 5.4).
 KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA", "AKA'"})
-#: Methods that a subscriber's card and its server decide by.
+#: Methods that authenticate by a subscriber's card (USIM).
 BY_CARD = frozenset({"AKA", "AKA'"})
-#: Methods that talk inside a TLS tunnel, with what may be said there.
+#: Methods with a TLS tunnel, by the inner methods that they support.
 TUNNELS: dict[str, tuple[str, ...]] = {"PEAP": ("MSCHAPV2",), "TTLS": ("PAP", "MSCHAPV2")}
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -38,10 +38,10 @@ def _same_as_eap(data: dict[str, Any]) -> Any:
 
 
 class TlsSettings(BaseModel):
-    """What EAP-TLS is done with; without these settings as the twelve policies have it.
+    """Settings of EAP-TLS. Without them it is as in the twelve policies.
 
-    With them, the server also asks that a certificate's name is the identity that is claimed,
-    unless that is anonymous, and is ready for many requests at once.
+    With them, the server also checks that the certificate's name is the claimed identity, unless
+    that is anonymous. It is also configured for many requests at once.
     """
 
     model_config = _CONFIG
@@ -74,13 +74,13 @@ class TlsSettings(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # The fields that came first have said nothing as null since.
+        # The fields that came first have always written null for an unset value.
         said: dict[str, Any] = handler(self)
         return {key: value for key, value in said.items() if key != "group" or value is not None}
 
 
 class Dot1xLayer(SparseLayer):
-    """Who may pass the access point's port."""
+    """The conditions for passing the access point's port."""
 
     eap: EapMethod = Field(description="The EAP method that decides.")
     first_offer: EapMethod = Field(
@@ -104,17 +104,17 @@ class Dot1xLayer(SparseLayer):
 
     @property
     def uses_radsec(self) -> bool:
-        """Whether access points talk to the authentication server inside TLS."""
+        """Return whether access points talk to the authentication server inside TLS."""
         return self.transport == "radsec"
 
     @property
     def has_certificate_of_server(self) -> bool:
-        """Whether the server shows a certificate."""
+        """Return whether the server presents a certificate."""
         return self.eap == "TLS" or self.eap in TUNNELS
 
     @model_validator(mode="after")
     def _tls_fits_eap(self) -> Self:
-        # Whoever decides by EAP-AKA may have stations of EAP-TLS besides.
+        # A server for EAP-AKA may serve stations with EAP-TLS, too.
         if self.tls is not None and self.eap not in ("TLS", *BY_CARD):
             what = f"EAP-{self.eap} has TLS 1.2 with the usual settings here, and no others" \
                 if self.eap in TUNNELS else f"EAP-{self.eap} has no TLS to set"

@@ -1,4 +1,7 @@
-"""The one error a policy file can cause: one line with file, line, what is wrong, what to do."""
+"""The error of a policy file, as one line.
+
+It has the file, the line, what is wrong and what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from collections.abc import Iterable
 from pydantic_core import PydanticCustomError
 
 _NUMBER = re.compile(r"\d+")
-_SHOWN = 40  # characters of a user's value repeated in a message; more would bury the advice
+_SHOWN = 40  # characters of a user's value in a message; more would hide the advice
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used; ``str()`` is ``FILE:LINE: what is wrong; what to do``."""
+    """An error in a policy. ``str()`` is ``FILE:LINE: what is wrong; what to do``."""
 
     def __init__(self, file: str, line: int, what: str, advice: str, more: int = 0) -> None:
-        # All arguments go to the base class, so that the error survives pickling between processes.
+        # All arguments go to the base class, so that the error survives pickling between
+        # processes.
         super().__init__(file, line, what, advice, more)
         self.file, self.line, self.what, self.advice, self.more = file, line, what, advice, more
 
@@ -26,10 +30,10 @@ class PolicyError(ValueError):
 
 
 def fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
-    """An error for pydantic to collect.
+    """Return an error for pydantic to collect.
 
-    ``at`` names, relative to the model that raises it, the keys which can be blamed, best first;
-    none means the model or field itself.
+    ``at`` are the keys that may be the cause, best first, relative to the model that raises it.
+    None means the model or field itself.
     """
     return PydanticCustomError(
         "policy", "{what}; {advice}", {"what": what, "advice": advice, "at": at}
@@ -37,7 +41,7 @@ def fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
 
 
 def show(value: object) -> str:
-    """A user's value as it may stand in a one-line message: short, quoted, control-free."""
+    """Return a user's value for a one-line message: short, quoted, without control characters."""
     if isinstance(value, str):
         return repr(value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "...")
     if value is None:
@@ -50,20 +54,20 @@ def show(value: object) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` was probably meant to be, whatever its case."""
+    """Return the known word that ``word`` was probably meant to be, regardless of case."""
     by_folded = {name.casefold(): name for name in known}
     for folded, name in by_folded.items():
         if sorted(folded) == sorted(word.casefold()):  # letters swapped: CMCP is CCMP, not GCMP
             return name
-    # Longer input cannot be a misspelling, and difflib's cost grows with it.
+    # Longer input cannot be a misspelling, and difflib's cost grows with its length.
     near = difflib.get_close_matches(word.casefold()[:64], by_folded, n=1, cutoff=0.6)
     return by_folded[near[0]] if near and _is_misspelt(word, near[0], by_folded) else None
 
 
 def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
-    """Return whether a word may be a misspelling: another number is a wish, and no mistake.
+    """Return whether a word may be a misspelling. Another number is intended, not a mistake.
 
-    A suggestion in place of rsa-3072 or ecp521 would be something weaker.
+    A suggestion in place of rsa-3072 or ecp521 would be a weaker algorithm.
     """
     numbers = _NUMBER.findall(word)
     if numbers == _NUMBER.findall(near):
@@ -73,7 +77,7 @@ def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
 
 
 def advise(word: str, known: Iterable[str]) -> str:
-    """What to write instead of ``word``: the nearest known word, and all of them."""
+    """Return what to write instead of ``word``: the nearest known word, and all known words."""
     names = list(known)
     near = suggest(word, names)
     listed = ", ".join(names)
@@ -81,5 +85,5 @@ def advise(word: str, known: Iterable[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` with everything unprintable (line breaks, lone surrogates) replaced by ``?``."""
+    """Return ``text`` with unprintable characters (line breaks, surrogates) replaced by ``?``."""
     return "".join(char if char.isprintable() else "?" for char in text)

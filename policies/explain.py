@@ -1,4 +1,4 @@
-"""Turns what pydantic found wrong into one line with the file's line number and advice."""
+"""Turn pydantic's errors into one line with the file's line number and advice."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from policies.errors import PolicyError, advise, show
 from policies.options import DAEMONS, is_secret
 from policies.policy import PolicyFile
 
-_LAYER_DEPTH = 2  # layers.link and its like, which may be null
-_KEY = "[key]"  # pydantic ends a path so where a mapping's key, not its value, is wrong
+_LAYER_DEPTH = 2  # layers.link and the other layers, which may be null
+_KEY = "[key]"  # pydantic's last path element if a mapping's key, not its value, is wrong
 _MANUAL = "see docs/policies.md"
-#: What people write for a layer that is off.
+#: Words that people write for a layer that is off.
 _OFF = ("none", "open", "off", "no", "null")
-_CONSEQUENCE = "default_factory_not_called"  # pydantic's word that another field was wrong already
+_CONSEQUENCE = "default_factory_not_called"  # consequence of another field's error
 
 
 class _Found(NamedTuple):
-    """One thing wrong; rank puts a missing key behind the misspelt one that explains it."""
+    """An error in a policy file.
+
+    `rank` puts a missing key after the misspelt key that explains it.
+    """
 
     rank: int
     line: int
@@ -31,7 +34,7 @@ class _Found(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where pydantic stumbled: the path of keys, the value there, how the file writes it."""
+    """The place of an error, with the value there and its text in the file."""
 
     path: KeyPath
     value: Any
@@ -43,18 +46,18 @@ class _Place(NamedTuple):
 
     @property
     def declared(self) -> Declared:
-        """What the models declare for this place."""
+        """Return the models' declaration for this place."""
         return find_declared(PolicyFile, self.path)
 
 
 class _Elsewhere(NamedTuple):
-    """Advice on a key that belongs to another place, by the place that it is written in."""
+    """Advice on a key that belongs elsewhere, by the place where it is written."""
 
     where: str
     advice: str
 
 
-#: Keys by which people look for a layer, in lower case.
+#: Keys in lower case that people try for a layer.
 _ELSEWHERE = {
     "macsec": _Elsewhere("layers", "write wire: {macsec: GCM-AES-128}"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _Elsewhere(
@@ -71,7 +74,7 @@ _ELSEWHERE = {
 
 
 def explain(error: ValidationError, document: Document) -> PolicyError:
-    """The first thing wrong, by line, with the number of the others."""
+    """Return the first error by line, with the number of the others."""
     details = [detail for detail in error.errors(include_url=False)
                if detail["type"] != _CONSEQUENCE and not _shows_secret(detail["loc"])]
     mistakes = sorted(_found(detail, document) for detail in details)
@@ -80,7 +83,7 @@ def explain(error: ValidationError, document: Document) -> PolicyError:
 
 
 def _shows_secret(path: KeyPath) -> bool:
-    """Return whether an error is about a secret's value; that about its name comes beside it."""
+    """Return whether an error is about a secret's value. Its name has an error of its own."""
     daemon = next((daemon for daemon in DAEMONS if daemon in path[:-1]), None)
     return daemon is not None and path[-1] != _KEY and is_secret(daemon, str(path[-1]))
 
@@ -102,7 +105,7 @@ def _found(detail: Any, document: Document) -> _Found:
 
 
 def _checked(place: _Place, context: dict[str, Any], spot: Spot, document: Document) -> _Found:
-    """One of our own checks, which brings its words and the keys to blame."""
+    """Return an error of qop's own checks, which have their texts and the keys to blame."""
     blamed = [(*place.path, *keys) for keys in context["at"]]
     if not blamed:
         return _Found(0, spot.line, f"{place.label}: {context['what']}", context["advice"])
@@ -111,7 +114,10 @@ def _checked(place: _Place, context: dict[str, Any], spot: Spot, document: Docum
 
 
 def _spot(path: KeyPath, document: Document) -> Spot:
-    """The spot of ``path``, or of what encloses it where a base file supplied the rest."""
+    """Return the spot of ``path``, or of its nearest parent.
+
+    The parent counts if a base file has the rest.
+    """
     while path not in document.spots:
         path = path[:-1]
     return document.spots[path]
@@ -128,7 +134,7 @@ def _missing(place: _Place) -> tuple[str, str]:
 
 
 def _boolean(place: _Place) -> tuple[str, str]:
-    """Words like ``yes``, which YAML turns into booleans; no field of a policy is one."""
+    """Explain words like ``yes``, which YAML reads as booleans. No field of a policy is one."""
     declared = place.declared
     is_option = "options" in place.path[:-2]
     what = f"{place.label}: {place.text} is a boolean in YAML"

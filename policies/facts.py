@@ -1,4 +1,4 @@
-"""What a policy says, as flat words that rules in data files can ask for: `link.cipher` CCMP."""
+"""A policy's settings as flat facts that rules in data files refer to: `link.cipher` CCMP."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
 from policies.proposals import ADDITIONAL, AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS
 
-#: Conditions on a policy: every key must hold, by any of its words.
+#: Conditions on a policy: every key must have one of its words.
 When = Mapping[str, Sequence[str]]
 
-#: Every key that a rule can ask for, with the words that it can have.
+#: All keys that a rule can refer to, with their possible words.
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "link.cipher": get_args(Cipher),
     "link.keys": get_args(Keys),
@@ -47,9 +47,9 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 
 
 def facts(policy: Policy) -> dict[str, str]:
-    """The policy's word for each key of KNOWN; layers that are switched off have none.
+    """Return the policy's word for each key of KNOWN. Layers that are off have none.
 
-    A cipher with integrity of its own (AEAD) stands under both `encryption` and `integrity`.
+    A cipher with its own integrity (AEAD) counts as both `encryption` and `integrity`.
     """
     facts: dict[str, str] = {}
     layers = policy.layers
@@ -69,13 +69,13 @@ def facts(policy: Policy) -> dict[str, str]:
     return facts
 
 
-#: Fields of the link layer that a rule can ask for; one that is off says nothing.
+#: Fields of the link layer that a rule can refer to; an unset field is left out.
 _OF_LINK = ("cipher", "keys", "pmf", "akm", "sae", "group", "group_mgmt", "roaming",
             "beacon_protection", "ocv")
 
 
 def _of(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:
-    """What a layer's fields say, of those that say something."""
+    """Return the facts of a layer's fields that are set."""
     return {f"{place}.{field}": str(value) for field in fields
             if (value := getattr(layer, field))}
 
@@ -92,5 +92,5 @@ def _of_ipsec(layer: IpsecLayer) -> dict[str, str]:
 
 
 def holds(when: When, said: Mapping[str, str]) -> bool:
-    """Whether facts fulfil every condition."""
+    """Return whether facts fulfil every condition."""
     return all(said.get(key) in words for key, words in when.items())

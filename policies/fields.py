@@ -1,4 +1,4 @@
-"""What layers share: types of text, names and numbers, and that they leave out empty fields."""
+"""Field types that layers share, and a base class that leaves out empty fields."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pydantic import (
 from policies.errors import fault, show
 
 _ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"
-# Ansible, which renders the policy, would run these as templates.
+# Ansible, which renders the policy, would evaluate these as templates.
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
 
 
 def plain_text(text: str) -> str:
-    """Refuses text that could break out of one line of a daemon's configuration file."""
+    """Refuse text that could break out of one line of a daemon's configuration file."""
     if not text.isprintable():
         raise fault(
             f"{show(text)} contains a line break or another control character",
@@ -36,7 +36,7 @@ def plain_text(text: str) -> str:
 
 
 def _id(text: str) -> str:
-    # fullmatch, because $ would let a trailing newline through.
+    # fullmatch, because $ would accept a trailing newline.
     if not re.fullmatch(_ID[1:-1], text):
         raise fault(
             f"{show(text)} cannot name files and tables",
@@ -53,7 +53,7 @@ def _whole(value: object) -> object:
 
 
 def option_value(value: object) -> object:
-    """Accepts what a daemon's option can be set to: an integer, or text of one line."""
+    """Accept a possible value of a daemon's option: an integer, or text of one line."""
     if isinstance(value, bool):
         raise fault(f"{value} is a boolean", "write 0 or 1")
     if not isinstance(value, str | int):
@@ -78,9 +78,9 @@ OptionValue = Annotated[str | int, BeforeValidator(option_value)]
 
 
 class SparseLayer(BaseModel):
-    """A layer that says its fields but those that say nothing.
+    """A layer whose serialization leaves out empty fields.
 
-    So one without the fields that came later says, renders and digests what it always did.
+    So a layer without fields that were added later keeps its text, its rendering and its digest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -92,7 +92,7 @@ class SparseLayer(BaseModel):
 
 
 def check_realm(text: str) -> str:
-    """A realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
+    """Check a realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
     if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):
         raise fault(f"{show(text)} is not a realm", "write a domain such as home.example")
     return text

@@ -1,6 +1,7 @@
-"""The layer of realms and logins: by MIT krb5, or by programs of what was proposed before 2002.
+"""The Kerberos layer of a policy: realms and logins.
 
-What neither can do is refused here, in one line.
+They use MIT krb5, or programs for what was proposed before 2002. Combinations that neither
+supports are refused here, in one line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from policies.fields import Whole
 
 
 class _Conflict(NamedTuple):
-    """What of a layer cannot be: whether it is there, in words, what to write, and the keys."""
+    """A possible conflict in a layer, with its text and advice.
+
+    `keys` are the fields to blame.
+    """
 
     is_there: bool
     what: str
@@ -24,7 +28,7 @@ class _Conflict(NamedTuple):
 
 
 class KerberosLayer(BaseModel):
-    """Who logs in to realms how, and gets tickets for their services."""
+    """Logins to realms, and tickets for the services of realms."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -67,7 +71,7 @@ class KerberosLayer(BaseModel):
         return self
 
     def _between_fields(self) -> Iterator[_Conflict]:
-        """What nobody can do."""
+        """Yield conflicts that no implementation can resolve."""
         said = [name for name in ("agreement", "realms", "proxy", "reply_key")
                 if getattr(self, name) != KerberosLayer.model_fields[name].default]
         yield _Conflict(self.initial is None and bool(said),
@@ -86,7 +90,7 @@ class KerberosLayer(BaseModel):
                             f"write realms: one, or leave out {name}", (name, "realms"))
 
     def _of_mit(self) -> Iterator[_Conflict]:
-        """What MIT krb5 cannot do."""
+        """Yield conflicts with the abilities of MIT krb5."""
         yield _Conflict(self.realms == "pkcross", "MIT krb5 has no PKCROSS",
                         "write by: programs, or realms: shared-key", ("realms", "by"))
         yield _Conflict(self.proxy in ("trusted", "assist"),
@@ -106,7 +110,7 @@ class KerberosLayer(BaseModel):
                         "write encryption, or by: programs", ("suite", "by"))
 
     def _of_programs(self) -> Iterator[_Conflict]:
-        """What the programs of protocols before 2002 cannot do."""
+        """Yield conflicts with the abilities of the programs of protocols before 2002."""
         due = "password" if self.realms == "pkcross" else "pkinit"
         yield _Conflict(self.initial is None, "by: programs lacks the login",
                         "write initial: pkinit, or by: mit", ("by",))

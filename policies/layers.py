@@ -1,4 +1,4 @@
-"""What a policy switches on, layer by layer, and which combinations cannot work."""
+"""The layers of a policy, and checks of combinations that cannot work."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from policies.proposals import (
 from policies.upper import UpperLayers
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
-#: Layers that a policy says even where it has none: those that there were at first.
+#: Layers that are written even if they are absent: the first ones that existed.
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
-#: What makes packets find a node in another subnet: registrations with agents, or its own tunnel.
+#: Mechanisms by which packets reach a node in another subnet: registrations, or its own tunnel.
 MOBILE_IP, MOBIKE, WIREGUARD = "mobile-ip", "mobike", "wireguard"
-#: Cipher suites of MACsec that both ends' daemons agree on.
+#: MACsec cipher suites that the daemons of both ends support.
 Macsec = Literal["GCM-AES-128"]
 
 
@@ -68,12 +68,15 @@ class IpsecLayer(SparseLayer):
 
     @property
     def is_post_quantum(self) -> bool:
-        """Whether keys withstand quantum computers: by ML-KEM, which another strongSwan has."""
+        """Return whether ML-KEM is used, which needs another strongSwan than Debian's.
+
+        Its keys withstand quantum computers.
+        """
         return is_post_quantum(self.ike_proposal)
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether ML-KEM comes after a group, in an exchange of its own (RFC 9370)."""
+        """Return whether ML-KEM follows a group in an additional key exchange (RFC 9370)."""
         return self.ike_proposal.split("-")[-1] in ADDITIONAL
 
     @model_validator(mode="after")
@@ -88,7 +91,10 @@ class IpsecLayer(SparseLayer):
 
 
 class WireGuardLayer(SparseLayer):
-    """The same by WireGuard, which has one suite: X25519, ChaCha20-Poly1305 and BLAKE2s."""
+    """The tunnel between mobile node and home agent by WireGuard.
+
+    WireGuard has one suite: X25519, ChaCha20-Poly1305 and BLAKE2s.
+    """
 
     authentication: Literal["pubkey"] = Field(
         default="pubkey", description="Raw keys, each end's known to the other.")
@@ -98,7 +104,7 @@ class WireGuardLayer(SparseLayer):
 
 
 class WireLayer(SparseLayer):
-    """What protects frames between access points, and from them to agents: MACsec (802.1AE)."""
+    """Protection of frames between access points, and from them to agents: MACsec (802.1AE)."""
 
     macsec: Macsec = Field(
         description="Cipher suite; keys are agreed by MKA (802.1X) under a key of the network's.")
@@ -108,12 +114,12 @@ class WireLayer(SparseLayer):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether frames are encrypted as well as authenticated."""
+        """Return whether frames are encrypted as well as authenticated."""
         return self.encrypts != 0
 
 
 class Layers(UpperLayers):
-    """The layers of a policy; one that is absent or null is switched off."""
+    """The layers of a policy. A layer that is absent or null is switched off."""
 
     model_config = _CONFIG
 
@@ -133,14 +139,14 @@ class Layers(UpperLayers):
 
     @property
     def mobility(self) -> str:
-        """What makes packets find a node that is in another subnet."""
+        """Return the mechanism by which packets reach a node in another subnet."""
         if self.ipsec is not None and self.ipsec.mobike:
             return MOBIKE
         return WIREGUARD if self.wireguard is not None and self.wireguard.roams else MOBILE_IP
 
     @model_serializer(mode="wrap")
     def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Policies without those that came later say, render and digest what they always did.
+        # Policies without layers that were added later keep their text, rendering and digest.
         said: dict[str, Any] = handler(self)
         return {name: value for name, value in said.items()
                 if name in _ALWAYS_SAID or value is not None}

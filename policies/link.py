@@ -1,4 +1,4 @@
-"""The link layer of a policy: what protects frames on the air, and which of it cannot work."""
+"""The link layer of a policy: protection of frames on the air, and checks of combinations."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ WEP_CIPHERS = frozenset({"WEP-40", "WEP-104"})
 #: (TKIP: extended IV, MIC, ICV), 12.5.3 and 12.5.5 (CCMP, GCMP: header and MIC).
 FRAME_EXPANSION_BYTES: dict[str, int] = {
     "WEP-40": 8, "WEP-104": 8, "TKIP": 20, "CCMP": 16, "GCMP": 24, "CCMP-256": 24, "GCMP-256": 24}
-#: Keys that the station and its access point agree on by themselves, with no port of 802.1X.
+#: Keys that station and access point negotiate themselves, without a port of 802.1X.
 OWN_HANDSHAKE = frozenset({"psk", "sae", "owe"})
-#: Ways to move on that are a key management of their own, so that `akm` says nothing beside them.
+#: Kinds of roaming with their own key management, so that `akm` does not apply.
 OWN_KEY_MANAGEMENT = frozenset({"ft", "ft-pull", "fils"})
-#: Where the keys have to come from for each way to move on within a subnet.
+#: Allowed sources of the keys for each kind of roaming within a subnet.
 _MOVES_WITH: dict[str, tuple[str, ...]] = {
     "ft": ("psk", "sae", "eap"), "ft-pull": ("sae", "eap"), "okc": ("eap",),
     "pmksa": ("sae", "eap"), "fils": ("eap",)}
-#: Keys that come of an exchange before or while the station associates.
+#: Keys from an exchange before or during association.
 EXCHANGED = frozenset({"sae", "owe"})
 
 
 class LinkLayer(SparseLayer):
-    """What protects frames on the air."""
+    """Protection of frames on the air."""
 
     cipher: Cipher = Field(description="Protects data frames. WEP-128 is WEP-104 here.")
     keys: Keys = Field(description="Where keys come from: configured, EAP, passphrase, SAE or an "
@@ -80,22 +80,22 @@ class LinkLayer(SparseLayer):
 
     @property
     def is_wep(self) -> bool:
-        """Whether the cipher is one of the two WEP variants."""
+        """Return whether the cipher is WEP-40 or WEP-104."""
         return self.cipher in WEP_CIPHERS
 
     @property
     def has_own_handshake(self) -> bool:
-        """Whether the keys come of a handshake without a port of 802.1X."""
+        """Return whether the keys come from a handshake without a port of 802.1X."""
         return self.keys in OWN_HANDSHAKE
 
     @property
     def moves_fast(self) -> bool:
-        """Whether a station moves on by fast transition."""
+        """Return whether a station roams by fast transition."""
         return self.roaming in ("ft", "ft-pull")
 
     @property
     def frame_expansion_bytes(self) -> int:
-        """Bytes that the cipher adds to every data frame."""
+        """Return the number of bytes that the cipher adds to every data frame."""
         return FRAME_EXPANSION_BYTES[self.cipher]
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class LinkLayer(SparseLayer):
         return self
 
     def _check_roaming(self) -> None:
-        """Refuse ways to move on that the keys are not for."""
+        """Refuse kinds of roaming that do not fit the keys."""
         if self.roaming is None:
             return
         sources = _MOVES_WITH[self.roaming]

@@ -1,4 +1,4 @@
-"""Loads a policy from its file, with everything that it extends."""
+"""Load a policy from its file, with all files that it extends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from policies.errors import one_line
 from policies.explain import explain
 from policies.policy import Policy, PolicyFile
 
-EXTENDS_LIMIT = 8  # files that a policy may build on, one on the other
+EXTENDS_LIMIT = 8  # depth of files that a policy may extend
 
 PAPER_IDS = tuple(f"P{number}" for number in range(1, 13))
 _FOLDER = Path(__file__).parent
-#: A letter and a number; a variant of a policy has a word more.
+#: Pattern of built-in ids: a letter and a number; a variant has an additional word.
 _ID = re.compile(r"([A-Z])([0-9]+)(-[a-z]+)?")
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
-    """The policy in the YAML file ``path``, checked in full.
+    """Load and check the policy in the YAML file ``path``.
 
-    Raises PolicyError, whose text is one line ``FILE:LINE: what is wrong; what to do``. FILE may be
-    one that ``path`` extends.
+    Raises:
+        PolicyError: The policy is invalid; the text is one line ``FILE:LINE: what is wrong; what
+            to do``. FILE may be a file that ``path`` extends.
     """
     policy = _load(os.fspath(path), ())
     own = _FOLDER / f"{policy.id}.yml"
@@ -40,12 +41,12 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 
 def load_all() -> tuple[Policy, ...]:
-    """The twelve policies of the 2007 paper, in its order."""
+    """Load the twelve policies of the 2007 paper, in its order."""
     return tuple(map(load_named, PAPER_IDS))
 
 
 def named() -> tuple[str, ...]:
-    """Ids of the policies that come with the project: the paper's twelve, and then today's."""
+    """Return the ids of the built-in policies: the paper's twelve, and then today's."""
     ids = [match for path in _FOLDER.glob("*.yml") if (match := _ID.fullmatch(path.stem))]
     return tuple(match[0] for match in sorted(
         ids, key=lambda match: (match[0] not in PAPER_IDS, match[1], int(match[2]),
@@ -53,12 +54,12 @@ def named() -> tuple[str, ...]:
 
 
 def load_named(policy_id: str) -> Policy:
-    """A policy that comes with the project, by its id."""
+    """Load a built-in policy by its id."""
     return load(_FOLDER / f"{policy_id}.yml")
 
 
 def _load(file: str, above: tuple[str, ...]) -> Policy:
-    """Loads ``file``; ``above`` holds the real paths of the files that extend it."""
+    """Load ``file``. ``above`` are the real paths of the files that extend it."""
     document = read_document(file)
     data = dict(document.data)
     if isinstance(data.get("extends"), str):
@@ -71,7 +72,10 @@ def _load(file: str, above: tuple[str, ...]) -> Policy:
 
 
 def _inherited(document: Document, above: tuple[str, ...]) -> Any:
-    """The layers of ``document`` laid over its base's; not a dict where they are no block."""
+    """Return the layers of ``document`` over those of its base.
+
+    The result is not a dict if they are no block.
+    """
     own = document.data.get("layers", {})
     extends = document.data["extends"]
     line = document.spots[("extends",)].key_line

@@ -1,4 +1,4 @@
-"""Further daemon options of a layer by the daemon's own names, and what is known of each."""
+"""Daemon options of a layer under the daemons' own names, with a table of known options."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Daemon = Literal["hostapd", "wpa_supplicant"]
 DAEMONS: tuple[Daemon, ...] = ("hostapd", "wpa_supplicant")
 
 OPTION_NAME = r"^[A-Za-z][A-Za-z0-9_]{1,63}$"
-#: Of SAE-PK: a configuration that asks for it is read, and nothing comes of it.
+#: Text for SAE-PK: the daemons accept a configuration with it, but it has no effect.
 NOT_BUILT_IN = "is in neither hostapd nor wpa_supplicant as Debian 12 builds them"
-#: A word of `needs` that every value fulfils, but none.
+#: Word in `needs` that any value fulfils, but not a missing one.
 _ANY = "any"
 _TABLE = Path(__file__).with_name("daemon_options.yml")
-#: Parts of names that hold a secret, beside those that the table names.
+#: Parts of names that contain a secret, in addition to those in the table.
 _SECRET_WORDS = frozenset(("secret", "password", "passwd", "passphrase", "pin", "token"))
 _SECRET_VALUE = re.compile(r"\b(passw(or)?d|passphrase|secret|pin|psk)\s*=", re.IGNORECASE)
 _TLS_SWITCH = re.compile(r"tls_disable_tlsv1_(\d)=(\d)")
 
 
 class OptionGroup(BaseModel):
-    """What the table says of some options of a daemon; see policies/daemon_options.yml."""
+    """Rules of the table for some options of a daemon. See policies/daemon_options.yml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -43,12 +43,12 @@ class OptionGroup(BaseModel):
     check: str = ""
 
     def has(self, name: str) -> bool:
-        """Return whether an option is one of them."""
+        """Return whether the group contains an option."""
         return any(fnmatchcase(name, pattern) for pattern in self.names.split())
 
 
 class OptionTable(BaseModel):
-    """What is known of the options of each daemon; the first group that has an option counts."""
+    """All known options of each daemon. The first group that contains an option counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -61,19 +61,19 @@ class OptionTable(BaseModel):
         return self.hostapd if daemon == "hostapd" else self.wpa_supplicant
 
     def find(self, daemon: Daemon, name: str) -> OptionGroup:
-        """Return what is known of an option."""
+        """Return the group of an option, an empty one if it is unknown."""
         return next((group for group in self.groups(daemon) if group.has(name)),
                     OptionGroup(names=name))
 
 
 @cache
 def load_options() -> OptionTable:
-    """Return the table of what is known of daemons' options."""
+    """Load the table of known daemon options."""
     return OptionTable.model_validate(read_document(str(_TABLE)).data)
 
 
 class OptionSetting(NamedTuple):
-    """One option as a policy sets it."""
+    """An option as a policy sets it."""
 
     layer: str
     daemon: Daemon
@@ -82,29 +82,29 @@ class OptionSetting(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The keys that lead to it from the layers."""
+        """Return the keys that lead to it from the layers."""
         return (self.layer, "options", self.daemon, self.name)
 
     @property
     def group(self) -> OptionGroup:
-        """What is known of it."""
+        """Return its group in the table."""
         return load_options().find(self.daemon, self.name)
 
     @property
     def said(self) -> str:
-        """The option in words."""
+        """Return the option in words."""
         return f"{self.daemon}'s option {self.name}"
 
 
 def is_secret(daemon: Daemon, name: str, value: object = "") -> bool:
-    """Return whether an option, by its name or its value, holds a secret."""
+    """Return whether an option, by its name or its value, contains a secret."""
     return (load_options().find(daemon, name).set_by == "secret"
             or bool(_SECRET_WORDS & set(name.lower().split("_")))
             or bool(_SECRET_VALUE.search(str(value))))
 
 
 def refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
-    """Return why no policy may set an option: what is wrong, and what to do."""
+    """Return why no policy may set an option: what is wrong, and what to do. None if it may."""
     table = load_options()
     group = table.find(daemon, name)
     said = f"{daemon}'s option {name}"
@@ -116,10 +116,14 @@ def refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
 
 
 def check_setting(setting: OptionSetting, say: Callable[[str], str | None]) -> None:
-    """Refuse an option that the rest of a policy leaves without effect, or says already.
+    """Refuse an option that repeats a field, or has no effect in a policy.
 
-    `say` returns the policy's word for a field such as `link.keys`, None where it has none. Raises
-    a fault for pydantic to collect.
+    Args:
+        setting: The option.
+        say: Returns the policy's word for a field such as `link.keys`, None if it has none.
+
+    Raises:
+        PydanticCustomError: The option is refused; pydantic collects the error.
     """
     group = setting.group
     for field, words in group.needs.items():
@@ -135,9 +139,15 @@ def check_setting(setting: OptionSetting, say: Callable[[str], str | None]) -> N
 
 
 def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
-    """Refuse a phase1 by which the station lacks the version of TLS that the server speaks.
+    """Refuse a phase1 option that disables the TLS version of the server.
 
-    Raises a fault for pydantic to collect.
+    Args:
+        setting: The option.
+        eap: The EAP method.
+        version: The server's TLS version.
+
+    Raises:
+        PydanticCustomError: The option is refused; pydantic collects the error.
     """
     switches = {f"1.{minor}": flag for minor, flag in _TLS_SWITCH.findall(str(setting.value))}
     speaks = f"the server speaks TLS {version} with EAP-{eap}"
@@ -170,7 +180,7 @@ def _name_check(daemon: Daemon) -> Callable[[str], str]:
 
 
 def refused_patterns(daemon: Daemon) -> list[str]:
-    """Return the names that no policy may set, with * where any letters may follow."""
+    """Return the names that no policy may set, with * for any letters."""
     return sorted({pattern for group in load_options().groups(daemon)
                    if group.set_by or group.no_effect for pattern in group.names.split()})
 
@@ -185,7 +195,10 @@ def _editor_hints(daemon: Daemon) -> dict[str, Any]:
 
 
 class DaemonOptions(BaseModel):
-    """Options passed on unread, by daemon; numbers and text only, never booleans."""
+    """Options passed to the daemons unchanged, by daemon.
+
+    Values are numbers and text, no booleans.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -203,7 +216,7 @@ class DaemonOptions(BaseModel):
     )
 
     def settings(self, layer: str) -> Iterator[OptionSetting]:
-        """Yield each option of a layer's that is set."""
+        """Yield each option that is set for a layer."""
         for daemon in DAEMONS:
             for name, value in getattr(self, daemon).items():
                 yield OptionSetting(layer, daemon, name, value)

@@ -1,4 +1,4 @@
-"""A policy: an id, a name and its layers, with the questions other packages ask of it."""
+"""Security policies: an id, a name and layers, with properties for other packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.layers import Layers
 
 
 class Policy(BaseModel):
-    """What is switched on, by layer, with ``extends`` resolved and defaults filled in."""
+    """A policy's layers, with ``extends`` resolved and defaults filled in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -23,86 +23,92 @@ class Policy(BaseModel):
 
     @property
     def encrypts_air(self) -> bool:
-        """Whether the link layer encrypts data frames on the air (IPsec alone does not count)."""
+        """Return whether the link layer encrypts data frames on the air.
+
+        IPsec alone does not count.
+        """
         return self.layers.link is not None
 
     @property
     def uses_wep(self) -> bool:
-        """Whether data frames carry a WEP header."""
+        """Return whether data frames have a WEP header."""
         return self.layers.link is not None and self.layers.link.is_wep
 
     @property
     def uses_eap(self) -> bool:
-        """Whether the port opens only after EAP, so that a RADIUS server is needed."""
+        """Return whether the port opens only after EAP, so that a RADIUS server is needed."""
         return self.layers.dot1x is not None
 
     @property
     def eap_method(self) -> str | None:
-        """The EAP method that decides, or None without 802.1X."""
+        """Return the EAP method, None without 802.1X."""
         return self.layers.dot1x.eap if self.layers.dot1x else None
 
     @property
     def uses_certificates(self) -> bool:
-        """Whether station and RADIUS server need X.509 certificates."""
+        """Return whether station and RADIUS server need X.509 certificates."""
         return self.eap_method == "TLS"
 
     @property
     def uses_radsec(self) -> bool:
-        """Whether RADIUS between access points and server goes inside TLS."""
+        """Return whether RADIUS between access points and server is inside TLS."""
         return self.layers.dot1x is not None and self.layers.dot1x.uses_radsec
 
     @property
     def resumes_sessions(self) -> bool:
-        """Whether an authentication goes on with the TLS session of the one before."""
+        """Return whether an authentication resumes the TLS session of the previous one."""
         tls = self.layers.dot1x.tls if self.layers.dot1x else None
         return tls is not None and tls.sessions == "resumed"
 
     @property
     def keys_by_eapol(self) -> bool:
-        """Whether EAPOL-Key frames deliver or derive the keys on the air."""
+        """Return whether EAPOL-Key frames deliver or derive the keys on the air."""
         return self.layers.link is not None and self.layers.link.keys != "static"
 
     @property
     def has_handshake(self) -> bool:
-        """Whether EAPOL frames come before traffic: 802.1X's, or a handshake of the link's own."""
+        """Return whether EAPOL frames precede traffic: of 802.1X, or of a handshake of the link."""
         link = self.layers.link
         return self.uses_eap or (link is not None and link.has_own_handshake)
 
     @property
     def uses_ipsec(self) -> bool:
-        """Whether packets between mobile node and home agent go through ESP."""
+        """Return whether packets between mobile node and home agent are protected by ESP."""
         return self.layers.ipsec is not None
 
     @property
     def needs_mlkem(self) -> bool:
-        """Whether it takes a strongSwan that Debian's stable releases do not have."""
+        """Return whether it needs a strongSwan that Debian's stable releases do not have."""
         return self.layers.ipsec is not None and self.layers.ipsec.is_post_quantum
 
     @property
     def uses_wireguard(self) -> bool:
-        """Whether packets between mobile node and home agent go through WireGuard."""
+        """Return whether packets between mobile node and home agent use WireGuard."""
         return self.layers.wireguard is not None
 
     @property
     def uses_macsec(self) -> bool:
-        """Whether frames between access points and agents are protected (MACsec)."""
+        """Return whether frames between access points and agents are protected by MACsec."""
         return self.layers.wire is not None
 
     @property
     def lower(self) -> Policy:
-        """The same without the layers above the network's: what daemons are rendered from."""
+        """Return the policy without the layers above the network layer, for rendering daemons."""
         above = dict.fromkeys(self.layers.upper)
         return self.model_copy(update={"layers": self.layers.model_copy(update=above)})
 
     def digest(self) -> str:
-        """SHA-256, in hex, of the layers' canonical JSON: equal exactly when the layers are."""
+        """Return the SHA-256 in hex of the layers' canonical JSON.
+
+        Digests are equal exactly if the layers are.
+        """
         layers = self.layers.model_dump(mode="json", exclude_none=True)
         canonical = json.dumps(layers, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 class PolicyFile(Policy):
-    """A policy as it stands in a file, where it may build on another one."""
+    """A policy as written in a file, where it may extend another policy."""
 
     extends: Annotated[str, AfterValidator(plain_text)] | None = Field(
         default=None,
@@ -112,7 +118,7 @@ class PolicyFile(Policy):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a policy file, for editors; cross-checks between layers are not in it."""
+    """Return the JSON Schema of a policy file for editors, without checks between layers."""
     schema = PolicyFile.model_json_schema()
     schema["required"].remove("layers")  # they may all come from the base
     return {

@@ -1,9 +1,9 @@
-"""IPsec proposals, checked token by token against the strongSwan keywords that a machine supports.
+"""Check IPsec proposals, token by token, against supported strongSwan keywords.
 
-Keywords are strongSwan's own (its documentation, "IKEv2 Cipher Suites"); only those are listed that
-Debian 12's charon with the installed plugins offers, or the one with ML-KEM beside it, and that say
-one thing (``aes128``, not the alias ``aes``), so that two policies which negotiate the same are
-written the same.
+Keywords are strongSwan's own (its documentation, "IKEv2 Cipher Suites"). Only keywords are listed
+that Debian 12's charon with the installed plugins offers, or the charon with ML-KEM. Aliases are
+left out (``aes128``, not ``aes``), so that two policies which negotiate the same are written the
+same.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ GROUPS = (
     *("modp1024", "modp1536", "modp2048", "modp3072", "modp4096"),
     *("ecp256", "ecp384", "curve25519"),
 )
-#: Key encapsulation that withstands quantum computers: in place of a group, and after one (RFC
-#: 9370). Of IKEv2 alone, by another strongSwan than Debian's.
+#: Key encapsulation that withstands quantum computers: in place of a group, or after one (RFC
+#: 9370). For IKEv2 only, with another strongSwan than Debian's.
 KEMS = ("mlkem768",)
 ADDITIONAL = tuple(f"ke1_{name}" for name in KEMS)
-# Names people know from elsewhere, whose spelling is too far off for a guess.
+# Names from other programs that are too different for a suggestion by spelling.
 _ALIASES = {"aes": "aes128", "sha": "sha1", "sha2": "sha256", "x25519": "curve25519"}
 
 _Part = tuple[str, tuple[str, ...]]
@@ -35,7 +35,11 @@ _LATER: _Part = ("additional key exchange", ADDITIONAL)
 
 
 def check_ike(proposal: str, ike: int) -> None:
-    """Raises a pydantic fault unless ``proposal`` is one IKE suite for that IKE version."""
+    """Check that ``proposal`` is one IKE suite for an IKE version.
+
+    Raises:
+        PydanticCustomError: It is not.
+    """
     tokens = _tokens(proposal, "aes256-sha256-modp2048")
     if tokens[0] in AEADS and ike == 1:
         raise fault(
@@ -53,7 +57,11 @@ def check_ike(proposal: str, ike: int) -> None:
 
 
 def check_esp(proposal: str) -> str:
-    """Returns ``proposal``, or raises a pydantic fault unless it is one ESP suite."""
+    """Check that ``proposal`` is one ESP suite, and return it.
+
+    Raises:
+        PydanticCustomError: It is not.
+    """
     tokens = _tokens(proposal, "aes128-sha256")
     if is_post_quantum(proposal):
         raise fault(f"ML-KEM has no place in {show(proposal)}, which is ESP's",
@@ -65,12 +73,12 @@ def check_esp(proposal: str) -> str:
 
 
 def is_post_quantum(proposal: str) -> bool:
-    """Whether a proposal names ML-KEM, which Debian's own strongSwan lacks."""
+    """Return whether a proposal names ML-KEM, which Debian's own strongSwan lacks."""
     return any(name in proposal.casefold() for name in ("mlkem", "ml-kem"))
 
 
 def pattern_ike() -> str:
-    """The regular expression of an IKE proposal, for editors."""
+    """Return the regular expression of an IKE proposal, for editors."""
     groups, prfs = "|".join(GROUPS), "|".join(PRFS)
     plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
     exchanges = f"({groups})(-({'|'.join(ADDITIONAL)}))?|{'|'.join(KEMS)}"
@@ -78,14 +86,15 @@ def pattern_ike() -> str:
 
 
 def pattern_esp() -> str:
-    """The regular expression of an ESP proposal, for editors."""
+    """Return the regular expression of an ESP proposal, for editors."""
     plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
     return f"^({plain}|{'|'.join(AEADS)})(-({'|'.join(GROUPS)}))?$"
 
 
 def _tokens(proposal: str, example: str) -> list[str]:
     if not all(char.isalnum() or char in "-_" for char in proposal) or not proposal:
-        # A list or a trailing "!" would leave open what is negotiated, and so what is measured.
+        # With a list or a trailing "!" the negotiated suite, and so what is measured, would be
+        # open.
         raise fault(
             f"{show(proposal)} is not one proposal of strongSwan", f"write one, such as {example}"
         )

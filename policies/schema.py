@@ -1,4 +1,4 @@
-"""Writes schema.json, the JSON Schema of a policy file: ``python -m policies.schema``."""
+"""Write schema.json, the JSON Schema of a policy file: ``python -m policies.schema``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 
 def schema_text() -> str:
-    """What schema.json has to contain."""
+    """Return the required content of schema.json."""
     return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
 
 

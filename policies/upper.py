@@ -1,6 +1,6 @@
-"""Layers above the network's: what programs of a study do, end to end, over a policy's others.
+"""Layers above the network layer: end-to-end protection by programs of a study.
 
-A study says which of them it runs, and refuses the others. Of these, daemons are rendered from
+A study states which of them it runs, and refuses the others. Daemons are rendered only for
 `kerberos` and `aaa`.
 """
 
@@ -22,10 +22,11 @@ from policies.kerberos import KerberosLayer
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _MOST_PACKETS = 1024
-#: Packets that are signed together unless a policy says how many.
+#: Packets that are signed together by default.
 _BUNDLES = {"delayed": 3, "tree": 16}
 _LONGEST_MS = 10_000
-#: From the largest messages of a page and their like to what a datagram of IP holds.
+#: Bounds in bytes: the largest messages of a page and similar ones, and the limit of an IP
+#: datagram.
 _BOUNDS = (8192, 57_344)
 
 
@@ -34,7 +35,7 @@ _Packets = Annotated[int, Field(ge=1, le=_MOST_PACKETS), Whole]
 
 
 class StreamLayer(BaseModel):
-    """How each packet of a stream is authenticated, from its server to its receiver."""
+    """Authentication of each packet of a stream, from its server to its receiver."""
 
     model_config = _CONFIG
 
@@ -60,12 +61,12 @@ class StreamLayer(BaseModel):
 
     @property
     def is_signed(self) -> bool:
-        """Whether a third party can be convinced: by signatures, and by no tags."""
+        """Return whether a third party can be convinced, which needs signatures instead of tags."""
         return self.scheme in ("percentage", "delayed", "tree")
 
     @property
     def bundle_packets(self) -> int:
-        """Packets that are signed together."""
+        """Return the number of packets that are signed together."""
         return self.bundle or _BUNDLES.get(self.scheme, 1)
 
     @model_validator(mode="after")
@@ -109,7 +110,10 @@ class StreamLayer(BaseModel):
 
 
 class ChannelLayer(BaseModel):
-    """How user messages are protected from host to host, below transport; by our own programs."""
+    """Protection of user messages from host to host, below transport.
+
+    qop's own programs provide it.
+    """
 
     model_config = _CONFIG
 
@@ -137,7 +141,7 @@ class ChannelLayer(BaseModel):
 
 
 class UpperLayers(BaseModel):
-    """The layers above the network's; one that is absent or null is switched off."""
+    """The layers above the network layer. A layer that is absent or null is switched off."""
 
     model_config = _CONFIG
 
@@ -154,5 +158,5 @@ class UpperLayers(BaseModel):
 
     @property
     def upper(self) -> list[str]:
-        """The names of those that are switched on."""
+        """Return the names of the layers that are switched on."""
         return [name for name in UpperLayers.model_fields if getattr(self, name) is not None]

@@ -1,4 +1,7 @@
-"""Loads protection weights (Table 2 of the 2007 paper, or a file of one's own) and checks them."""
+"""Load and check protection weights.
+
+They are Table 2 of the 2007 paper, or a file of the user.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from policies.facts import KNOWN, When, facts, holds
 from policies.fields import PolicyName
 from policies.policy import Policy
 
-#: A security feature, by the name that a file of weights gives it.
+#: A security feature, by its name in a file of weights.
 Feature: TypeAlias = str
 #: Features in the order of Table 2's columns, with their titles.
 FEATURES: Mapping[Feature, str] = {
@@ -33,15 +36,18 @@ FEATURES: Mapping[Feature, str] = {
     "confidentiality": "Confidentiality", "data_integrity": "Data integrity",
     "non_repudiation": "Non-repudiation"}
 DEFAULT = Path(__file__).with_name("weights.yml")
-#: What protection is worth today, beside the paper's.
+#: Weights of today, in addition to the paper's.
 TODAYS = Path(__file__).with_name("weights-2026.yml")
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
-_LARGEST = 1e6  # a weight beyond this is a slip of the keyboard
+_LARGEST = 1e6  # a larger weight is a typing error
 
 
 def _number(value: object) -> object:
-    """A whole number, or a decimal number in quotes (YAML's own spellings of those vary)."""
+    """Accept a whole number, or a decimal number in quotes.
+
+    YAML has several spellings of decimal numbers.
+    """
     if isinstance(value, str):
         try:
             value = float(value)
@@ -82,7 +88,7 @@ Weight = Annotated[float, BeforeValidator(_number)]
 
 
 class Implementation(BaseModel):
-    """One implementation of security features: which policies have it, and what it is worth."""
+    """An implementation of security features: the policies that have it, and its weights."""
 
     model_config = _CONFIG
 
@@ -108,17 +114,17 @@ class Groups(BaseModel):
 
 
 class Weights(BaseModel):
-    """All implementations with their weights, what counts once per policy, and the groups."""
+    """All implementations with their weights, the features that count once, and the groups."""
 
     model_config = _CONFIG
 
     title: PolicyName = "2007"
     features: Annotated[Mapping[Feature, PolicyName], AfterValidator(_named)] = FEATURES
     once: list[Feature] = []
-    #: A policy that has none of these is not recommended, whatever its sum.
+    #: Features of which a policy must have one; else it is not recommended, whatever its sum.
     needed: list[Feature] = []
-    #: What has 100 percent: the strongest policy of those scored beside it, or the best of all
-    #: features together.
+    #: Policy that has 100 percent: the strongest of those compared, or the best of all features
+    #: together.
     hundred: Literal["strongest", "attainable"] = "strongest"
     groups: Groups
     implementations: Mapping[str, Implementation]
@@ -139,35 +145,37 @@ class Weights(BaseModel):
 
     @property
     def attainable(self) -> float:
-        """The sum over features of the largest weight that any implementation has."""
+        """Return the sum over features of the largest weight of any implementation."""
         return sum(max((entry.weights.get(feature, 0.0)
                         for entry in self.implementations.values()), default=0.0)
                    for feature in self.features)
 
     def of(self, policy: Policy) -> dict[str, Implementation]:
-        """The implementations that a policy has, by id."""
+        """Return the implementations that a policy has, by id."""
         said = facts(policy)
         return {key: implementation for key, implementation in self.implementations.items()
                 if holds(implementation.when, said)}
 
     def unweighted(self, policy: Policy) -> tuple[str, ...]:
-        """What of a policy's protection no implementation asks for, and so counts nothing."""
+        """Return the parts of a policy's protection that no implementation weighs."""
         asked = {(key, word) for implementation in self.implementations.values()
                  for key, words in implementation.when.items() for word in words}
         # Static keys and keys from EAP are weighed with the cipher and with EAP; the mode of ESP
-        # is not a question of strength in the paper.
+        # is not a matter of strength in the paper.
         counted_elsewhere = {("link.keys", "static"), ("link.keys", "eap"),
                              ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport"),
-                             # What the paper's IPsec, which Table 2 weighs, is negotiated by.
+                             # These negotiate the paper's IPsec, which Table 2 weighs.
                              ("ipsec.ike", "1"), ("ipsec.group", "modp1024")}
         return tuple(f"{key} {word}" for key, word in facts(policy).items()
                      if (key, word) not in asked | counted_elsewhere)
 
 
 def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
-    """The weights in a file, or those that come with the project.
+    """Load the weights in a file, or the built-in ones.
 
-    Raises PolicyError, whose text is one line `FILE:LINE: what is wrong; what to do`.
+    Raises:
+        PolicyError: The file is invalid; the text is one line `FILE:LINE: what is wrong; what to
+            do`.
     """
     document = read_document(os.fspath(path or DEFAULT))
     try:
