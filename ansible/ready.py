@@ -1,10 +1,10 @@
-"""An Ansible that has loaded what all policies need stays ready; a copy of it plays a playbook.
+"""Fork server for ansible-playbook, with Ansible and the files of all policies loaded.
 
-`python -P ansible/ready.py DESCRIPTOR FOLDER` takes requests as JSON lines from a socket:
-`{"name", "arguments", "log", "temporary"}` has a copy, a fork, do what `ansible-playbook` does with
-these arguments, and say it into the log; `{"name", "status"}` answers when it has ended. Imports,
-plugins' documentation and the YAML files of FOLDER's playbook for policies are half of what
-rendering one takes, and are the same for all. It ends with whoever holds the socket's other end.
+`python -P ansible/ready.py DESCRIPTOR FOLDER` takes requests as JSON lines from a socket.
+`{"name", "arguments", "log", "temporary"}` makes a fork do what `ansible-playbook` does with these
+arguments, with its output in the log. `{"name", "status"}` answers when it has ended. Imports,
+plugins' documentation and the YAML files of FOLDER's playbook are the same for all policies. They
+take half of the time of rendering one. The server ends when the socket's other end is closed.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -27,12 +27,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-#: What a playbook has loaded at its end, beside what comes with these and our own.
+#: Modules that a playbook has loaded at its end, except those that these and qop's own import.
 _IMPORTED = ("ansible.cli.playbook", "ansible.executor.task_executor",
              "ansible.playbook.role_include", "ansible.plugins.strategy.linear",
              "ansible.plugins.callback.default", "ansible.plugins.connection.local",
              "ansible.plugins.shell.sh", "ansible.utils.encrypt", "multiprocessing.synchronize")
-#: What roles' own programs import, if it is there.
+#: Modules that the roles' programs import, if they are installed.
 _OF_PROGRAMS = ("cryptography.x509", "cryptography.hazmat.primitives.asymmetric.rsa",
                 "cryptography.hazmat.primitives.serialization", "concurrent.futures.thread")
 _IMPORTED_ROLE = re.compile(r"import_role: \{name: (\w+)")
@@ -41,8 +41,8 @@ _CHUNK_BYTES = 1 << 16
 
 
 def load(folder: Path) -> None:
-    """Have Ansible and its plugins imported, and what it reads for a policy in a folder parsed."""
-    # Each playing has a folder for temporary files of its own.
+    """Import Ansible and its plugins, and parse the files that it reads in `folder`."""
+    # Each run of a playbook has its own folder for temporary files.
     shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
     for name in _IMPORTED:
         importlib.import_module(name)
@@ -61,9 +61,11 @@ def load(folder: Path) -> None:
 
 
 def files_of(playbook: Path) -> list[Path]:
-    """The YAML files that a playbook reads: itself, variables beside it, and of roles all parts.
+    """Return the YAML files that a playbook reads.
 
-    Roles' specifications it does not read where they are not checked (qop_checks_roles).
+    These are the playbook itself, its variables and the parts of roles.
+
+    Specifications of roles are not read where they are not checked (qop_checks_roles).
     """
     roles = sorted(set(_IMPORTED_ROLE.findall(playbook.read_text())))
     parts = [playbook.parent / "roles" / role / part / "main.yml"
@@ -73,7 +75,7 @@ def files_of(playbook: Path) -> list[Path]:
 
 
 def remember(loader: type[Any], files: list[Path]) -> None:
-    """Have loaders of files begin with what is parsed here, once for all."""
+    """Parse these files once for all file loaders that are created later."""
     parsed = loader()
     for file in files:
         parsed.load_from_file(str(file), unsafe=True, trusted_as_template=True)
@@ -87,7 +89,7 @@ def remember(loader: type[Any], files: list[Path]) -> None:
 
 
 def play(request: dict[str, Any]) -> int:
-    """What `ansible-playbook` does, in a process of its own; its exit status."""
+    """Run `ansible-playbook` in this process, and return its exit status."""
     _constants().DEFAULT_LOCAL_TMP = request["temporary"]
     os.environ["ANSIBLE_REMOTE_TEMP"] = request["temporary"]
     Path(request["temporary"]).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ def _constants() -> ModuleType:
 
 
 class Server:
-    """Takes requests and looks after the copies."""
+    """A server that takes requests and waits for the forks."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -120,7 +122,7 @@ class Server:
         self._waiting.register(line, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until there is nobody to ask any more; what is played then ends with this process."""
+        """Serve until the socket is closed. Running playbooks then end with this process."""
         while True:
             for key, _ in self._waiting.select():
                 if key.data is not None:
@@ -157,16 +159,16 @@ class Server:
 
 
 def _end_with(parent: int) -> None:
-    """Have this process end with another, which started it."""
+    """Make this process end with the one that started it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def main() -> None:
-    """Load, then serve."""
+    """Load everything, then serve."""
     line = socket.socket(fileno=int(sys.argv[1]))
-    # What is loaded stays: to look for garbage in it over and over takes a tenth of the loading.
+    # Loaded objects are never freed: searching them for garbage takes a tenth of the loading time.
     gc.disable()
     load(Path(sys.argv[2]))
     Server(line).serve()

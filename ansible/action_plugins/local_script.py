@@ -1,8 +1,8 @@
-"""Action `ansible.legacy.local_script`: a program of a role that prints a line for each change.
+"""Action `ansible.legacy.local_script`: run a role's program, which prints a line for each change.
 
-Why not ansible.builtin.command: a module is packed, unpacked and imported for it each time, a
-quarter of a second of processor time around a program that takes a twentieth. A program in Python
-runs in a copy of this process, which has imported most of what it would have to.
+It replaces ansible.builtin.command, which packs, unpacks and imports a module for each call. That
+takes a quarter of a second of processor time, around a program that takes a twentieth. A Python
+program runs in a fork of this process, which has already imported most of what it needs.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -24,13 +24,13 @@ ARGUMENTS = {"argv": {"type": "list", "elements": "str", "required": True}}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-core carries no types
-    """Run `argv` here; in check mode nothing is run, and nothing is known of changes."""
+    """Run `argv` in this process. Check mode runs nothing and reports no changes."""
 
     _requires_connection = False
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what it printed, by lines; changed if there are any."""
+        """Return the printed lines. The state is changed if there are any."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if self._task.check_mode:
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
 
 
 def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; one of this Python's in a copy of this process."""
+    """Run a program to its end. A program of this Python runs in a fork of this process."""
     plain = [argument.encode().decode() for argument in argv]  # not Ansible's own strings
     if plain[0] != sys.executable:
         return subprocess.run(plain, capture_output=True, text=True, check=False)
@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _run_python(argv: Sequence[str], stdout: int, stderr: int) -> None:
-    """In the copy: the program as Python runs it, its output in these files."""
+    """Run the program as Python does, in the fork, with its output in these files."""
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     sys.argv = list(argv)

@@ -1,10 +1,11 @@
-"""Action `ansible.legacy.node_files`: all files of one role for one node, in one step.
+"""Action `ansible.legacy.node_files`: write all files of one role for one node in one step.
 
-Why not ansible.builtin.template and file: each file costs two module processes, a third of a second
-of processor time, and a path to remove costs one. Twelve policies are rendered while measurements
-run on the same cores, and this was most of the whole. Rendering is always local here, so files are
-written directly: all are rendered, then all are checked in this process, then each is
-renamed into place. A file that is already right is not touched; one that is refused replaces none.
+It replaces ansible.builtin.template and file. These need two module processes for each file, a
+third of a second of processor time. Each path to remove needs another process. Twelve policies are
+rendered while measurements run on the same cores, and this was most of the time. Rendering is
+always local here, so files are written directly. All are rendered, then all are checked in this
+process, then each is renamed into place. An unchanged file is not touched; if one is refused, none
+is replaced.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -24,14 +25,14 @@ from ansible.plugins.action import ActionBase  # type: ignore[import-untyped,unu
 from ansible.template import trust_as_template  # type: ignore[import-untyped,unused-ignore]
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "dest": {"type": "path", "required": True},  # the node's folder; made with mode 0700
+    "dest": {"type": "path", "required": True},  # the node's folder; created with mode 0700
     "files": {"type": "list", "elements": "str", "default": []},  # A/NAME comes from NAME.j2
-    "folders": {"type": "list", "elements": "str", "default": []},  # go with the files
+    "folders": {"type": "list", "elements": "str", "default": []},  # removed with the files
     "validate": {"type": "path"},  # a Python file with `complaints(folder, names)`
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-SOCKETS = "run"  # a folder that every node with a daemon has
+SOCKETS = "run"  # folder of sockets that every node with a daemon has
 
 
 class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-core carries no types
@@ -41,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return which paths change (`written`, `removed`); in check mode nothing does."""
+        """Return the paths that change (`written`, `removed`). Check mode changes nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if arguments["files"] and not arguments["validate"]:
@@ -72,13 +73,13 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
 
 
 def owned(files: list[str], folders: list[str]) -> list[str]:
-    """What a role has to remove: folders, and the files that are in none of them."""
+    """Return what a role has to remove: folders, and the files outside of them."""
     return folders + [name for name in files
                       if not any(name.startswith(f"{folder}/") for folder in folders)]
 
 
 def is_current(path: Path, text: str) -> bool:
-    """Whether `path` is a file with exactly `text` that nobody else may read."""
+    """Return whether `path` is a file with exactly `text` that only its owner can read."""
     return (
         path.is_file()
         and path.stat().st_mode & 0o777 == FILE_MODE
@@ -87,14 +88,14 @@ def is_current(path: Path, text: str) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Make `path` and what is missing above it, closed to others from the start."""
+    """Create `path` and its missing parents, closed to others from the start."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def remove(dest: Path, names: list[str]) -> None:
-    """Remove `names` from `dest`, and `dest` itself when no daemon has anything left there."""
+    """Remove `names` from `dest`, and `dest` itself if no daemon's files are left there."""
     for name in names:
         path = dest / name
         if path.is_dir() and not path.is_symlink():
@@ -107,8 +108,8 @@ def remove(dest: Path, names: list[str]) -> None:
 
 @functools.cache
 def checker(path: str) -> ModuleType:
-    """A Python file as a module, loaded once for all nodes."""
-    plain = path.encode().decode()  # Ansible's own strings cannot stand in compiled code
+    """Load a Python file as a module, once for all nodes."""
+    plain = path.encode().decode()  # compiled code cannot contain Ansible's own strings
     spec = importlib.util.spec_from_file_location(Path(plain).stem, plain)
     if spec is None or spec.loader is None:
         raise AnsibleActionFail(f"{path} is no Python file")
@@ -118,7 +119,7 @@ def checker(path: str) -> ModuleType:
 
 
 def replace(dest: Path, texts: dict[str, str], validate: str) -> None:
-    """Write `texts` below `dest`, all or none, once `validate` accepts them under their names."""
+    """Write `texts` below `dest`, all or none, after `validate` accepted them under their names."""
     make_folder(dest / SOCKETS)
     scratch = Path(tempfile.mkdtemp(prefix=".files.", dir=dest))
     try:

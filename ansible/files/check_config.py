@@ -1,8 +1,8 @@
-"""Check rendered configurations: `check_config.py FILE...`, each named as its daemon names it.
+"""Check rendered configurations: `check_config.py FILE...`, each with its daemon's file name.
 
-Strict where a template can go wrong: every line must parse, nothing may be empty, given twice, or
-be a Python or Jinja value that should have become text, and what a daemon needs must be there.
-Whether a daemon accepts an option's value is the daemon's to say.
+The checks are strict where a template can go wrong. Every line must parse. No value may be empty,
+given twice, or a Python or Jinja value that should have become text. Everything that a daemon
+needs must exist. The daemon itself checks the values of its options.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class ConfigError(Exception):
-    """What is wrong with a file, as `LINE: what` (line 0: the file as a whole)."""
+    """An error in a file, as `LINE: what` (line 0: the file as a whole)."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"{line}: {what}")
@@ -50,12 +50,12 @@ SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
 MKA_NUMBERS = ["macsec_policy", "macsec_integ_only", "macsec_replay_protect", "mka_priority"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
-#: For which nothing means all that the library has.
+#: Keys whose empty value means all that the library has.
 MAY_BE_EMPTY = {"ecdh_curve"}
 
 
 def check_value(line: int, key: str, value: str) -> str:
-    """Return `value` without its quotes; refuse what no daemon is meant to read."""
+    """Return `value` without its quotes. Refuse text that no daemon should read."""
     quote = value[:1] if value[:1] in ('"', "'") else ""
     if quote and (len(value) < 2 or not value.endswith(quote)):
         raise ConfigError(line, f"{key}: the quote is not closed")
@@ -84,7 +84,7 @@ def need_numbers(values: Mapping[str, str], keys: list[str]) -> None:
 
 
 def need_wep_key(values: Mapping[str, str]) -> None:
-    """Refuse a WEP key of another length than WEP-40 and WEP-104 have."""
+    """Refuse a WEP key with another length than WEP-40's and WEP-104's."""
     if "wep_key0" in values and not HEX_KEY.fullmatch(values["wep_key0"]):
         raise ConfigError(0, "wep_key0 must be 10 or 26 hexadecimal digits")
 
@@ -95,7 +95,7 @@ def need_wep_key(values: Mapping[str, str]) -> None:
 def settings(
     lines: list[tuple[int, str]], repeatable: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Parse KEY=VALUE lines; the daemons allow no space around the sign."""
+    """Parse KEY=VALUE lines. The daemons allow no space around the sign."""
     values: dict[str, str] = {}
     for number, line in lines:
         key, sign, value = line.partition("=")
@@ -108,13 +108,16 @@ def settings(
 
 
 def significant(text: str) -> list[tuple[int, str]]:
-    """Lines with their numbers, without indentation, comments and blank ones."""
+    """Return lines with their numbers, without indentation.
+
+    Comments and blank lines are left out.
+    """
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
     return [(number, line) for number, line in lines if line and not line.startswith("#")]
 
 
 def check_hostapd(text: str) -> None:
-    """hostapd.conf."""
+    """Check hostapd.conf."""
     values = settings(significant(text), HOSTAPD_REPEATABLE)
     need(values, ["interface", "driver", "ctrl_interface", "ssid", "hw_mode", "channel"], "hostapd")
     need_numbers(values, HOSTAPD_NUMBERS + HOSTAPD_DYNAMIC_WEP)
@@ -130,12 +133,12 @@ def check_hostapd(text: str) -> None:
 
 
 def takes_eap(key_management: str) -> bool:
-    """Whether its keys come of EAP."""
+    """Return whether the keys come from EAP."""
     return "EAP" in key_management or key_management.startswith("FILS")
 
 
 def check_wpa(values: Mapping[str, str]) -> None:
-    """The part of hostapd.conf that WPA adds."""
+    """Check the part of hostapd.conf that WPA adds."""
     need(values, ["wpa_key_mgmt"], "wpa")
     if any(key.startswith("wep_") for key in values):
         raise ConfigError(0, "wpa and WEP keys exclude each other")
@@ -152,14 +155,14 @@ def check_wpa(values: Mapping[str, str]) -> None:
 
 
 def check_wpa_supplicant(text: str) -> None:
-    """wpa_supplicant.conf with exactly one network."""
+    """Check wpa_supplicant.conf with exactly one network."""
     outside, network = with_network(text)
     need(outside, ["ctrl_interface", "ap_scan"], "wpa_supplicant")
     check_network(network)
 
 
 def check_macsec(text: str) -> None:
-    """macsec.conf: wpa_supplicant's, whose network has what MKA takes."""
+    """Check macsec.conf: wpa_supplicant's format, with a network for MKA."""
     outside, network = with_network(text)
     need(outside, ["ctrl_interface", "ap_scan", "eapol_version"], "macsec")
     need(network, ["key_mgmt", "mka_cak", "mka_ckn", *MKA_NUMBERS], "network")
@@ -169,7 +172,7 @@ def check_macsec(text: str) -> None:
 
 
 def with_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Parse what stands before wpa_supplicant's one network, and what in it."""
+    """Parse the part before wpa_supplicant's one network, and the network."""
     outside: list[tuple[int, str]] = []
     networks: list[list[tuple[int, str]]] = []
     opened = 0
@@ -193,7 +196,7 @@ def with_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def check_network(network: Mapping[str, str]) -> None:
-    """The one network block of wpa_supplicant.conf."""
+    """Check the one network block of wpa_supplicant.conf."""
     need(network, ["ssid", "scan_freq", "key_mgmt"], "network")
     need_numbers(network, NETWORK_NUMBERS)
     for frequency in network["scan_freq"].split():
@@ -220,7 +223,10 @@ class Tree(dict[str, "Tree | str"]):
 
 
 def tree(text: str, *, words: bool) -> Tree:
-    """Parse braces; `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers."""
+    """Parse nested braces.
+
+    `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers.
+    """
     root = Tree()
     path: list[tuple[int, Tree]] = [(0, root)]
     for number, line in significant(text):
@@ -251,7 +257,7 @@ def tree(text: str, *, words: bool) -> Tree:
 
 
 def block(parent: Tree, key: str, where: str) -> Tree:
-    """The block `key` of `parent`; refused when it is missing, a setting, or empty."""
+    """Return the block `key` of `parent`. Refuse it if it is missing, a setting, or empty."""
     found = parent.get(key)
     if not isinstance(found, Tree) or not found:
         raise ConfigError(0, f"{where} needs a block {key} with something in it")
@@ -259,7 +265,7 @@ def block(parent: Tree, key: str, where: str) -> Tree:
 
 
 def check_strongswan(text: str) -> None:
-    """strongswan.conf of one charon."""
+    """Check strongswan.conf of one charon."""
     charon = block(tree(text, words=False), "charon", "strongswan.conf")
     need(charon, ["load"], "charon")
     need(block(block(charon, "plugins", "charon"), "vici", "plugins"), ["socket"], "vici")
@@ -267,11 +273,11 @@ def check_strongswan(text: str) -> None:
 
 
 def check_swanctl(text: str) -> None:
-    """swanctl.conf with at least one connection that has ends and children."""
+    """Check swanctl.conf with at least one connection that has ends and children."""
     connections = block(tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
         connection = block(connections, name, "connections")
-        if name.startswith(("hold-", "pass-")):  # negotiated with nobody
+        if name.startswith(("hold-", "pass-")):  # not negotiated with a peer
             children = block(connection, "children", name)
             for child in children:
                 need(block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")
@@ -285,7 +291,7 @@ def check_swanctl(text: str) -> None:
 
 
 def check_radiusd(text: str) -> None:
-    """radiusd.conf with its modules and one virtual server."""
+    """Check radiusd.conf with its modules and one virtual server."""
     root = tree(text, words=True)
     need(root, ["name", "pidfile", "run_dir", "$INCLUDE clients.conf"], "radiusd.conf")
     modules = block(root, "modules", "radiusd.conf")
@@ -304,7 +310,7 @@ def check_radiusd(text: str) -> None:
 
 
 def check_proxy(text: str) -> None:
-    """proxy.conf: a server that passes all on inside TLS, and decides nothing."""
+    """Check proxy.conf: a server that forwards everything inside TLS, and decides nothing."""
     root = tree(text, words=True)
     need(root, ["name", "pidfile", "run_dir"], "proxy.conf")
     need(block(root, "client access_point", "proxy.conf"), ["ipaddr", "secret"], "client")
@@ -317,7 +323,7 @@ def check_proxy(text: str) -> None:
 
 
 def check_clients(text: str) -> None:
-    """clients.conf with at least one client."""
+    """Check clients.conf with at least one client."""
     clients = tree(text, words=True)
     if "clients radsec" in clients:
         clients = block(clients, "clients radsec", "clients.conf")
@@ -328,7 +334,7 @@ def check_clients(text: str) -> None:
 
 
 def check_users(text: str) -> None:
-    """FreeRADIUS' users file, in the forms that the role writes."""
+    """Check FreeRADIUS' users file, in the forms that the role writes."""
     for number, line in significant(text):
         if line == 'DEFAULT Tmp-String-0 := "%{User-Name}"':
             continue
@@ -340,7 +346,7 @@ def check_users(text: str) -> None:
 
 
 def check_denied(text: str) -> None:
-    """Who is denied: a name on each line, with what becomes of it."""
+    """Check the file of denied users: a name on each line, with its treatment."""
     for number, line in significant(text):
         entry = re.fullmatch(r"('.*') Auth-Type := Reject", line)
         if not entry:
@@ -349,14 +355,14 @@ def check_denied(text: str) -> None:
 
 
 def check_eap_server(text: str) -> None:
-    """eap_server.conf of hostapd as the authentication server."""
+    """Check eap_server.conf of hostapd as the authentication server."""
     values = settings(significant(text))
     need(values, EAP_SERVER, "an authentication server")
     need_numbers(values, ["radius_server_auth_port", "fragment_size"])
 
 
 def check_eap_clients(text: str) -> None:
-    """Addresses and secrets of those who may ask, at least one."""
+    """Check the addresses and secrets of RADIUS clients, at least one."""
     if not significant(text):
         raise ConfigError(0, "needs a client")
     for number, line in significant(text):
@@ -365,14 +371,14 @@ def check_eap_clients(text: str) -> None:
 
 
 def check_eap_users(text: str) -> None:
-    """Methods by the beginning of a name."""
+    """Check the EAP methods by the first character of a name."""
     for number, line in significant(text):
         if line not in ('"0"* AKA', '"6"* AKA\'', "* TLS"):
             raise ConfigError(number, "not a method as the role writes it")
 
 
 def check_krb5(text: str) -> None:
-    """krb5.conf and its like: sections, settings, and blocks of a realm within them."""
+    """Check krb5.conf and similar files: sections, settings, and blocks of a realm in them."""
     section, realm, given = "", "", set[tuple[str, str, str]]()
     for number, line in significant(text):
         heading = re.fullmatch(r"\[(\w+)\]", line)
@@ -399,7 +405,7 @@ def check_krb5(text: str) -> None:
 
 
 def check_principals(text: str) -> None:
-    """Commands for kadmin.local, in the forms that the role writes."""
+    """Check commands for kadmin.local, in the forms that the role writes."""
     for number, line in significant(text):
         if not re.fullmatch(r"addprinc (-nokey|-pw [0-9a-f]+) \S+|ktadd -norandkey -k \S+ \S+",
                             line):
@@ -407,7 +413,7 @@ def check_principals(text: str) -> None:
 
 
 def check_wireguard(text: str) -> None:
-    """wireguard.json: a duty, an address, and at least one peer with its own."""
+    """Check wireguard.json: a duty, an address, and at least one peer with its own address."""
     said = json.loads(text)
     if said.get("duty") not in ("mobile", "gateway") or not said.get("address"):
         raise ConfigError(0, "duty or address is missing")
@@ -444,7 +450,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 
 def complaints(folder: Path, names: Sequence[str]) -> list[str]:
-    """A line for each of a folder's files that is wrong: its name, the line there, and what."""
+    """Return a line for each invalid file: its name, the line there, and the error."""
     wrong = []
     for name in names:
         path = folder / name
@@ -456,7 +462,7 @@ def complaints(folder: Path, names: Sequence[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check every file; one line on standard error for each that is wrong."""
+    """Check every file, and print one line on standard error for each invalid file."""
     wrong = complaints(Path(), arguments)
     for line in wrong:
         print(line, file=sys.stderr)

@@ -1,8 +1,8 @@
-"""A store of key material that all playbooks of a run share, and what a node gets of it.
+"""Store key material for all playbooks of a run, and install it on nodes.
 
-A unit is a folder that appears whole (made beside, then renamed) and never changes afterwards, so
-any number of playbooks may make and read it. For scripts of roles, which find this file beside
-`policy.yml`.
+A unit is a folder that appears complete (created under another name, then renamed) and never
+changes afterwards. So any number of playbooks may create and read it. The scripts of roles use
+this file, which is in the folder `files` of `policy.yml`.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -14,13 +14,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-# A guest's clock is the host's, but a lab machine's may be off by hours.
+# A guest's clock is the host's, but a lab machine's may be wrong by hours.
 STARTS_BEFORE_NOW = dt.timedelta(hours=12)
 LASTS = dt.timedelta(days=7)
 
 
 def validity(*, is_expired: bool = False) -> tuple[dt.datetime, dt.datetime]:
-    """When a certificate begins and ends to be valid."""
+    """Return the start and the end of a certificate's validity."""
     now = dt.datetime.now(dt.UTC)
     first, last = now - STARTS_BEFORE_NOW, now + LASTS
     return (first - LASTS, first) if is_expired else (first, last)
@@ -33,13 +33,13 @@ class Store:
         self.root = root
 
     def path(self, unit: str, file: str) -> Path:
-        """Where a file of a unit is, or will be."""
+        """Return the path of a file of a unit, which may not exist yet."""
         return self.root / unit / file
 
     def make(self, unit: str, maker: Callable[[Path], None]) -> None:
-        """Make `unit` unless it is there; a second maker waits for the first and uses its work.
+        """Create `unit` unless it exists. A second creator waits for the first and uses its result.
 
-        `maker` puts the unit's files into the folder that it is given.
+        `maker` writes the unit's files into the given folder.
         """
         if (self.root / unit).is_dir():
             return
@@ -49,7 +49,7 @@ class Store:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (self.root / unit).is_dir():
                 return
-            # What a killed maker left behind; nobody else works on this unit under the lock.
+            # Remains of a killed process; under the lock no other process works on this unit.
             for stale in self.root.glob(f".{unit}.*"):
                 shutil.rmtree(stale)
             folder = Path(tempfile.mkdtemp(prefix=f".{unit}.", dir=self.root))
@@ -63,7 +63,10 @@ class Store:
 
 
 def install(output: Path, files: dict[str, Path]) -> None:
-    """Bring each folder of `files` to hold exactly its files, mode 0600 in folders of mode 0700."""
+    """Make each folder of `files` contain exactly its files.
+
+    Files have mode 0600, folders 0700.
+    """
     os.umask(0o077)
     for folder in {(output / name).parent for name in files}:
         folder.mkdir(parents=True, exist_ok=True)

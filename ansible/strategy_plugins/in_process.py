@@ -1,9 +1,9 @@
-"""Strategy `in_process`: the linear strategy runs each task here, and forks no process for it.
+"""Strategy `in_process`: the linear strategy with each task run in this process, without forks.
 
-Why not linear itself: it forks once for each host and task, and what the child loads and compiles
-is lost with it, which was two thirds of the processor time that rendering took. All that policy.yml
-does is local and short, so that nothing is gained by several at once. What is the same for all
-tasks and hosts is read once, too: templates, and the files of variables.
+The original linear strategy forks once for each host and task. What the child loads and compiles
+is then lost, which was two thirds of the processor time of rendering. All tasks of policy.yml are
+local and short, so parallel tasks would gain nothing. Templates and files of variables are the
+same for all tasks and hosts, so they are also read only once.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -26,7 +26,7 @@ from ansible.plugins.strategy import linear  # type: ignore[import-untyped,unuse
 
 
 class Worker:
-    """Stands in for ansible-core's WorkerProcess, which is a process; does as its `_run` does."""
+    """A replacement of ansible-core's WorkerProcess that runs in this process, like its `_run`."""
 
     exitcode = pid = None
 
@@ -36,7 +36,7 @@ class Worker:
     def start(self) -> None:
         """Run the task to its end and send its result.
 
-        Task and host are copies: executing changes both, and other hosts have the same task.
+        Task and host are copied: execution changes both, and other hosts have the same task.
         """
         given = self._given
         task = given["task"].copy(exclude_parent=True, exclude_tasks=True)
@@ -50,15 +50,15 @@ class Worker:
             host=host, task=task, return_data=said, task_fields=task.dump_attrs()))
 
     def is_alive(self) -> bool:
-        """Whether it still runs; it ended when `start` returned."""
+        """Return whether it is still running. It has ended when `start` returns."""
         return False
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Close nothing, as there is no process."""
 
 
 def compile_once(environment: type[AnsibleEnvironment]) -> None:
-    """Have a template's source compiled once, as all hosts have the same ones."""
+    """Compile a template's source once, as all hosts have the same templates."""
     compile_ = environment.compile
     compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -75,7 +75,7 @@ def compile_once(environment: type[AnsibleEnvironment]) -> None:
 
 
 def parse_once(loader: type[DataLoader]) -> None:
-    """Have a file of variables parsed once; the manager of variables does it for each task."""
+    """Parse a file of variables once. Ansible's manager of variables would do it for each task."""
     load = loader.load_from_file
 
     def look(self: DataLoader, file_name: str, cache: str = "all", **how: Any) -> Any:
@@ -85,7 +85,7 @@ def parse_once(loader: type[DataLoader]) -> None:
 
 
 class StrategyModule(linear.StrategyModule):  # type: ignore[misc,unused-ignore]
-    """Task by task, for all hosts, one after the other."""
+    """A strategy that runs task by task for all hosts, one after the other."""
 
     def __init__(self, tqm: Any) -> None:
         super().__init__(tqm)

@@ -1,9 +1,10 @@
-"""Make the certificates of PKINIT for all realms of a run, and hand a node's out to its folder.
+"""Make the PKINIT certificates for all realms of a run, and install a node's.
 
-The one unit in the store (`key_store`), `kerberos-BITS`, holds the anchor, a certificate for each
-KDC, the user's, and those that negative controls show in its place.
+The one unit in the store (`key_store`), `kerberos-BITS`, contains the anchor, a certificate for
+each KDC, the user's, and those that negative controls present instead.
 
-Prints one line for each unit made and each file written; nothing when all was there already.
+One line is printed for each unit that is created and each file that is written; none if all
+existed already.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -24,19 +25,19 @@ from cryptography.x509.oid import NameOID
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "files"))
 from key_store import Store, install, validity
 
-#: RFC 4556: a principal's name in a certificate, and what its key is for.
+#: RFC 4556: object identifiers for a principal's name in a certificate, and for a key's purpose.
 PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
 CLIENT, KDC = x509.ObjectIdentifier("1.3.6.1.5.2.3.4"), x509.ObjectIdentifier("1.3.6.1.5.2.3.5")
 OTHER_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.5.7.3.2")
 NT_PRINCIPAL, NT_SERVICE = 1, 2
-#: Files of a client by what is in them; the first is the user's, the others are of controls.
+#: Names of a client's files for negative controls, by what is wrong with the certificate.
 WRONG = ("another-user", "no-purpose", "expired", "rogue")
 _LONG = 0x80
 
 
 @dataclass(frozen=True)
 class Authority:
-    """Who signs: a certificate and its key."""
+    """An authority: a certificate and its key."""
 
     certificate: x509.Certificate
     key: rsa.RSAPrivateKey
@@ -44,7 +45,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whom a certificate is for: its common name, its principals by realm, what its key is for."""
+    """The subject of a certificate: common name, principals by realm, and purpose of the key."""
 
     name: str
     principals: tuple[tuple[str, int, str], ...]
@@ -53,7 +54,7 @@ class Subject:
 
 
 def tagged(tag: int, content: bytes) -> bytes:
-    """A value in DER."""
+    """Return a value in DER."""
     size = len(content)
     if size < _LONG:
         return bytes([tag, size]) + content
@@ -62,7 +63,7 @@ def tagged(tag: int, content: bytes) -> bytes:
 
 
 def principal_name(realm: str, kind: int, name: str) -> bytes:
-    """A KRB5PrincipalName (RFC 4556, 3.2.2) in DER."""
+    """Return a KRB5PrincipalName (RFC 4556, 3.2.2) in DER."""
     def text(value: str) -> bytes:
         return tagged(0x1B, value.encode())
 
@@ -73,7 +74,7 @@ def principal_name(realm: str, kind: int, name: str) -> bytes:
 
 def builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
             *, is_expired: bool = False) -> x509.CertificateBuilder:
-    """What every certificate says."""
+    """Return a builder with the fields that every certificate has."""
     first, last = validity(is_expired=is_expired)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return x509.CertificateBuilder(
@@ -82,7 +83,7 @@ def builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Without it, MIT's KDC says "inconsistent key purpose" of a user's certificate."""
+    """Return the key usage, without which MIT's KDC reports "inconsistent key purpose"."""
     return x509.KeyUsage(
         digital_signature=True, content_commitment=False, key_encipherment=not signs_certificates,
         data_encipherment=False, key_agreement=not signs_certificates,
@@ -91,7 +92,7 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def authority(name: str, bits: int) -> Authority:
-    """An authority that signs itself."""
+    """Create a self-signed authority."""
     key = rsa.generate_private_key(65537, bits)
     made = (builder(name, key, None)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -100,7 +101,7 @@ def authority(name: str, bits: int) -> Authority:
 
 
 def write(folder: Path, file: str, subject: Subject, signer: Authority, bits: int) -> None:
-    """A key and its certificate, as FILE.key and FILE.pem."""
+    """Write a key and its certificate, as FILE.key and FILE.pem."""
     key = rsa.generate_private_key(65537, bits)
     names = [x509.OtherName(PRINCIPAL_NAME, principal_name(*principal))
              for principal in subject.principals]
@@ -116,7 +117,7 @@ def write(folder: Path, file: str, subject: Subject, signer: Authority, bits: in
 
 
 def make(folder: Path, realms: list[str], user: str, bits: int) -> None:
-    """All certificates of a run."""
+    """Create all certificates of a run."""
     anchor, rogue = authority("realms", bits), authority("rogue", bits)
     for name, signer in (("ca", anchor), ("rogue-ca", rogue)):
         (folder / f"{name}.pem").write_bytes(signer.certificate.public_bytes(Encoding.PEM))
@@ -135,7 +136,7 @@ def make(folder: Path, realms: list[str], user: str, bits: int) -> None:
 
 
 def files_of(kdc_of: str) -> dict[str, str]:
-    """What a node gets, by its name there: what it is called in the unit."""
+    """Return the files for a node: name in the unit by name on the node."""
     if kdc_of:
         return {"ca.pem": "ca.pem", **{f"kdc.{end}": f"kdc-{kdc_of}.{end}"
                                        for end in ("pem", "key")}}
@@ -144,7 +145,7 @@ def files_of(kdc_of: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Make what is missing, hand out what is not there or differs."""
+    """Create what is missing, and install what is missing or differs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)

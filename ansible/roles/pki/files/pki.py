@@ -1,23 +1,25 @@
-"""Make the key material that one node needs, and hand it out to the node's folder.
+"""Make the key material that one node needs, and install it in the node's folder.
 
-The store (`key_store`) holds these units:
+The store (`key_store`) contains these units:
 
     authority/                  root.pem, root.key, root.csr, intermediate.pem, intermediate.key
-    rogue/                      root.pem of an authority that nobody's certificate comes from
+    rogue/                      root.pem of an authority that has issued no certificate
     server-NODE/, client-NODE/  cert.pem (followed by the intermediate), alone.pem, key.pem
     ipsec-NODE/, stranger/      key.pem, pub.pem
-    infrastructure/             as authority/: certifies the two ends of RadSec and nobody else
+    infrastructure/             as authority/: certifies the two ends of RadSec and no others
     radsec_server-NODE/, radsec_client-NODE/  as server-NODE/ and client-NODE/
 
-A certificate of another form than usual has it in its units' names, as in
-`client@p256@3@expired-NODE` and `authority@p256@3`: the kind of key, how many certificates a side
-sends, and whether its own has expired. Such an authority has intermediate1, intermediate2 and so on
-down from the root, and `chain.pem` with all that follow a certificate.
-`visited@p256@3` is another operator's root, which signs certificates itself; the two roots have
-certified each other: its `chain.pem` has its root as the home network's certified it, its
-`trust.pem` its own root and the home network's as it certified that.
+A certificate of another form than usual has the form in its units' names, as in
+`client@p256@3@expired-NODE` and `authority@p256@3`. The form is the kind of key, the number of
+certificates that a side sends, and whether its own has expired. Such an authority has
+intermediate1, intermediate2 and so on down from the root, and `chain.pem` with all certificates
+above a leaf.
+`visited@p256@3` is another operator's root, which signs certificates itself. The two roots have
+certified each other: `chain.pem` there is the visited root as certified by the home network's.
+`trust.pem` there is the visited root, followed by the home network's root as certified by it.
 
-Prints one line for each unit made and each file written; nothing when all was there already.
+One line is printed for each unit that is created and each file that is written; none if all
+existed already.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -35,11 +37,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "files"))
 from key_store import Store, install, validity
 
-#: What of a root stays, so that another operator's and it can certify each other.
+#: Files of a root that remain, so that it and another operator's can certify each other.
 ROOT_FILES = ("root.pem", "root.key", "root.csr")
-# As small as certificates get: two of them and the server's key exchange must fit two EAP fragments
-# of 1024 bytes, which gives EAP-TLS the 17 frames of the paper (docs/ansible.md counts them). So:
-# short names and serials, and no key identifiers.
+# Certificates are as small as possible: two of them and the server's key exchange must fit two EAP
+# fragments of 1024 bytes, which gives EAP-TLS the 17 frames of the paper (docs/ansible.md counts
+# them). So names and serials are short, and there are no key identifiers.
 OPENSSL_CONFIG = """
 [req]
 distinguished_name = name
@@ -80,20 +82,20 @@ KEYS = {
     "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
 }
 
-#: Where an end of RadSec has its files.
+#: Folder of the files of a RadSec end.
 RADSEC_FOLDER = "radsec"
 
-#: What a key of this kind signs; the 192-bit suite takes nothing less.
+#: Digest by kind of key; the 192-bit suite accepts no weaker one.
 DIGESTS = {"p384": "sha384"}
 
 
 class PkiError(Exception):
-    """Key material could not be made; the text is for the user."""
+    """Key material could not be created. The text is for the user."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """Of which form a unit's certificates are; the usual one has no part in its name."""
+    """The form of a unit's certificates. The usual form has no part in the unit's name."""
 
     key: str = "rsa2048"
     chain: int = 2
@@ -102,23 +104,23 @@ class Form:
 
     @property
     def suffix(self) -> str:
-        """What a unit's kind has after it."""
+        """Return the suffix of a unit's kind."""
         said = "@expired" * self.is_expired + "@visited" * self.is_visited
         return "" if self == Form() else f"@{self.key}@{self.chain}{said}"
 
     @property
     def home(self) -> str:
-        """The unit of the home network's authority for this form."""
+        """Return the unit of the home network's authority for this form."""
         return f"authority{Form(self.key, self.chain).suffix}"
 
     @property
     def authority(self) -> str:
-        """The unit of the authority that certificates of this form come from."""
+        """Return the unit of the authority that issues certificates of this form."""
         return f"visited@{self.key}@{self.chain}" if self.is_visited else self.home
 
 
 def parse(unit: str) -> tuple[str, Form, str]:
-    """Kind, form and node of a unit."""
+    """Return kind, form and node of a unit."""
     before, _, name = unit.partition("-")
     kind, *said = before.split("@")
     form = Form(said[0], int(said[1]), "expired" in said, "visited" in said) if said else Form()
@@ -126,7 +128,7 @@ def parse(unit: str) -> tuple[str, Form, str]:
 
 
 def openssl(folder: Path, *arguments: str) -> None:
-    """Run openssl in `folder`; its own message becomes the error."""
+    """Run openssl in `folder`. Its own message becomes the error."""
     try:
         done = subprocess.run(
             ["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False
@@ -138,9 +140,9 @@ def openssl(folder: Path, *arguments: str) -> None:
 
 
 def make_rsa_key(folder: Path, file: str, bits: int) -> None:
-    """Make an RSA key in PKCS#8, by what Ansible itself needs where it is there.
+    """Create an RSA key in PKCS#8, with the cryptography package if it is installed.
 
-    The OpenSSL that comes with it takes a sixth of the time that Debian 12's takes.
+    Ansible itself uses that package, whose OpenSSL takes a sixth of the time of Debian 12's.
     """
     try:
         from cryptography.hazmat.primitives import serialization
@@ -155,7 +157,7 @@ def make_rsa_key(folder: Path, file: str, bits: int) -> None:
 
 
 def request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
-    """Make `kind`.key in `folder` and the request for its certificate."""
+    """Create `kind`.key in `folder` and the request for its certificate."""
     (folder / "openssl.cnf").write_text(OPENSSL_CONFIG.format(name=name))
     if key in RSA_BITS:
         make_rsa_key(folder, f"{kind}.key", RSA_BITS[key])
@@ -185,7 +187,10 @@ def sign(
     is_expired: bool = False,
     key: str = "rsa2048",
 ) -> None:
-    """Make `kind`.pem in `folder` by ISSUER.key and ISSUER.pem; a root signs itself (None)."""
+    """Create `kind`.pem in `folder`, signed by ISSUER.key and ISSUER.pem.
+
+    Without an issuer it is self-signed.
+    """
     (folder / "index").write_text("")
     (folder / "serial").write_text(f"01{secrets.token_hex(4)}")
     first, last = validity(is_expired=is_expired)
@@ -218,14 +223,17 @@ def sign(
 
 
 def keep(folder: Path, *names: str) -> None:
-    """Leave nothing in `folder` but `names`: requests and databases serve no one later."""
+    """Remove everything from `folder` except `names`.
+
+    Requests and databases are not needed later.
+    """
     for path in folder.iterdir():
         if path.name not in names:
             path.unlink()
 
 
 def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
-    """Make the root and the intermediate."""
+    """Create the root and the intermediate."""
     if form != Form():
         make_further_authority(folder, form)
         return
@@ -237,7 +245,7 @@ def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
 
 
 def make_further_authority(folder: Path, form: Form) -> None:
-    """Make a root and what leads from it to a certificate; the last one's key signs those."""
+    """Create a root and its chain of intermediates. The last one's key signs certificates."""
     request(folder, "root", "root", form.key)
     sign(folder, "root", None, key=form.key)
     issuer, chain = "root", ""
@@ -256,7 +264,7 @@ def make_further_authority(folder: Path, form: Form) -> None:
 
 
 def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
-    """Make another operator's root; it and the home network's certify each other."""
+    """Create another operator's root. It and the home network's certify each other."""
     make(store, form.home)
     request(folder, "visited", "root", form.key)
     sign(folder, "root", None, key=form.key)
@@ -274,20 +282,20 @@ def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
 
 
 def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
-    """Make the root that no certificate comes from."""
+    """Create the root that has issued no certificate."""
     request(folder, "rogue", "root")
     sign(folder, "root", None)
     keep(folder, "root.pem")
 
 
 def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, Form], None]:
-    """A maker of server or client certificates, named for their subject.
+    """Return a maker of server or client certificates, named for their subject.
 
-    They are signed by this authority, or by the one of their form.
+    They are signed by the authority `signed_by`, or by that of their form.
     """
 
     def make_one(store: Store, folder: Path, name: str, form: Form) -> None:
-        # The slow part, while another thread makes the authority.
+        # The slow part, while another thread creates the authority.
         request(folder, name, kind, form.key)
         authority = signed_by or form.authority
         make(store, authority)
@@ -305,7 +313,7 @@ def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, For
 
 
 def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
-    """Make an RSA key and its public part, in strongSwan's formats."""
+    """Create an RSA key and its public part, in strongSwan's formats."""
     make_rsa_key(folder, "key.pem", RSA_BITS["rsa2048"])
     openssl(folder, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
 
@@ -325,19 +333,19 @@ MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
 
 
 def make(store: Store, unit: str) -> None:
-    """Have a unit in the store, by its kind and form."""
+    """Create a unit in the store, by its kind and form, unless it exists."""
     kind, form, name = parse(unit)
     store.make(unit, lambda folder: MAKERS[kind](store, folder, name, form))
 
 
 def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
-    """What the node gets: path below its folder -> (unit, file in the unit)."""
+    """Return the files of a node: path below its folder -> (unit, file in the unit)."""
     files: dict[str, tuple[str, str]] = {}
     if options.eap != "none":
         folder = options.folder
         form = Form(options.key, options.chain, options.expired, options.visited)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
-        # Both sides know the root alone, so each sends the intermediate along.
+        # Both sides know only the root, so each also sends the intermediate.
         root = "rogue" if options.trust == "rogue" else form.authority
         files[f"{folder}/ca.pem"] = (root, "trust.pem" if options.visited else "root.pem")
         if options.eap != "trusting":
@@ -360,7 +368,7 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
 
 
 def main() -> int:
-    """Run from the command line; the exit status is 1 with one line of reason on failure."""
+    """Run from the command line. Return 1, with one line of reason, on failure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="the node's folder")
