@@ -51,9 +51,9 @@ from topologies.builders import MININET
 #: The study's profile that lists the cells to compare.
 PROFILE = "clock"
 TABLE = "clock.md"
-#: Number of runs at once: each has two guests on two cores, so eight guests run. One of every
-#: _ONE_IN policies, the last included, is measured while _HOGS busy loops run: on two cores that
-#: takes half of the time.
+#: Number of runs at once, which makes eight guests on two cores. One of every _ONE_IN policies,
+#: the last included, is measured while _HOGS busy loops run: on two cores that takes half of the
+#: time.
 _AT_ONCE, _HOGS, _ONE_IN = 4, 3, 4
 _LEAST_REPETITIONS = 3
 #: Largest number of repetitions of a cell, as a multiple of `--runs`.
@@ -87,7 +87,7 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     _run([ClockRun(folder / ALONE)], one, repetitions)
     # Spread of the same repetitions from the medium's random backoffs, which no clock can remove.
     _run([ClockRun(folder / AIR, "virtual")], all_of_them, repetitions)
-    # On all processors; each run has two guests, one on each of them.
+    # On all processors: each run has a guest on each of them, eight guests on two cores.
     _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
     with _hogs():
         _run([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them, repetitions)
