@@ -5,7 +5,7 @@ each channel (`air1` for channel 1). There every transmitter has a queue of its 
 the queues contend by 802.11's DCF (`topologies.dcf`). Elsewhere the kernel's general queueing
 disciplines serve time instead of bytes. A size table turns a frame's length into its airtime. The
 frame waits in its queue for that time, and the queues take turns. Management frames pass no
-interface, so they are not covered. See docs/medium.md.
+interface, so they are not redirected. See docs/medium.md.
 """
 
 from __future__ import annotations
