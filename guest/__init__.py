@@ -1,1 +1,1 @@
-"""The embedded machine: a User-Mode Linux guest and its image. Imports nothing of ours."""
+"""The User-Mode Linux guest and its image. This package imports no other package of the project."""

@@ -1,4 +1,4 @@
-"""`python3 -m guest`: build the image if it is missing, and print where it is."""
+"""Build the guest's image if it is missing, and print its paths (`python3 -m guest`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from guest.image import ensure
 
 
 def main() -> int:
-    """Exit status."""
+    """Run the command and return the exit status."""
     try:
         image = ensure()
     except BuildError as error:

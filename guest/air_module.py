@@ -1,4 +1,4 @@
-"""The guest's air as a module of this machine's kernel: its version, and whether it is there."""
+"""The kernel module sch_dcf, which gives this machine's own kernel the guest's medium."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import hashlib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: What the kernel says of the module that it has loaded.
+#: Version of the module that is loaded in the kernel.
 LOADED = Path("/sys/module/sch_dcf/version")
 
 
 def version() -> str:
-    """Of all C code of the module; guest/module/version.sh says the same."""
+    """Return a hash of all C code of the module, 16 hexadecimal digits.
+
+    guest/module/version.sh prints the same hash.
+    """
     files = sorted(str(path.relative_to(HERE)) for folder in ("module", "sources")
                    for path in (HERE / folder).rglob("*.[ch]"))
     return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in files)).hexdigest()[:16]
 
 
 def lacking() -> str:
-    """Why stations take turns on this machine's air instead of contending; "" where they contend.
+    """Return why stations on this machine do not contend for the medium.
 
-    A module of other code does not count: what was measured on it would be of another air.
+    The result is "" if they do contend. Without the module, stations take turns. A module built
+    from other code does not count: its medium could behave differently.
     """
     try:
         loaded = LOADED.read_text().strip()

@@ -1,4 +1,4 @@
-"""Boots a guest and looks after its processes; its input and its output are byte streams."""
+"""Start a guest and manage its processes and byte streams."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from guest.processes import members, memory_of_group, tied
 SHARED_MEMORY = Path("/dev/shm")
 MOUNTS = Path("/proc/self/mountinfo")
 INIT = Path(__file__).parent / "init"
-#: What a job folder's link to code is called; a guest finds it in /opt/qop/code, and imports of it
-#: what the job's own folder `code` has not got.
+#: Name of a job folder's link to the code. The guest mounts it at /opt/qop/code. Modules that the
+#: job's own folder `code` lacks are imported from there.
 CODE = "shared-code"
 LINE_LIMIT = 64 * 1024 * 1024
 CONSOLE_LINES = 8
-#: Real time passes, too, while the guest waits; the others skip that. Virtual time takes computing
-#: for nothing; the processor clock has it take as long as the work that was really done.
+#: How time passes in a guest. "real": waiting takes wall-clock time. "virtual": waiting is skipped
+#: and computing takes no time. "processor": waiting is skipped and computing takes the time of the
+#: work that was done.
 Clock = Literal["real", "virtual", "processor"]
-#: The second keeps the kernel from measuring jitter, which never ends where nothing takes time.
+#: Kernel option against the CPU jitter entropy module. Its measurement never ends where computing
+#: takes no time.
 _NO_JITTER = "initcall_blacklist=jent_mod_init"
 _CLOCK_LINES: Mapping[Clock, tuple[str, ...]] = {
     "real": (),
@@ -42,27 +44,27 @@ _turn = itertools.count()
 
 
 class GuestError(Exception):
-    """A guest cannot be started; the text says why and what to do."""
+    """An error that prevents the start of a guest. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a guest ended: its command's exit status, or why there is none."""
+    """The exit status of a guest's command, or the reason why it has none."""
 
     status: int | None
     reason: str | None
 
     @property
     def ok(self) -> bool:
-        """The command ran to its end and succeeded."""
+        """Return whether the command ran to its end and succeeded."""
         return self.status == 0
 
 
 class Guest:
-    """A running guest. Made by `boot`; use it as a context manager, and it is gone afterwards.
+    """A running guest, made by `boot`. As a context manager it ends the guest on exit.
 
-    `stdin` takes what its command reads, at most 500 KB ahead of it (UML drops what is beyond).
-    `stdout` gives what it writes, any amount.
+    `stdin` feeds the guest's command, at most 500 KB ahead of what it has read: User-Mode Linux
+    drops anything beyond. `stdout` carries the command's output, any amount.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, job_dir: Path, home: Path) -> None:
@@ -79,37 +81,42 @@ class Guest:
         self._waiter = asyncio.create_task(self._wait())
 
     async def wait(self) -> Exit:
-        """Until it has ended and every process of it is gone."""
+        """Wait until the guest has ended and all of its processes are gone."""
         return await asyncio.shield(self._waiter)
 
     def hold(self) -> None:
-        """Stop it where it is, until `release`.
+        """Stop the guest's kernel until `release` is called.
 
-        Only its kernel, whose programs stop at their next system call. To stop them, too, would
-        tell the kernel of children that changed their state, which it takes for their end.
+        Only the kernel is stopped; programs stop at their next system call. Stopping the programs
+        as well would report their changed state to the kernel, which treats that as their end.
         """
         self._signal(signal.SIGSTOP)
 
     def release(self) -> None:
-        """Have it go on."""
+        """Continue a guest that `hold` has stopped."""
         self._signal(signal.SIGCONT)
 
     async def kill(self, reason: str = "killed") -> Exit:
-        """End it at once, all of it; `reason` becomes the reason in its Exit."""
+        """Kill all processes of the guest at once.
+
+        Args:
+            reason: The reason to give in the guest's Exit.
+        """
         if self._process.returncode is None:
             self._killed = self._killed or reason
             self._kill_group()
         return await self.wait()
 
     def memory(self) -> int:
-        """Bytes that all its processes take together, its own memory included; 0 once it is gone.
+        """Return the bytes used by all processes of the guest, its own memory included.
 
-        Looking is not free: it reads every process of the host.
+        The result is 0 once the guest is gone. The call is expensive: it reads every process of the
+        host.
         """
         return memory_of_group(self.pid) if self._process.returncode is None else 0
 
     def console(self, lines: int = CONSOLE_LINES) -> str:
-        """The last lines of its console."""
+        """Return the last lines of the guest's console."""
         with contextlib.suppress(OSError):
             text = (self._home / "console").read_text(errors="replace")
             return "\n".join(text.splitlines()[-lines:])
@@ -123,7 +130,8 @@ class Guest:
 
     async def _wait(self) -> Exit:
         code = await self._process.wait()
-        # A guest that was killed in its kernel leaves helpers that nobody else would end.
+        # A guest that was killed inside its kernel leaves helper processes that no other process
+        # ends.
         self._kill_group()
         while members(self.pid):  # noqa: ASYNC110 - nothing announces the end of its helpers
             await asyncio.sleep(0.01)
@@ -162,13 +170,27 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     extra_tty: tuple[int, int] | None = None,
     clock: Clock = "real",
 ) -> Guest:
-    """Start a guest that runs the worker (or `command`) with `job_dir` as its /host.
+    """Start a guest that runs the worker, or `command`.
 
-    Call it from the main thread: the kernel ends the guest together with the thread that started
-    it. `cpu` is the one core it stays on, by default each in turn. `console_log` takes kernel
-    messages and standard error. `scratch` holds the guest's memory where /dev/shm cannot.
-    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. `clock` is what its time passes
-    by. No privileges are needed.
+    Call this function from the main thread: the kernel ends the guest when the thread that started
+    it ends. No privileges are needed.
+
+    Args:
+        image: Kernel and root file system to boot.
+        job_dir: Folder that the guest mounts at /host.
+        cpu: The one core that the guest runs on. By default the cores are used in turn.
+        memory_mb: The guest's memory in MB, at least 64.
+        console_log: File for kernel messages and standard error.
+        scratch: Folder for the guest's files. It also holds the guest's memory if no tmpfs can.
+        command: Command to run in place of the worker.
+        extra_tty: A pair of file descriptors for the guest's /dev/ttyS2.
+        clock: How time passes in the guest.
+
+    Returns:
+        The running guest.
+
+    Raises:
+        GuestError: The guest cannot be started with these settings on this machine.
     """
     if memory_mb < 64:
         raise GuestError(f"a guest needs 64 MB of memory or more, not {memory_mb}")
@@ -193,8 +215,8 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
                 stderr=console,
                 cwd=home,
                 env={"TMPDIR": str(memory_dir), "PATH": os.environ.get("PATH", os.defpath)},
-                # A group of its own: Ctrl-C is for the harness to deal with, and killing the
-                # group gets every helper process.
+                # A separate session, because the harness handles Ctrl-C itself. Killing the process
+                # group ends every helper process.
                 start_new_session=True,
                 pass_fds=extra_tty or (),
                 limit=LINE_LIMIT,
@@ -206,7 +228,7 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
 
 
 def lack_of_processor_clock(image: Image) -> str:
-    """Why a guest of this image cannot have the processor clock."""
+    """Return why guests of this image cannot use the processor clock."""
     left_out = image.manifest.get("kernel", {}).get("patches_left_out")
     if left_out is None:
         return "the guest's kernel is from before it; ./qop provision builds one that has it"
@@ -221,8 +243,9 @@ def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None
     return [
         *(["seccomp=on"] if image.seccomp else []),
         f"mem={memory_mb}M",
-        # Names below the guest's own folder: blanks, commas and colons mean something here.
-        # (hostfs does without relative names, so its one leads through /proc.)
+        # Relative names below the guest's folder: blanks, commas and colons have a meaning on the
+        # kernel command line. (hostfs does not accept relative names; its path leads through
+        # /proc.)
         *("ubd0r=root", "root=/dev/ubda", "ro", "rootfstype=squashfs"),
         *("init=/sbin/qop-init", "hostfs=/proc/self/cwd/host", "uml_dir=.", "umid=uml"),
         *("con=null", "con0=null,fd:2", "ssl=null", "ssl0=fd:0,null", "ssl1=null,fd:1"),
@@ -232,7 +255,7 @@ def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None
 
 
 def _prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
-    """What the guest's init reads in its shared folder; nothing is left from an earlier guest."""
+    """Write the files that the guest's init reads, and remove those of an earlier guest."""
     (job_dir / "exit-status").unlink(missing_ok=True)
     (job_dir / "command").unlink(missing_ok=True)
     if command is not None:
@@ -242,7 +265,7 @@ def _prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
 
 
 def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) -> Path:
-    """The guest's working folder: links with simple names to all that its command line names."""
+    """Create the guest's working folder with links of simple names for its command line."""
     scratch.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="guest-", dir=scratch))
     (home / "root").symlink_to(image.root.absolute())
@@ -252,7 +275,10 @@ def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) ->
 
 
 def _memory_dir(memory_mb: int, scratch: Path) -> Path:
-    """Where the file that is the guest's memory goes: in memory, on a disk if it has to be."""
+    """Return the folder for the guest's memory file.
+
+    A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room.
+    """
     scratch.mkdir(parents=True, exist_ok=True)
     place = memory_place(memory_mb) or (scratch if can_hold(scratch, memory_mb) else None)
     if place is None:
@@ -264,9 +290,10 @@ def _memory_dir(memory_mb: int, scratch: Path) -> Path:
 
 
 def memory_place(memory_mb: int) -> Path | None:
-    """The file system in memory that can hold a guest's: /dev/shm, or the one for temporary files.
+    """Return a tmpfs that can hold a guest's memory.
 
-    Containers have a /dev/shm that is small and noexec, and often a /tmp that is neither.
+    The candidates are /dev/shm and the folder for temporary files. The /dev/shm of a container is
+    small and mounted noexec. Its /tmp often is neither.
     """
     for place in (SHARED_MEMORY, Path(tempfile.gettempdir())):
         if is_in_memory(place) and can_hold(place, memory_mb):
@@ -275,7 +302,10 @@ def memory_place(memory_mb: int) -> Path | None:
 
 
 def can_hold(place: Path, memory_mb: int) -> bool:
-    """Whether a file there can be a guest's memory: room, permission, and may be executed."""
+    """Return whether a folder can hold a guest's memory file.
+
+    The file system needs enough free space, write permission, and no noexec option.
+    """
     with contextlib.suppress(OSError):
         state = os.statvfs(place)
         room = state.f_bavail * state.f_frsize >= memory_mb << 20
@@ -284,7 +314,7 @@ def can_hold(place: Path, memory_mb: int) -> bool:
 
 
 def is_in_memory(place: Path) -> bool:
-    """Whether a folder lies on a tmpfs."""
+    """Return whether a folder is on a tmpfs."""
     with contextlib.suppress(OSError):
         device = place.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"

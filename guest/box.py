@@ -1,4 +1,4 @@
-"""Builds a Vagrant box: the packages and the role of the guest's root, on Debian's own kernel."""
+"""Build a Vagrant box: the guest's packages and Ansible role on Debian's own kernel."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ PROJECT = root.PROJECT
 NAME = "qop.box"
 DISK_GIB = 16
 TOOLS = ("mmdebstrap", "setpriv", "apt-get", "sfdisk", "mke2fs", "qemu-img")
-# A machine of its own: kernel with modules, init, network, and what Vagrant expects of a box.
-# Boot loader: its parts are Debian's, put in place by finish.sh and disk.sh.
+# Packages of a complete machine: kernel with modules, init, network, and Vagrant's requirements.
+# The boot loader's parts are Debian's; finish.sh and disk.sh install them.
 PACKAGES = (
     *("linux-image-amd64", "zstd", "systemd-sysv", "udev", "dbus", "kmod", "passwd", "adduser"),
     *("ifupdown", "isc-dhcp-client", "netbase", "ca-certificates", "openssh-server", "sudo"),
     *("rsync", "grub-common", "grub-pc-bin", "linux-headers-amd64", "make"),
 )
-# What ./qop needs to set itself up, and what its first line then says.
+# Files that ./qop needs to set itself up and to print its version.
 ENTRY = ("qop", "requirements", "harness")
 LOCKS = ("testbed", "harness")
-# What of ./qop decides whether it finds itself set up in the box.
+# Functions of ./qop that are part of the box's cache key: they decide whether setup is complete.
 SET_UP = ("find_environment", "is_set_up", "make_environment", "set_up")
-# What of this file decides what the box is.
+# Names of this file whose source is part of the box's cache key.
 RECIPE = ("PACKAGES", "ENTRY", "LOCKS", "VARIABLES", "AIR", "PLAYBOOKS", "DISK_GIB", "build",
           "_gather", "_hooks", "_pack")
 VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels",
              "air_module_live": False}
-# The air as a module: its code, and what builds it.
+# Code of the medium as a kernel module, and the role that builds the module.
 AIR = ("guest/module", "guest/sources", "ansible/roles/air_module")
 PLAYBOOKS = ("testbed.yml", "air_module.yml")
 EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compress": 60}
 
 
 def key() -> str:
-    """Changes with everything that goes into the box."""
+    """Return the cache key, a hash of everything that goes into the box."""
     inputs = root.contents([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
     entry_point = (PROJECT / "qop").read_text()
     inputs |= root.contents([PROJECT / "ansible/air_module.yml",
@@ -69,9 +69,10 @@ def key() -> str:
 
 
 def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
-    """The box, built first where necessary (minutes; needs the Debian archive and pip's index).
+    """Return the box file, built first if it is missing.
 
-    `progress` is as for `guest.image.ensure`. Raises BuildError, whose text is for the user.
+    A build takes minutes and needs the Debian archive and pip's index. `progress` is described in
+    `guest.image.ensure`. Raises BuildError, whose text is meant for the user.
     """
     base = cache or cache_root()
     part = Part("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
@@ -89,7 +90,7 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
 
 
 def entry_packages(entry_point: str) -> list[str]:
-    """The packages that ./qop wants installed, from its own text."""
+    """Return the packages that ./qop installs, read from its text."""
     found = re.search(r"^packages='([^']+)'$", entry_point, re.M)
     if not found:
         raise BuildError("qop: there is no line packages='...'")
@@ -97,7 +98,10 @@ def entry_packages(entry_point: str) -> list[str]:
 
 
 def set_up(entry_point: str) -> list[str]:
-    """What ./qop does to set itself up, from its own text without comments."""
+    """Return the setup functions of ./qop without their comments.
+
+    They are read from the text of ./qop, `entry_point`.
+    """
     functions = dict(re.findall(r"^(\w+)\(\) \{\n(.*?)^\}$", entry_point, re.M | re.S))
     if lacking := [name for name in SET_UP if name not in functions]:
         raise BuildError(f"qop: there is no function {lacking[0]}")
@@ -105,7 +109,7 @@ def set_up(entry_point: str) -> list[str]:
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-    """Leave `qop.box` in the folder; returns the manifest."""
+    """Build `qop.box` in a folder and return the manifest."""
     track.stage("wheels")
     inside = unfinished / "qop"
     _gather(inside, commands)
@@ -131,7 +135,10 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
 
 
 def _gather(inside: Path, commands: Commands) -> None:
-    """What goes into the root while it is made: wheels, the entry point, the role, files."""
+    """Collect the files that the build of the box reads.
+
+    These are wheels, the entry point, playbooks, roles and configuration files.
+    """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     for name in LOCKS:
         lock = str(PROJECT / f"requirements/{name}.lock")
@@ -156,8 +163,13 @@ def _gather(inside: Path, commands: Commands) -> None:
 
 
 def _hooks(inside: Path) -> list[str]:
-    """Files before the packages that read them; the environments, the role and the rest after."""
-    # As `sudo ./qop` will look for it, with everything it wants at hand.
+    """Return the mmdebstrap hooks.
+
+    Files that packages read are copied before the packages are installed. Environments, the role
+    and everything else follow after them.
+    """
+    # Run ./qop as root does, so that a later `sudo ./qop` finds its setup. pip uses only the local
+    # wheels.
     offline = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root",
                "QOP_SETS_UP=1", "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/qop/wheels")
     playbook = (
@@ -179,11 +191,11 @@ def _hooks(inside: Path) -> list[str]:
 
 
 def _pack(unfinished: Path) -> None:
-    """The box: a tar of the disk, what it is, and what it asks of Vagrant."""
+    """Pack the box: a tar of the disk, its metadata and its Vagrantfile."""
     disk = unfinished / "box.img"
     about = {"provider": "libvirt", "format": "qcow2", "virtual_size": DISK_GIB}
     (unfinished / "metadata.json").write_text(json.dumps(about) + "\n")
-    with tarfile.open(unfinished / NAME, "w") as box:  # the disk is compressed in itself
+    with tarfile.open(unfinished / NAME, "w") as box:  # the disk image is already compressed
         box.add(unfinished / "metadata.json", "metadata.json")
         box.add(HERE / "Vagrantfile", "Vagrantfile")
         box.add(disk, "box.img")

@@ -1,4 +1,7 @@
-"""A folder of finished builds: keyed by their inputs, made under a lock, whole or not at all."""
+"""A folder of finished builds, keyed by a hash of their inputs.
+
+A lock ensures that only one process builds, and that a build is complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ UNFINISHED = ".unfinished-"
 
 
 def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
-    """The cache folder: $QOP_CACHE, or qop below $XDG_CACHE_HOME, or below ~/.cache."""
+    """Return the cache folder: $QOP_CACHE, or qop below $XDG_CACHE_HOME or below ~/.cache."""
     own = environment.get("QOP_CACHE")
     if own:
         return Path(own).absolute()
@@ -30,7 +33,7 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def key_of(inputs: Mapping[str, bytes]) -> str:
-    """Hash of named inputs; 20 hexadecimal digits."""
+    """Return a hash of named inputs, 20 hexadecimal digits."""
     digest = hashlib.sha256()
     for name, content in sorted(inputs.items()):
         # Lengths keep ("ab", "c") apart from ("a", "bc").
@@ -40,9 +43,10 @@ def key_of(inputs: Mapping[str, bytes]) -> str:
 
 
 def code_of(path: Path, *names: str) -> bytes:
-    """What the definitions of these names in a Python file do, or all of it where none is named.
+    """Return the code of named definitions in a Python file.
 
-    Comments, docstrings and layout are no part of it: rewording them makes nothing anew.
+    Without names, return the code of the whole file. Comments, docstrings and layout are left out,
+    so that rewording them does not cause a new build.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -56,7 +60,7 @@ def code_of(path: Path, *names: str) -> bytes:
 
 
 def _names_of(statement: ast.stmt) -> list[str]:
-    """The names that a statement of a module defines."""
+    """Return the names that a statement of a module defines."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign):
@@ -65,9 +69,9 @@ def _names_of(statement: ast.stmt) -> list[str]:
 
 
 class Store:
-    """Builds of one kind. `folder/KEY` exists exactly when the build is whole.
+    """A folder of builds of one kind. `folder/KEY` exists exactly when that build is complete.
 
-    `dispose` removes one unfinished build; by default with everything in it.
+    `dispose` removes an unfinished build. By default it removes the folder with all its content.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Store:
         self._dispose = dispose or (lambda path: shutil.rmtree(path, ignore_errors=True))
 
     def find(self, key: str) -> Path | None:
-        """The folder of a whole build, or None; nothing is locked or changed."""
+        """Return the folder of a complete build, or None. The call locks and changes nothing."""
         place = self.folder / key
         try:
             sizes: dict[str, int] = self.manifest(place)["sizes"]
@@ -89,7 +93,7 @@ class Store:
 
     @staticmethod
     def manifest(place: Path) -> dict[str, Any]:
-        """What the builder said about a build, and the sizes of its files."""
+        """Return a build's manifest: the builder's description and the sizes of the files."""
         content: dict[str, Any] = json.loads((place / MANIFEST).read_text())
         return content
 
@@ -99,11 +103,16 @@ class Store:
         build: Callable[[Path], Mapping[str, Any]],
         waiting: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """The build of this key, made by `build(empty folder) -> manifest` if it is not there yet.
+        """Return the folder of the build with this key, built first if it is missing.
 
-        Another process at the same work is waited for; `waiting` is told whom, again and again.
-        An exception from `build` leaves nothing behind; a killed process leaves an unfinished
-        folder, which the next build here removes.
+        If another process builds it, this call waits. An exception in `build` leaves no files
+        behind. A killed process leaves an unfinished folder, which the next build in this store
+        removes.
+
+        Args:
+            key: Hash of the build's inputs.
+            build: Fills an empty folder and returns the manifest.
+            waiting: Called repeatedly during a wait, with a text that names the other process.
         """
         found = self.find(key)
         if found:
@@ -113,7 +122,8 @@ class Store:
             return self.find(key) or self._make(key, build)
 
     def _make(self, key: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
-        # Whoever holds the lock is the only builder, so every unfinished folder is an orphan's.
+        # Only the holder of the lock builds, so every unfinished folder was left by a killed
+        # process.
         for orphan in self.folder.glob(UNFINISHED + "*"):
             self._dispose(orphan)
         unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.folder))
@@ -126,7 +136,7 @@ class Store:
             for path in (*files, unfinished / MANIFEST):
                 _to_disk(path)
             place = self.folder / key
-            if place.exists():  # damaged, or find() had accepted it
+            if place.exists():  # damaged, otherwise find() would have returned it
                 shutil.rmtree(place)
             unfinished.chmod(0o755)
             unfinished.rename(place)
@@ -137,7 +147,8 @@ class Store:
 
     @contextlib.contextmanager
     def _locked(self, waiting: Callable[[str], None]) -> Iterator[None]:
-        # The kernel frees the lock with its process, however that ends; nothing goes stale.
+        # The kernel releases the lock when the process ends in any way, so no stale lock can
+        # remain.
         with open(self.folder / ".lock", "a+") as lock:
             while True:
                 try:
@@ -155,7 +166,10 @@ class Store:
 
 
 def _to_disk(path: Path) -> None:
-    """A power cut after the rename must not leave a named but empty file."""
+    """Flush a file to disk.
+
+    Otherwise a power failure after the rename could leave an empty file under the final name.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

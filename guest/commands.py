@@ -1,4 +1,4 @@
-"""Runs a build's commands: everything they say goes to a log, and stopping the build stops them."""
+"""Run and log the commands of a build, which can be stopped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ TAIL_LINES = 12
 
 
 class BuildError(Exception):
-    """A build cannot be done. The first line says what and where; the log's last lines follow."""
+    """A build that cannot be done. The text names the problem, then shows the end of the log."""
 
 
 class Commands:
-    """Commands of one build, one at a time, with one log."""
+    """A runner for the commands of one build, which share one log file.
+
+    Commands run one at a time.
+    """
 
     def __init__(self, what: str, log: Path) -> None:
         self.what = what
@@ -30,7 +33,8 @@ class Commands:
         self._lock = threading.Lock()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         log.parent.mkdir(parents=True, exist_ok=True)
-        # Begun with the first command: until then it is that of whoever builds the same.
+        # The log is truncated by the first command: until then it may belong to another process
+        # that builds the same thing.
         self._mode = "w"
 
     def run(
@@ -41,7 +45,17 @@ class Commands:
         environment: Mapping[str, str] | None = None,
         may_fail: bool = False,
     ) -> str:
-        """Run to the end and give the output back; BuildError unless it exits 0 (or may fail)."""
+        """Run a command to its end and return its output.
+
+        Args:
+            command: Program and arguments.
+            each_line: Called with every line of output.
+            environment: Environment variables, by default those of this process.
+            may_fail: Accept an exit status other than 0.
+
+        Raises:
+            BuildError: The exit status is not 0 (unless it `may_fail`), or the build was stopped.
+        """
         lines: list[str] = []
         with open(self.log, self._mode) as log:
             self._mode = "a"
@@ -62,20 +76,20 @@ class Commands:
         return "\n".join(lines)
 
     def error(self, reason: str) -> BuildError:
-        """The error to raise, with where to read on and what was said last."""
+        """Return the error to raise, with the path of the log and its last lines."""
         if self.stopped:
             return BuildError(f"building the {self.what} was stopped")
         tail = "".join(f"\n  {line}" for line in self._tail)
         return BuildError(f"building the {self.what} failed: {reason}; full log: {self.log}{tail}")
 
     def stop(self) -> None:
-        """End the running command, if any."""
+        """Kill the running command, if there is one."""
         with self._lock:
             self.stopped = True
             process = self._running
         if process is None or process.poll() is not None:
             return
-        # All these commands leave is files, in a folder that is removed as a whole.
+        # SIGKILL is safe: the commands leave only files, in a folder that is removed as a whole.
         os.killpg(process.pid, signal.SIGKILL)
 
     def _start(
@@ -84,8 +98,8 @@ class Commands:
         with self._lock:
             if self.stopped:
                 raise self.error("stopped")
-            # Its own session: Ctrl-C reaches this process, which ends the command.
-            # And where this process just dies, the kernel ends the command.
+            # A separate session: Ctrl-C reaches only this process, which then ends the command. If
+            # this process is killed, the kernel ends the command.
             self._running = subprocess.Popen(
                 [*tied("KILL"), *command],
                 stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
-"""Debian's archive: which mirror this machine uses, other suites' packages, and build roots.
+"""Access to Debian's archive, and root file systems made from it.
 
-Nothing here touches the machine's own apt configuration, lists or packages.
+Nothing here changes the machine's own apt configuration, package lists or packages.
 """
 
 from __future__ import annotations
@@ -22,13 +22,19 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Addresses of Debian's main and, where the machine knows one, security archive."""
+    """Addresses of Debian's main archive and of its security archive.
+
+    `security` is None if the machine's apt does not know a security archive.
+    """
 
     main: str
     security: str | None
 
     def sources(self, *suites: str) -> str:
-        """apt's one-line sources for these suites (`NAME-security` goes to that archive)."""
+        """Return apt source lines for suites.
+
+        A `NAME-security` suite uses the security archive, and is left out if that is unknown.
+        """
         lines = []
         for suite in suites:
             address = self.security if suite.endswith("-security") else self.main
@@ -38,7 +44,11 @@ class Mirrors:
 
 
 def mirrors() -> Mirrors:
-    """What this machine's own apt uses, so that mirrors, proxies and snapshots are respected."""
+    """Return the mirrors that this machine's own apt uses.
+
+    Mirrors, proxies and snapshots of the machine are therefore respected. The environment variable
+    QOP_DEBIAN_MIRROR overrides the main archive.
+    """
     chosen = os.environ.get(MIRROR_VARIABLE)
     listing = "$(ORIGIN)|$(LABEL)|$(CODENAME)|$(REPO_URI)"
     command = ["apt-get", "indextargets", "--format", listing, "Created-By: Packages"]
@@ -58,7 +68,7 @@ def mirrors() -> Mirrors:
 
 
 class PrivateApt:
-    """apt with lists, cache and sources of its own below `folder`."""
+    """An apt with separate lists, cache and sources below `folder`."""
 
     def __init__(self, folder: Path, sources: str, commands: Commands) -> None:
         self._run = commands.run
@@ -72,22 +82,23 @@ class PrivateApt:
             *("-o", f"Dir::Etc::SourceList={folder}/etc/sources.list"),
             *("-o", f"Dir::Etc::SourceParts={folder}/etc/sources.list.d"),
             *("-o", "Acquire::Languages=none", "-o", "APT::Sandbox::User=root"),
-            # Other suites' lists are larger than what is wanted from them; hooks are the machine's.
+            # The lists of other suites are larger than the packages wanted from them, and hooks
+            # belong to the machine's own apt.
             *("-o", "APT::Update::Post-Invoke-Success=", "-o", "APT::Update::Post-Invoke="),
         ]
 
     def update(self) -> None:
-        """Fetch the lists; a suite that the mirror lacks is not there to choose from, no more."""
+        """Fetch the package lists. A suite that the mirror lacks is ignored."""
         self._run(["apt-get", *self._options, "-q", "update"], may_fail=True)
 
     def versions(self, package: str) -> list[tuple[str, str]]:
-        """(version, origin) of a package, newest first."""
+        """Return the versions of a package with their origins, newest first."""
         output = self._run(["apt-cache", *self._options, "madison", package])
         rows = [line.split("|") for line in output.splitlines() if line.count("|") == 2]
         return [(version.strip(), origin.strip()) for _, version, origin in rows]
 
     def download(self, package: str, version: str, into: Path) -> Path:
-        """Fetch and verify one package's file."""
+        """Download one package's file and verify it."""
         self._run(
             ["env", "-C", str(into), "apt-get", *self._options, "-q", "download"]
             + [f"{package}={version}"]
@@ -96,23 +107,24 @@ class PrivateApt:
 
 
 def hook(*words: str | Path) -> str:
-    """One mmdebstrap hook; its arguments quoted."""
+    """Return one mmdebstrap hook with quoted arguments."""
     return "--customize-hook=" + " ".join(shlex.quote(str(word)) for word in words)
 
 
 def in_root(*words: str) -> str:
-    """A hook that runs a command inside the new root."""
+    """Return a hook that runs a command inside the new root."""
     return '--customize-hook=chroot "$1" ' + " ".join(shlex.quote(word) for word in words)
 
 
 def mmdebstrap(
     suite: str, target: str, sources: str, include: Iterable[str], hooks: Sequence[str]
 ) -> list[str]:
-    """Return the command that makes a root, runs the hooks in it and packs it to `target`.
+    """Return the command that creates a root file system and packs it to `target`.
 
-    "-" is a tar on standard output, /dev/null is not at all. Mounts and processes are in
-    namespaces that end with the command, even with SIGKILL (mmdebstrap would only wait); the
-    kernel sends that when this process dies. The root stays in TMPDIR then; see `dispose`.
+    The `hooks` run in the root. A `target` of "-" is a tar on standard output; /dev/null packs
+    nothing. Mounts and processes are in namespaces that end with the command, even with SIGKILL
+    (mmdebstrap alone would only wait). The kernel sends SIGKILL when this process dies. In that
+    case the root remains in TMPDIR; see `dispose`.
     """
     nothing = ("man", "doc", "info", "locale", "lintian", "bash-completion")
     return [
@@ -127,7 +139,10 @@ def mmdebstrap(
 
 
 def _mode() -> list[str]:
-    """Namespaces wherever they are allowed; root in a locked-down container does without."""
+    """Return the start of the command, with namespaces wherever they are allowed.
+
+    Root in a locked-down container has no namespaces and works without them.
+    """
     spaces = [*as_root(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if _works([*spaces, "true"]):
         return [*spaces, "mmdebstrap", "--mode=unshare"]
@@ -140,7 +155,11 @@ def _mode() -> list[str]:
 
 
 def as_root() -> list[str]:
-    """What starts a command where an ordinary user is root, and their other ids are its users."""
+    """Return a command prefix that runs a program as root of a user namespace.
+
+    The subordinate ids of an ordinary user become the other users of that namespace. Root itself
+    needs no mapping.
+    """
     mapped = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     return ["unshare", *mapped]
 
@@ -150,19 +169,22 @@ def _works(command: list[str]) -> bool:
 
 
 def scratch(unfinished: Path) -> Path:
-    """A folder for the root while it is made, on the same disk as the result."""
+    """Create a folder for the root file system during a build.
+
+    The folder is on the same disk as the result.
+    """
     place = unfinished / SCRATCH
     place.mkdir()
     return place
 
 
 def clear_scratch(unfinished: Path) -> None:
-    """Remove what `scratch` made."""
+    """Remove the folder that `scratch` created."""
     dispose(unfinished / SCRATCH)
 
 
 def dispose(folder: Path) -> None:
-    """Remove an unfinished build; for an ordinary user, some of its files belong to mapped ids."""
+    """Remove an unfinished build, with files that belong to mapped ids of an ordinary user."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists() and os.geteuid() != 0:
         _works([*as_root(), "rm", "-rf", "--one-file-system", str(folder)])

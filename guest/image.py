@@ -1,4 +1,7 @@
-"""The guest's image, a kernel and a root file system: found in the cache, or built into it."""
+"""Find the guest's image in the cache, or build it.
+
+An image is a kernel and a root file system.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from guest.progress import Printer, Status, Track, status_of
 from guest.strongswan import PackagesAndStrongswan, WithStrongswan
 
 POLL_S = 0.2
-#: Variants of the root file system: as it comes, and with Mininet-WiFi beside it.
+#: Variants of the root file system: plain, and with Mininet-WiFi.
 PLAIN, MININET_WIFI = "plain", "mininet-wifi"
 TOOLS = ("mmdebstrap", "tar2sqfs", "setpriv", "taskset", "apt-get", "dpkg-deb")
 
@@ -29,7 +32,7 @@ Progress = Callable[[Status], None]
 
 @dataclass(frozen=True)
 class Image:
-    """What a guest boots from. `manifest` has the manifests of `kernel` and `root`."""
+    """A kernel and a root file system. `manifest` has the manifests of `kernel` and `root`."""
 
     kernel: Path
     root: Path
@@ -39,27 +42,36 @@ class Image:
 
     @property
     def processor_clock(self) -> bool:
-        """Whether its kernel has the processor clock; one from before does not say so."""
+        """Return whether the kernel has the processor clock.
+
+        Manifests from before the processor clock do not state it.
+        """
         return bool(self.manifest.get("kernel", {}).get("processor_clock"))
 
 
 class Recipe(Protocol):
-    """What makes a part; a module can be one."""
+    """A builder of one part of an image. A module can implement this protocol."""
 
     @property
     def EXPECTED_S(self) -> Mapping[str, float]:  # noqa: N802 - a constant of modules
-        """Usual seconds of its stages."""
+        """Return the usual duration of each stage in seconds."""
 
     def key(self) -> str:
-        """Changes with everything that goes into it."""
+        """Return a hash of everything that goes into the part."""
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-        """Leave it in the folder; returns the manifest."""
+        """Build the part in a folder and return the manifest.
+
+        Args:
+            unfinished: An empty folder for the result.
+            commands: Runs and logs the build's commands.
+            track: Receives the stages as they begin.
+        """
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing to build: where it is kept, and what makes it."""
+    """A part of an image: its name, its store and its recipe."""
 
     name: str
     store: Store
@@ -72,7 +84,10 @@ def parts(
     source: str = "",
     packages: Packages | None = None,
 ) -> tuple[Part, Part]:
-    """Kernel and root file system apart: another package list rebuilds no kernel."""
+    """Return the kernel and the root file system as two parts.
+
+    They are separate, so that another package list does not rebuild the kernel.
+    """
     base = cache or cache_root()
     name = "-".join(["root", *([variant] if variant != PLAIN else []),
                      *([packages.name] if packages else [])])
@@ -84,7 +99,7 @@ def parts(
 
 
 def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
-    """What makes a root file system: the testbed, Mininet-WiFi on it, more packages on either."""
+    """Return the recipe of a root file system with the given variant and packages."""
     mininet_wifi = WithMininetWifi(source) if variant == MININET_WIFI else None
     if packages is None:
         return mininet_wifi or root
@@ -95,7 +110,7 @@ def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
 def find(
     cache: Path | None = None, variant: str = PLAIN, packages: Packages | None = None
 ) -> Image | None:
-    """The image for the project as it is now, if it was built; nothing is started."""
+    """Return the image for the project's present state, or None if it was not built."""
     places = [part.store.find(part.recipe.key())
               for part in parts(cache, variant, packages=packages)]
     if places[0] is None or places[1] is None:
@@ -110,13 +125,20 @@ def ensure(
     source: str = "",
     packages: Packages | None = None,
 ) -> Image:
-    """The image, built first where necessary (minutes; needs the Debian archive and pip's index).
+    """Return the image, built first if it is missing.
 
-    `source` is where the variant with Mininet-WiFi fetches it from, "" the address in its role.
-    `packages` are added to either variant, in an image of its own.
-    `progress` is called with a Status a few times a second, in this thread; what it raises (and
-    Ctrl-C) stops the build. Without it, a line on standard error says how far the build is.
-    Raises BuildError, whose text is for the user.
+    A build takes minutes and needs the Debian archive and pip's index.
+
+    Args:
+        progress: Called with a Status a few times a second, in this thread. An exception that it
+            raises, or Ctrl-C, stops the build. Without it, a line on standard error shows progress.
+        cache: Cache folder, by default `cache_root()`.
+        variant: PLAIN or MININET_WIFI.
+        source: Address to fetch Mininet-WiFi from; "" uses the address in its Ansible role.
+        packages: Packages to add to the variant, in a separate image.
+
+    Raises:
+        BuildError: The build failed; the text is meant for the user.
     """
     found = find(cache, variant, packages)
     if found:
@@ -133,7 +155,7 @@ def ensure(
 
 
 class _Build(threading.Thread):
-    """One part's build, in a thread of its own: compiling leaves room for downloading."""
+    """A thread that builds one part: compiling and downloading can overlap."""
 
     def __init__(self, part: Part, cache: Path) -> None:
         super().__init__(name=f"build {part.name}", daemon=True)
@@ -168,7 +190,14 @@ class _Build(threading.Thread):
 def build_all(
     wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
 ) -> None:
-    """Build what is missing of these, side by side; `progress` as for `ensure`."""
+    """Build the missing parts in parallel.
+
+    Args:
+        wanted: The parts to build.
+        cache: Folder of logs and earlier durations.
+        progress: As for `ensure`.
+        what: Name of the result in the progress line.
+    """
     printer = None if progress else Printer(what=what)
     try:
         _build_all(wanted, cache, progress or printer or Printer())
@@ -186,7 +215,8 @@ def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
             progress(status_of([build.track for build in builds]))
             time.sleep(POLL_S)
     finally:
-        # On every way out: if one failed or the user left, the other has no purpose any more.
+        # In every case: if one build failed or the user interrupted, the other builds are
+        # pointless.
         if not all(build.track.finished for build in builds):
             for build in builds:
                 build.commands.stop()

@@ -1,4 +1,4 @@
-"""Builds the guest's kernel from Debian's source packages, inside a throw-away root."""
+"""Build the guest's kernel from Debian's source packages, inside a temporary root."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from guest.progress import Track
 
 HERE = Path(__file__).parent
 
-# In this order; a version of None takes the newest there. Since 6.16 User-Mode Linux traps system
-# calls by seccomp; 6.12 does it by ptrace, at half the speed.
+# Kernel sources in order of preference; a version of None means the newest in the suite. Since 6.16
+# User-Mode Linux traps system calls with seccomp; 6.12 uses ptrace, at half the speed.
 SOURCES: tuple[tuple[str, str, str | None], ...] = (
     ("trixie-backports", "linux-source-7.2", "7.2.12-1~bpo13+1"),
     ("trixie-backports", "linux-source-7.2", None),
@@ -25,18 +25,20 @@ SOURCES: tuple[tuple[str, str, str | None], ...] = (
 )
 BUILD_SUITE = "bookworm"
 BUILD_PACKAGES = ("gcc", "make", "flex", "bison", "bc", "xz-utils", "libc6-dev", "patch")
-# Usual seconds on 2 cores, until this machine's own are known; objects for the share done.
+# Usual seconds on 2 cores, until this machine's own durations are known. OBJECTS is the number of
+# object files, from which the share of the compilation done is estimated.
 EXPECTED_S = {"download": 10, "root": 12, "unpack": 20, "configure": 8, "compile": 110}
 OBJECTS = 1402
 OBJECT_LINE = re.compile(r"^  (CC|AS|AR|HOSTCC)\s")
-# Options and patches are this kernel's; what an older one lacks of them is recorded, not refused.
+# Options and patches are written for this kernel. For an older kernel, missing ones are recorded
+# and do not fail the build.
 STRICT = "linux-source-7.2"
-# Without one of these there is no processor clock.
+# Part of the names of the patches that the processor clock needs.
 PROCESSOR_CLOCK = "processor"
 
 
 def key() -> str:
-    """Changes with everything that goes into the kernel."""
+    """Return a hash of everything that goes into the kernel."""
     inputs = {name: (HERE / name).read_bytes() for name in ("kernel.config", "kernel.sh")}
     inputs |= {str(path.relative_to(HERE)): path.read_bytes() for path in [*patches(), *sources()]}
     inputs["choice"] = repr((SOURCES, BUILD_SUITE, BUILD_PACKAGES)).encode()
@@ -44,17 +46,17 @@ def key() -> str:
 
 
 def patches() -> list[Path]:
-    """The changes to the kernel, in the order in which they are applied."""
+    """Return the patches to the kernel, in the order in which they are applied."""
     return sorted((HERE / "patches").glob("*.patch"))
 
 
 def sources() -> list[Path]:
-    """The kernel's files that are the project's own; they are laid over its source."""
+    """Return the project's own kernel source files, which are copied over Debian's source."""
     return sorted(path for path in (HERE / "sources").rglob("*") if path.is_file())
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-    """Leave `linux` and `config` in the folder; returns the manifest."""
+    """Build `linux` and `config` in a folder and return the manifest."""
     track.stage("download")
     archive = mirrors()
     apt_folder = unfinished / "apt"
@@ -72,7 +74,7 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
         archive.sources(BUILD_SUITE, f"{BUILD_SUITE}-security"),
         BUILD_PACKAGES,
         [
-            "--dpkgopt=force-unsafe-io",  # it is thrown away, whole or not
+            "--dpkgopt=force-unsafe-io",  # the root is temporary
             '--customize-hook=mkdir -p "$1/qop/patches" "$1/qop/sources"',
             hook("upload", source, "/qop/source.deb"),
             hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
@@ -96,7 +98,7 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
 
 
 def missing_options(wanted: str, config: str) -> list[str]:
-    """Options of `kernel.config` that the finished configuration does not have as asked."""
+    """Return the options of `kernel.config` that the final configuration does not have."""
     have = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", config, re.M))
     asked = re.findall(r"^(CONFIG_\w+)=(.*)$", wanted, re.M)
     return [f"{name}={value}" for name, value in asked if have.get(name, "n") != value]

@@ -1,6 +1,7 @@
-"""Ask a guest's kernel for its clock, through User-Mode Linux' management console.
+"""Read the clock of a guest's kernel through the User-Mode Linux management console.
 
-The kernel answers from an interrupt, so that a guest answers in which no program gets on any more.
+The kernel answers from an interrupt, so it also answers when no program in the guest makes
+progress.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 
 from guest.processes import PROC
 
-# arch/um/drivers/mconsole.h: a request is magic, version, length and text, an answer is error,
-# whether there is more, length and text.
+# Format from arch/um/drivers/mconsole.h. A request is magic, version, length and text. An answer is
+# error, a flag for more data, length and text.
 _MAGIC, _VERSION, _TEXT_BYTES = 0xCAFEBABE, 2, 512
 _REQUEST, _ANSWER = f"=III{_TEXT_BYTES}s", "=III"
 _COMMAND = b"clock"
@@ -22,27 +23,41 @@ _COMMAND = b"clock"
 
 @dataclass(frozen=True)
 class GuestClock:
-    """The time of a guest's clock, and the program that its processor ran then."""
+    """A reading of a guest's clock, with the program that its processor ran then.
+
+    `at_s` is the guest's time in seconds.
+    """
 
     at_s: float
     program: str
 
 
 class NoGuestClock(Exception):
-    """A guest's kernel cannot tell its clock: it is gone, or of a version without the command."""
+    """An error for a guest's kernel that cannot report its clock.
+
+    The kernel is gone, or it is too old for the command.
+    """
 
 
 async def read_clock(pid: int, timeout_s: float = 2.0) -> GuestClock | None:
-    """Return the clock of the guest whose kernel has this process id; None without an answer.
+    """Return the clock of the guest whose kernel has this process id.
+
+    Args:
+        pid: Process id of the guest's kernel.
+        timeout_s: Longest wait for the answer, in seconds.
+
+    Returns:
+        The clock, or None if there is no answer in time.
 
     Raises:
-        NoGuestClock: the kernel is gone or does not know the command.
+        NoGuestClock: The kernel is gone or does not know the command.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.settimeout(0)
-        line.bind("")  # an abstract name, which Linux chooses, to be answered at
+        line.bind("")  # an abstract address chosen by Linux, for the answer
         try:
-            # By this path, because that of the guest's folder may be too long for an address.
+            # Through /proc, because the path of the guest's folder may exceed the length of a
+            # socket address.
             line.sendto(struct.pack(_REQUEST, _MAGIC, _VERSION, len(_COMMAND), _COMMAND),
                         f"{PROC}/{pid}/cwd/uml/mconsole")
         except BlockingIOError:
@@ -57,7 +72,7 @@ async def read_clock(pid: int, timeout_s: float = 2.0) -> GuestClock | None:
 
 
 def parse_answer(answer: bytes) -> GuestClock:
-    """Parse the console's answer. Raises NoGuestClock where it is a refusal."""
+    """Parse the console's answer. Raises NoGuestClock if the answer is an error."""
     error, _, length = struct.unpack_from(_ANSWER, answer)
     text = answer[struct.calcsize(_ANSWER):][:length].rstrip(b"\0").decode(errors="replace")
     at_ns, _, rest = text.partition(" ")

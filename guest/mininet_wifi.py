@@ -1,4 +1,4 @@
-"""Builds the variant of the root file system that has Mininet-WiFi, upstream at one revision."""
+"""Build the variant of the root file system with Mininet-WiFi, at a fixed upstream revision."""
 
 from __future__ import annotations
 
@@ -22,30 +22,37 @@ DEFAULTS = "defaults/main.yml"
 
 @dataclass(frozen=True)
 class WithMininetWifi:
-    """The variant: `source` is where to fetch it from, "" the role's own address."""
+    """A root file system with Mininet-WiFi, fetched from `source` ("": the role's address)."""
 
     source: str = ""
 
     EXPECTED_S: ClassVar[Mapping[str, float]] = {"fetch": 5, **root.EXPECTED_S, "packages": 45}
 
     def key(self) -> str:
-        """Changes with the plain root, the role and the revision in it; not with the source."""
+        """Return a hash of the plain root and of the role with its revision.
+
+        The address of the source has no influence.
+        """
         return key_of(self.inputs())
 
     def inputs(self) -> dict[str, bytes]:
-        """Everything that goes into this root file system, by path."""
+        """Return everything that goes into this root file system, by path."""
         files = [root.HERE / "mininet_wifi.py", PLAYBOOK, *ROLE.rglob("*")]
         return {**root.inputs(), **root.contents(files)}
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-        """Leave `root.squashfs` in the folder; returns the manifest."""
+        """Build `root.squashfs` in a folder and return the manifest."""
         addition, about = self.addition(unfinished, commands, track)
         return {**root.build(unfinished, commands, track, addition), **about}
 
     def addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
-        """What the root gets beside the testbed, fetched into the folder, and its manifest."""
+        """Fetch Mininet-WiFi into a folder.
+
+        Returns:
+            The addition to the root file system, and its part of the manifest.
+        """
         track.stage("fetch")
         defaults = (ROLE / DEFAULTS).read_text()
         revision = setting(defaults, "revision")
@@ -62,7 +69,10 @@ class WithMininetWifi:
 
 
 def setting(defaults: str, name: str) -> str:
-    """One of the role's settings (one a line, so that this needs no YAML reader)."""
+    """Return one setting of the role.
+
+    The role's YAML has one setting a line, so that no YAML reader is needed here.
+    """
     found = re.search(rf"^mininet_wifi_{name}: (\S+)$", defaults, re.M)
     if found is None:
         raise BuildError(
@@ -72,18 +82,19 @@ def setting(defaults: str, name: str) -> str:
 
 
 def _fetch(source: str, revision: str, tree: Path, commands: Commands) -> str:
-    """Leave the revision's files in `tree`; its version. The number of a commit vouches for them.
+    """Fetch the files of a revision into `tree` and return their Mininet-WiFi version.
 
-    Raises BuildError where there is no git, the source is out of reach, or lacks the revision.
+    The revision is a commit's hash, which authenticates the files. Raises BuildError if git is
+    missing, or if the source cannot be reached or lacks the revision.
     """
     if shutil.which("git") is None:
         raise BuildError("fetching Mininet-WiFi needs git; install it with 'apt-get install git'")
     tree.mkdir(parents=True)
     git = ["git", "-C", str(tree)]
     commands.run([*git, "init", "--quiet"])
-    # A path would mean a folder below `tree`.
+    # git would resolve a relative path below `tree`.
     where = str(Path(source).absolute()) if Path(source).exists() else source
-    # Whoever is asked for a password cannot see the question.
+    # Disable git's password prompt: its output is logged, so the user could not see the question.
     quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     said = commands.run(
         [*git, "fetch", "--quiet", "--depth", "1", where, revision],

@@ -1,4 +1,4 @@
-"""Builds a variant of the root file system that has more packages, as whoever asks lists them."""
+"""Build a variant of the root file system with additional packages from a caller's lists."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from guest.progress import Track
 ANSIBLE = root.PROJECT / "ansible"
 PLAYBOOK = ANSIBLE / "packages.yml"
 ROLE = ANSIBLE / "roles/packages"
-#: Applies both playbooks, Mininet-WiFi's and this one.
+#: Playbook that applies both Mininet-WiFi's playbook and this one.
 BOTH = ANSIBLE / "additions.yml"
-# How mmdebstrap's apt says that there is no such package.
+# apt's messages for a package that does not exist.
 _UNKNOWN = re.compile(
     r"^E: (?:Unable to locate package (?=\S+$)|Package '(?=\S+' has no installation candidate))"
     r"([a-z0-9][a-z0-9.+-]*)", re.M)
@@ -29,10 +29,11 @@ _UNKNOWN = re.compile(
 
 @dataclass(frozen=True)
 class Packages:
-    """What a variant has beside the testbed: Debian packages, and Python packages for the worker.
+    """A list of Debian and Python packages that a variant adds to the testbed.
 
-    `lock` is the text of a requirements file with hashes, "" for none. `name` and `where`, the file
-    that asks for them, are for messages; what is in an image depends on the rest alone.
+    The Python packages are for the worker. `lock` is the text of a requirements file with hashes,
+    "" for none. `name` and `where` (the file that lists the packages) are used in messages only.
+    The image's content depends on the other fields.
     """
 
     name: str
@@ -42,13 +43,13 @@ class Packages:
 
     @property
     def python(self) -> list[str]:
-        """What the lock installs, as NAME==VERSION."""
+        """Return the packages that the lock installs, as NAME==VERSION."""
         return re.findall(r"^([A-Za-z0-9][\w.-]*==[^\s;\\]+)", self.lock, re.M)
 
 
 @dataclass(frozen=True)
 class WithPackages:
-    """The variant, on the plain root or on the one with Mininet-WiFi."""
+    """A root file system with more packages: plain, or with Mininet-WiFi."""
 
     packages: Packages
     mininet_wifi: WithMininetWifi | None = None
@@ -56,7 +57,7 @@ class WithPackages:
     EXPECTED_S: ClassVar[Mapping[str, float]] = {"fetch": 3, **root.EXPECTED_S, "packages": 35}
 
     def key(self) -> str:
-        """Changes with the root below it, with the lists and with what installs them."""
+        """Return a hash of the base root, the package lists and their installer files."""
         below = self.mininet_wifi.inputs() if self.mininet_wifi else root.inputs()
         files = [root.HERE / "packages.py", PLAYBOOK, BOTH, *ROLE.rglob("*")]
         own = {"debian": "\n".join(sorted(set(self.packages.debian))), "lock": self.packages.lock}
@@ -64,7 +65,7 @@ class WithPackages:
                        **{name: text.encode() for name, text in own.items()}})
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-        """Leave `root.squashfs` in the folder; returns the manifest."""
+        """Build `root.squashfs` in a folder and return the manifest."""
         track.stage("fetch")
         addition, about = self._addition(unfinished, commands, track)
         try:
@@ -82,7 +83,10 @@ class WithPackages:
     def _addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
-        """What is added in all, with that of Mininet-WiFi if it is below, and its manifest."""
+        """Return the whole addition and its part of the manifest.
+
+        Mininet-WiFi is included if the variant has it.
+        """
         inside = unfinished / "qop"
         variables: dict[str, Any] = {"packages_debian": list(self.packages.debian)}
         if self.packages.lock:
@@ -92,7 +96,8 @@ class WithPackages:
         if self.mininet_wifi is None:
             return own, {}
         below, about = self.mininet_wifi.addition(unfinished, commands, track)
-        # Of an addition's own playbook and role the root gets copies; here are those of two.
+        # The root gets a copy of only one playbook and one role; copy those of Mininet-WiFi and of
+        # this addition here.
         project = inside / "project" / "ansible"
         shutil.copytree(below.role, project / "roles" / below.role.name)
         for playbook in (below.playbook, PLAYBOOK):
@@ -101,7 +106,11 @@ class WithPackages:
                        variables={**below.variables, **variables}, compiled=below.compiled), about
 
     def _fetch(self, place: Path, commands: Commands) -> dict[str, str]:
-        """Leave lock and wheels in a folder; what the role is told of them."""
+        """Write the lock and its wheels to a folder.
+
+        Returns:
+            The variables by which the role finds them.
+        """
         place.mkdir(parents=True)
         (place / "requirements.lock").write_text(self.packages.lock)
         commands.run([

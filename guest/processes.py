@@ -1,4 +1,4 @@
-"""Which processes belong to a guest, where they run, and what they use (from /proc)."""
+"""Find the processes of a guest in /proc: their CPU affinity, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import os
 from pathlib import Path
 
 PROC = Path("/proc")
-#: Whoever was to be heard of may have ended before `setpriv` asked to hear of it.
+#: Shell program that starts a command only if the parent still exists: the parent may have ended
+#: before `setpriv` requested its death signal.
 _STILL_THERE = '[ "$PPID" = "$0" ] && exec "$@"'
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def tied(how: str) -> list[str]:
-    """What goes before a command that must not outlive the calling thread: a signal's name ends it.
+    """Return a command prefix that sends a signal when the calling thread ends.
 
-    It does not begin where the caller has already ended.
+    `how` is the signal's name without SIG. The command does not start if the caller has already
+    ended.
     """
     return ["setpriv", "--pdeathsig", how, "sh", "-c", _STILL_THERE, str(os.getpid())]
 
 
 def members(group: int) -> list[int]:
-    """Processes of a process group that are more than zombies."""
+    """Return the process ids of a process group, without zombies."""
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError):
-                # The name, in brackets, may hold blanks and brackets; fields count after it.
+                # The process name is in brackets and may contain blanks and brackets; fields count
+                # after it.
                 state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
                 if int(pgrp) == group and state not in "ZX":
                     found.append(int(entry.name))
@@ -34,9 +37,12 @@ def members(group: int) -> list[int]:
 
 
 def keep_on(group: int, processor: int) -> None:
-    """Have every thread of a process group, and what they start from now on, use one processor."""
+    """Move every thread of a process group to one processor.
+
+    Threads and processes that they start later run there as well.
+    """
     has_moved = True
-    while has_moved:  # until there are none that were started before their parent had moved
+    while has_moved:  # threads may be started before their parent has moved
         has_moved = False
         for pid in members(group):
             with contextlib.suppress(OSError):
@@ -48,7 +54,7 @@ def keep_on(group: int, processor: int) -> None:
 
 
 def processor_s(leader: int) -> float:
-    """Processor time of a guest's kernel and of what runs on it, past and present, in seconds.
+    """Return the CPU seconds of a guest's kernel and of its programs, past and present.
 
     Programs of the guest are children of its kernel, the process that leads its group.
     """
@@ -56,14 +62,17 @@ def processor_s(leader: int) -> float:
     for pid in (leader, *programs(leader)):
         with contextlib.suppress(OSError, IndexError):
             words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-            # Of the leader also those that have ended: 11 to 14 are user and system time, its
-            # own and its children's.
+            # Fields 11 to 14 are user and system time of the process and of its ended children. For
+            # the leader all four count.
             total_s += sum(map(int, words[11:15 if pid == leader else 13])) * _TICK_S
     return total_s
 
 
 def ended_s(leader: int) -> float:
-    """Processor time of the programs of a guest that have ended, in seconds; 0 if it is gone."""
+    """Return the CPU seconds of a guest's programs that have ended.
+
+    The result is 0 if the guest is gone.
+    """
     with contextlib.suppress(OSError, IndexError):
         words = (PROC / str(leader) / "stat").read_text().rpartition(")")[2].split()
         return sum(map(int, words[13:15])) * _TICK_S
@@ -71,7 +80,10 @@ def ended_s(leader: int) -> float:
 
 
 def programs(kernel: int) -> list[int]:
-    """Processes of the programs on a guest, by its kernel's; none where that has ended."""
+    """Return the process ids of a guest's programs, given its kernel's process id.
+
+    The list is empty if the kernel has ended.
+    """
     try:
         children = (PROC / f"{kernel}/task/{kernel}/children").read_bytes()
     except OSError:
@@ -80,10 +92,10 @@ def programs(kernel: int) -> list[int]:
 
 
 def memory_of_group(group: int) -> int:
-    """Bytes used by a group: each process's private memory, and shared memory files once.
+    """Return the bytes used by a process group.
 
-    A guest's memory is a deleted file that several of its processes map; its blocks count,
-    mapped or not.
+    The sum is each process's private memory, and each shared memory file once. A guest's memory is
+    a deleted file that several of its processes map; all of its blocks count, mapped or not.
     """
     private = 0
     files: dict[tuple[int, int], int] = {}

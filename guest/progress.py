@@ -1,4 +1,4 @@
-"""How far a build is and how long it will still take: bookkeeping, and the line that says so."""
+"""Progress and remaining time of a build, and a line that shows both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TTY_INTERVAL_S = 0.25
 
 @dataclass(frozen=True)
 class Status:
-    """One look at all builds: a line of text, the share done (0 to 1), seconds left (estimated)."""
+    """The progress of all builds: text, share done (0 to 1) and seconds left."""
 
     text: str
     fraction: float
@@ -23,7 +23,10 @@ class Status:
 
 
 class Track:
-    """One build's way through its stages; `expected_s` says how long each usually takes."""
+    """The progress of one build through its stages.
+
+    `expected_s` is the usual duration of each stage in seconds.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,12 @@ class Track:
         self._note: str | None = None
 
     def stage(self, name: str, items: int | None = None) -> None:
-        """Enter a stage; `items` is how many steps (compiled objects) it is expected to have."""
+        """Enter a stage.
+
+        Args:
+            name: A stage of `expected_s`.
+            items: Expected number of steps (compiled object files), if the stage has steps.
+        """
         if name not in self.expected_s:
             raise KeyError(f"{self.name} has no stage {name}")
         with self._lock:
@@ -52,27 +60,30 @@ class Track:
             self._items = (0, items) if items else None
 
     def step(self) -> None:
-        """One item of the stage is done."""
+        """Count one finished item of the stage."""
         with self._lock:
             if self._items:
                 self._items = (self._items[0] + 1, self._items[1])
 
     def note(self, text: str | None) -> None:
-        """Shown instead of the stage, as while waiting for another process."""
+        """Set a text to show in place of the stage, for example during a wait.
+
+        None removes the text.
+        """
         self._note = text
 
     def finish(self) -> None:
-        """All stages are done."""
+        """Mark all stages as done."""
         with self._lock:
             self._close_stage()
             self.finished = True
 
     def spent_s(self) -> float:
-        """Seconds since the build began."""
+        """Return the seconds since the build began."""
         return self._clock() - self.started
 
     def remaining_s(self) -> float:
-        """Estimated seconds left."""
+        """Return the estimated seconds left."""
         with self._lock:
             if self.finished:
                 return 0.0
@@ -81,7 +92,7 @@ class Track:
             return later + self._stage_remaining_s()
 
     def describe(self) -> str:
-        """The build's part of the line."""
+        """Return the build's part of the progress line."""
         if self.finished:
             return f"{self.name}: done"
         if self._note:
@@ -92,10 +103,10 @@ class Track:
     def _stage_remaining_s(self) -> float:
         expected, spent = self.expected_s[self._stage], self._clock() - self._since
         if self._items and self._items[0] > 0.05 * self._items[1]:
-            # Enough seen to go by this machine's own speed.
+            # Over 5 % of the items are done: extrapolate this machine's own speed.
             done, total = self._items
             return spent * max(total - done, 0) / done
-        # An estimate that has run out is not "0 s left": keep a tenth.
+        # If the estimate was too low, do not show "0 s left": keep a tenth of it.
         return max(expected - spent, 0.1 * expected)
 
     def _close_stage(self) -> None:
@@ -106,7 +117,10 @@ class Track:
 
 
 def status_of(tracks: list[Track]) -> Status:
-    """Builds run side by side, so the longest says how long all of it takes."""
+    """Return the progress of all builds.
+
+    Builds run in parallel, so the longest determines the total time.
+    """
     remaining = max((track.remaining_s() for track in tracks), default=0.0)
     spent = max((track.spent_s() for track in tracks), default=0.0)
     fraction = spent / (spent + remaining) if remaining else 1.0
@@ -114,7 +128,7 @@ def status_of(tracks: list[Track]) -> Status:
 
 
 class Printer:
-    """Writes the line: redrawn on a terminal, otherwise a new one now and then."""
+    """A progress line: redrawn on a terminal, otherwise repeated every 15 s."""
 
     def __init__(self, stream: TextIO | None = None, what: str = "guest") -> None:
         self._what = what
@@ -123,7 +137,7 @@ class Printer:
         self._last = float("-inf")
 
     def __call__(self, status: Status) -> None:
-        """Write it, if it is time for a line."""
+        """Write the progress line, if enough time has passed since the last one."""
         now = time.monotonic()
         if now - self._last < (TTY_INTERVAL_S if self._tty else PLAIN_INTERVAL_S):
             return
@@ -139,7 +153,7 @@ class Printer:
         self._stream.flush()
 
     def close(self) -> None:
-        """Take the redrawn line away."""
+        """Erase the redrawn line."""
         if self._tty:
             self._stream.write("\r\033[K")
             self._stream.flush()

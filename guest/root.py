@@ -1,4 +1,4 @@
-"""Builds the guest's root file system: Debian packages, provisioned by ansible/testbed.yml."""
+"""Build the guest's root file system: Debian packages, configured by ansible/testbed.yml."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PROJECT = HERE.parent
 PLAYBOOK = PROJECT / "ansible/testbed.yml"
 ROLE = PROJECT / "ansible/roles/testbed"
 SUITE = "bookworm"
-# Debian 12's Python, on the only architecture User-Mode Linux runs on: wheels for it are fetched
-# by whichever Python runs this.
+# pip's options for wheels of Debian 12's Python on x86_64, the only architecture of User-Mode
+# Linux. The Python that runs this code may be another one.
 WHEELS_FOR = (
     *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3"),
     *("--abi", "none", "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
@@ -37,9 +37,9 @@ COMPRESSION = ("--compressor", "zstd", "--comp-extra", "level=5", "--block-size"
 
 @dataclass(frozen=True)
 class Addition:
-    """What a variant has beside the testbed: one more playbook with its role and their variables.
+    """A variant's addition to the testbed, applied by a playbook with its role.
 
-    `compiled` are folders in the root whose Python is compiled.
+    `compiled` lists folders in the root whose Python code is compiled.
     """
 
     playbook: Path
@@ -50,24 +50,27 @@ class Addition:
 
 
 def key() -> str:
-    """Changes with everything that goes into the root file system."""
+    """Return a hash of everything that goes into the root file system."""
     return key_of(inputs())
 
 
 def inputs() -> dict[str, bytes]:
-    """Everything that goes into the root file system, by path."""
+    """Return everything that goes into the root file system, by path."""
     files = [HERE / "first-init", HERE / "root.py", PLAYBOOK, *ROLE.rglob("*")]
     files += [PROJECT / "requirements" / name for name in ("testbed.lock", "ansible.lock")]
     return contents(files)
 
 
 def contents(files: Sequence[Path]) -> dict[str, bytes]:
-    """What is in those of the project's paths that are files."""
+    """Return the content of those paths that are files, by path below the project."""
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in files if path.is_file()}
 
 
 def packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
-    """A role's list of packages (its YAML has one a line, so that this needs no YAML reader)."""
+    """Return a role's list of packages.
+
+    The role's YAML has one package a line, so that no YAML reader is needed here.
+    """
     block = re.search(rf"^{variable}:\n((?:[ ]+.*\n)+)", defaults, re.M)
     names = re.findall(r"^  - ([a-z0-9][a-z0-9.+-]+)$", block[1] if block else "", re.M)
     if not names:
@@ -79,9 +82,9 @@ def packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
 def build(
     unfinished: Path, commands: Commands, track: Track, addition: Addition | None = None
 ) -> Mapping[str, Any]:
-    """Leave `root.squashfs` in the folder; returns the manifest.
+    """Build `root.squashfs` in a folder and return the manifest.
 
-    What is in the folder `qop` below it already is at /qop while the playbooks run.
+    Content of its subfolder `qop` is available at /qop while the playbooks run.
     """
     track.stage("wheels")
     inside = unfinished / "qop"
@@ -109,7 +112,10 @@ def build(
 
 
 def _fetch_wheels(inside: Path, commands: Commands) -> None:
-    """The worker's wheels, and Ansible unpacked: it works inside, and must not stay there."""
+    """Fetch the worker's wheels, and unpack Ansible.
+
+    Ansible runs inside the root and must not remain there.
+    """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     locked = [*WHEELS_FOR, "--require-hashes", "--no-deps", "--quiet", "--requirement"]
     lock = {name: str(PROJECT / f"requirements/{name}.lock") for name in ("testbed", "ansible")}
@@ -137,7 +143,7 @@ def _hooks(inside: Path, addition: Addition | None) -> list[str]:
         hook("upload", HERE / "first-init", "/sbin/qop-init"),
         in_root("chmod", "755", "/sbin/qop-init"),
         in_root("rm", "-rf", "/qop"),
-        # Nothing is ever compiled in a guest, where it would be slow and lost at its end.
+        # Compile all Python code now: in a guest that would be slow, and lost when the guest ends.
         in_root("python3", "-m", "compileall", "-q", *compiled),
         "--customize-hook=echo @stage pack",
     ]

@@ -1,7 +1,7 @@
-"""Builds the variant of the root file system that has a strongSwan with ML-KEM beside Debian's.
+"""Build the variant of the root file system with a second strongSwan, which has ML-KEM.
 
-No stable release of Debian has one, but its archive has the source of later releases. That is
-compiled in a throw-away root, as the kernel is, so that no compiler gets into the image.
+No stable release of Debian has ML-KEM, but its archive has the source of later releases. The source
+is compiled in a temporary root, as the kernel is, so that no compiler gets into the image.
 """
 
 from __future__ import annotations
@@ -33,36 +33,37 @@ PLAYBOOK = root.PROJECT / "ansible/strongswan_mlkem.yml"
 ROLE = root.PROJECT / "ansible/roles/strongswan_mlkem"
 VERSION = "6.1.0"
 SHA256 = "fe6c97481298767213cfc2e9a1da29fdd8018d481ff4cb9cf0283099654f20d4"
-#: Where it is in the image.
+#: Installation path in the image.
 HOME = "/opt/strongswan6"
 _SOURCE = f"pool/main/s/strongswan/strongswan_{VERSION}.orig.tar.bz2"
 _BUILD_PACKAGES = ("gcc", "make", "bzip2", "pkg-config", "libc6-dev", "libssl-dev")
 _TAR = "strongswan.tar"
-# It checks the sum, and goes by the machine's own proxies.
+# apt's download helper: it verifies the checksum and uses the machine's proxies.
 _FETCHER = "/usr/lib/apt/apt-helper"
 
 
 @dataclass(frozen=True)
 class PackagesAndStrongswan(Packages):
-    """What a variant has that brings this strongSwan, too."""
+    """The packages of a variant that also has the compiled strongSwan."""
 
 
 @dataclass(frozen=True)
 class WithStrongswan(WithPackages):
-    """That variant, on the plain root or on the one with Mininet-WiFi."""
+    """A root file system with packages and the compiled strongSwan: plain, or with Mininet-WiFi."""
 
     EXPECTED_S: ClassVar[Mapping[str, float]] = {
         "strongswan": 100, **WithPackages.EXPECTED_S}
 
     def key(self) -> str:
-        """Changes with what it has beside strongSwan, and with what makes and installs that."""
+        """Return a hash of the packages, of strongSwan's build files and of its role."""
         files = [HERE / "strongswan.py", HERE / "strongswan.sh", PLAYBOOK, *ROLE.rglob("*")]
         return key_of({"below": super().key().encode(), **root.contents(files)})
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-        """Leave `root.squashfs` in the folder; returns the manifest."""
+        """Build `root.squashfs` in a folder and return the manifest."""
         track.stage("strongswan")
-        # Beside roots and kernels: another root compiles nothing anew.
+        # A store of its own, next to roots and kernels, so that another root does not compile it
+        # again.
         store = Store(unfinished.parent.parent / "strongswans", "strongSwan", dispose)
         place = store.obtain(_key(), lambda folder: _compile(folder, commands), track.note)
         track.note(None)
@@ -74,7 +75,7 @@ class WithStrongswan(WithPackages):
     def _addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
-        """What is added below it, and then what was compiled."""
+        """Return the addition of the packages, extended by the compiled strongSwan."""
         below, about = super()._addition(unfinished, commands, track)
         project = unfinished / "qop" / "project" / "ansible"
         shutil.copytree(below.role, project / "roles" / below.role.name)
@@ -85,13 +86,13 @@ class WithStrongswan(WithPackages):
 
 
 def _key() -> str:
-    """Changes with what is compiled, and how."""
+    """Return a hash of the source, the script and the build environment."""
     return key_of({"script": (HERE / "strongswan.sh").read_bytes(),
                    "choice": repr((SHA256, HOME, root.SUITE, _BUILD_PACKAGES)).encode()})
 
 
 def _compile(unfinished: Path, commands: Commands) -> Mapping[str, Any]:
-    """Leave the tar of the installed folder; returns the manifest."""
+    """Build a tar of the installed folder and return the manifest."""
     archive = mirrors()
     source = unfinished / Path(_SOURCE).name
     address = f"{archive.main.rstrip('/')}/{_SOURCE}"
