@@ -1,1 +1,1 @@
-"""The composition root: command line, matrix, machines, and the flow of a run."""
+"""The top package of the program: commands, engine and cluster."""

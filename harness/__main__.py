@@ -1,6 +1,6 @@
-"""`python -m harness`: the program that ./qop starts."""
+"""The program that ./qop starts (`python -m harness`)."""
 
-if __name__ == "__main__":  # processes that dissect import this file, too
+if __name__ == "__main__":  # worker processes for dissection import this file as well
     from harness import host_process
 
     host_process.exit_when_interrupted()

@@ -1,4 +1,4 @@
-"""Let output go to terminals and files of any encoding: what one lacks is written in ASCII."""
+"""Replace characters that an output encoding lacks by ASCII, instead of failing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import codecs
 import io
 import sys
 
-#: The name that Python's codecs know the replacement by.
+#: Name of the replacement in Python's codec registry.
 _ERRORS = "qop-ascii"
-#: Characters of tables and sentences, and how they are written without them.
+#: ASCII replacements of the characters in tables and sentences.
 _ASCII = {
     "\N{GREEK SMALL LETTER SIGMA}": "sigma", "\N{MICRO SIGN}": "u", "\N{DEGREE SIGN}": "o",
     "\N{PLUS-MINUS SIGN}": "+-", "\N{NO-BREAK SPACE}": " ", "\N{BLACK CIRCLE}": "*",
@@ -19,7 +19,7 @@ _ASCII = {
 
 
 def accept_any() -> None:
-    """Have standard output and standard error never fail for want of a character."""
+    """Let standard output and standard error replace characters that their encoding lacks."""
     codecs.register_error(_ERRORS, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -27,7 +27,10 @@ def accept_any() -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement of what cannot be encoded, and where to go on."""
+    """Return the ASCII replacement of characters that cannot be encoded.
+
+    This is a codec error handler: the second value is the position to continue at.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start:error.end]

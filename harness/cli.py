@@ -1,4 +1,4 @@
-"""The command line: one module a subcommand, imported only when it is asked for."""
+"""The command line. Each subcommand is one module, imported only when it is used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness import characters, host_process
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
-#: Set in the container image (container/start).
+#: Environment variable that is set in the container image (container/start).
 IN_IMAGE = "QOP_IMAGE"
-#: Subcommand, in the order of --help, and its one line there.
+#: Subcommands in the order of --help, each with a short description.
 COMMANDS = {
     "run": "Measure a study and print its table.",
     "studies": "List the studies, their factors and metrics.",
@@ -40,24 +40,28 @@ COMMANDS = {
     "completion": "Print the shell's completion script.",
 }
 _HELP = frozenset({"-h", "--help"})
-#: With these a run renders no policy, or does not on this machine.
+#: Options with which a run renders no policy, or renders none on this machine.
 _NOT_HERE = _HELP | {"--dry-run", "--cluster"}
-#: Commands that start guests, Ansible or pools of processes; so do the pages of studies.
+#: Commands that start guests, Ansible or process pools. The live pages of studies do so, too.
 _MEASURING = frozenset({"run", "verify", "worker", "lab", "doctor", "provision", "image", "bench",
                         "test"})
-#: Modules that cannot have their subcommand's name, which is a word of Python's own.
+#: Modules whose subcommand's name is a Python keyword.
 _MODULES = {"import": "import_"}
 
 
 def _commands() -> dict[str, str]:
-    """Those of every study, and the pages of studies that look on at their runs."""
-    import studies  # not there yet while a box is made, which asks for the version alone
+    """Return all subcommands with their descriptions, including the live pages of studies."""
+    import studies  # absent while a box is built, which only runs --version
 
     return COMMANDS | {page: f"Look on at a run of {study} on a page, and steer it."
                        for page, study in studies.pages().items() if page not in COMMANDS}
 
 
 def _page(name: str) -> click.Command | None:
+    """Return the command for the live page of this name.
+
+    None if no study has such a page.
+    """
     import studies
 
     study = studies.pages().get(name)
@@ -69,7 +73,7 @@ def _page(name: str) -> click.Command | None:
 
 
 class _Lazy(click.Group):
-    """A group whose help needs no subcommand's imports: starting up stays quick."""
+    """A command group that imports a subcommand's module only when needed, for a quick start."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_commands())
@@ -83,7 +87,10 @@ class _Lazy(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[
             str | None, click.Command | None, list[str]]:
-        """Check this process's limits, and start Ansible before importing the run command."""
+        """Check this process's limits, and start Ansible before importing the run command.
+
+        Ansible takes longest to load.
+        """
         if not _HELP.intersection(args):
             host_process.require(measures=args[0] in _MEASURING or args[0] not in COMMANDS)
         if args[0] == "run" and not _NOT_HERE.intersection(args):
@@ -96,11 +103,11 @@ class _Lazy(click.Group):
         return resolved
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand; its usage errors know where they are from."""
+        """Run the subcommand, and add the context to its usage errors."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            error.ctx = error.ctx or ctx  # click's parser does not set the context
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,17 +118,20 @@ class _Lazy(click.Group):
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option("0.1.0", prog_name="qop")
 def qop() -> None:
-    """Measure what wireless security costs, and what it buys.
+    """Measure the cost of wireless security, and the protection it gives.
 
-    Real daemons over emulated radios and wires: './qop run' sets up what is missing, measures the
-    default study and prints one table; './qop studies' lists the others.
+    qop runs real daemons over emulated radios and wires. './qop run' sets up what is missing,
+    measures the default study and prints one table. './qop studies' lists the other studies.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, of this process if none is given; the exit status.
+    """Run the command line and return the exit status.
 
-    Errors of the user's are one line.
+    Errors that the user can correct are printed on one line.
+
+    Args:
+        arguments: Words of the command line, by default those of this process.
     """
     characters.accept_any()
     try:
@@ -137,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: BaseException) -> int:
-    """Print an error of the user's on one line, and return the exit status.
+    """Print an error that the user can correct, and return the exit status.
 
     Raises any other error again.
     """
@@ -152,7 +162,7 @@ def _report(error: BaseException) -> int:
             _tell(error)
             return error.exit_code
         case BrokenPipeError():
-            # Whoever read our output has had enough; that is not an error of this program.
+            # The reader of the output has closed the pipe, which is not an error of this program.
             host_process.give_up_output()
             sys.stderr.close()
             return 0
@@ -162,8 +172,8 @@ def _report(error: BaseException) -> int:
 def _is_interruption(error: BaseException | None) -> bool:
     """Return whether Ctrl-C is the cause of an error.
 
-    What it interrupts may make another error of it: Python 3.11 the making of a class, libraries
-    their imports.
+    An interrupted operation may raise another error: Python 3.11 while it creates a class,
+    libraries while they are imported.
     """
     while error is not None:
         if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -173,7 +183,10 @@ def _is_interruption(error: BaseException | None) -> bool:
 
 
 def _lacking(error: ModuleNotFoundError) -> UserError:
-    """What to say of a Python package that is not there; a module of our own is our mistake."""
+    """Return the user error for a missing Python package.
+
+    A missing module of this project is a bug, and is raised again.
+    """
     package = (error.name or "").partition(".")[0]
     if not package or (ROOT / package).exists():
         raise error
@@ -183,8 +196,8 @@ def _lacking(error: ModuleNotFoundError) -> UserError:
 
 
 def _tell(error: click.ClickException) -> None:
-    """Say on one line what is wrong with the arguments, where, and what to do."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its text is the help
+    """Print a usage error on one line: its command, the error and the remedy."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # click puts the help into its text
         error.show()
         return
     text = " ".join(error.format_message().split()).rstrip(".")

@@ -1,16 +1,16 @@
-"""The error type whose text is shown to the user as it is, on one line."""
+"""The error type whose text is shown to the user on one line."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can put right; the text says what, where, and what to do.
+    """An error that the user can correct. The text gives problem, place and remedy.
 
-    `status` is the command's exit status: 2 for bad input, 1 for what failed while running.
+    `status` is the command's exit status: 2 for bad input, 1 for a failure while running.
     """
 
     def __init__(self, text: str, status: int = 2) -> None:
-        # Imported here: a box that is being made asks for the version, and has this package alone.
+        # Imported here because the build of a box runs --version with this package only.
         from measure.document import printable_lines
 
         super().__init__(printable_lines(text))

@@ -1,6 +1,7 @@
-"""Make this process independent of its caller: environment, standard files, limits, signals.
+"""Make this process independent of its caller.
 
-Programs that are started later inherit all of it.
+It gets an environment, standard files, limits and signal handlers of its own. Programs that are
+started later inherit these settings.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-#: Variables that programs keep of the caller's. All others could change what they print or load:
+#: Environment variables that are kept. All others could change the output or the code of programs:
 #: locales, LD_PRELOAD, ANSIBLE_STDOUT_CALLBACK, WIRESHARK_CONFIG_DIR, POSIXLY_CORRECT.
 _KEPT = frozenset({
     "APT_CONFIG", "BROWSER", "CI", "COLORTERM", "COLUMNS", "CURL_CA_BUNDLE", "DISPLAY",
@@ -35,27 +36,31 @@ _KEPT = frozenset({
     "ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 _KEPT_PREFIXES = ("COVERAGE_", "HYPOTHESIS_", "MKL_", "OMP_", "OPENBLAS_", "PIP_", "PYTEST_",
                   "QOP_", "SSL_CERT_", "VAGRANT_", "XDG_")
-#: A locale that every C library here has, whatever was generated.
+#: A locale that every C library of Debian has, even if no locale was generated.
 _LOCALE = "C.UTF-8"
-#: Open files that a run on two processors needs: 110 were counted, and guests have their own.
+#: Open files that a run on two processors needs. 110 were counted for this process; guests have
+#: limits of their own.
 _OPEN_FILES = 256
-#: Address space that pandas, SciPy and a guest need in one process, in bytes: 1.0 GB sufficed.
+#: Address space that pandas, SciPy and a guest need in one process, in bytes. 1.0 GB was enough.
 _ADDRESS_SPACE_BYTES = 2_000_000_000
 _SHARED_MEMORY = "/dev/shm"
 #: Exit status of an interrupted command, by the shells' convention.
 INTERRUPTED = 130
-#: An interruption is sent again after this long, in seconds, outside of the code that dropped it.
+#: Delay in seconds before SIGINT is sent again, to run outside of the code that dropped it.
 _AGAIN_S = 0.02
 
 
 class _Output(io.FileIO):
-    """A standard output whose failure is one line, such as that of a full disk."""
+    """A standard output that reports a write error on one line.
+
+    An example is the error of a full disk.
+    """
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as a file does.
+        """Write data to the file.
 
         Raises:
-            UserError: the system refused for another reason than a closed pipe.
+            UserError: The write failed for another reason than a closed pipe.
         """
         try:
             return super().write(data) or 0
@@ -68,17 +73,23 @@ class _Output(io.FileIO):
 
 
 class _Complaints(io.FileIO):
-    """A standard error that loses what cannot be written: there is nowhere to report it."""
+    """A standard error that drops data it cannot write.
+
+    There is nowhere to report such a failure.
+    """
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as a file does, or drop the data."""
+        """Write data to the file, or drop it if the write fails."""
         with contextlib.suppress(OSError):
             return super().write(data) or 0
         return memoryview(data).nbytes
 
 
 def prepare() -> None:
-    """Set environment, standard files, limits and signals of this process."""
+    """Set the environment and the standard files of this process.
+
+    Limits are raised as far as allowed, and signals get their default handlers.
+    """
     kept = _environment(dict(os.environ))
     os.environ.clear()
     os.environ.update(kept)
@@ -87,20 +98,20 @@ def prepare() -> None:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(limit, (hard, hard))
-    # A caller that ignores its children's ends would make ours unwaitable.
+    # If the caller ignores SIGCHLD, the exit status of children would be lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     sys.unraisablehook = _heed_interruption
     _silence_resource_tracker()
 
 
 def require(*, measures: bool) -> None:
-    """Refuse to start where a limit of this process is too low.
+    """Refuse to start if a limit of this process is too low.
 
     Args:
-        measures: Whether guests and pools of processes will run, too.
+        measures: Whether guests and process pools will run, too.
 
     Raises:
-        UserError: too few open files or too little address space is allowed, or shared memory
+        UserError: Too few open files or too little address space is allowed, or shared memory
             cannot be written.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -123,10 +134,10 @@ def require(*, measures: bool) -> None:
 
 
 def exit_when_interrupted() -> None:
-    """End this process with one line at Ctrl-C, for as long as modules are being imported.
+    """Let Ctrl-C end this process with one line while modules are imported.
 
-    An exception in the middle of an import would turn into another error. The entry point holds
-    SIGINT back until this is called.
+    An exception in the middle of an import would turn into another error. The entry point blocks
+    SIGINT until this function is called.
     """
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, _exit_interrupted)
@@ -134,13 +145,13 @@ def exit_when_interrupted() -> None:
 
 
 def raise_when_interrupted() -> None:
-    """Raise KeyboardInterrupt at Ctrl-C from now on, as Python does."""
+    """Let Ctrl-C raise KeyboardInterrupt from now on, as usual in Python."""
     if signal.getsignal(signal.SIGINT) == _exit_interrupted:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def give_up_output() -> None:
-    """Direct standard output to nowhere: what is still buffered must not fail at the end."""
+    """Redirect standard output to /dev/null, so that buffered output cannot fail at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -156,7 +167,7 @@ def _open_standard_files() -> None:
     for number, how in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # the caller closed it, and the next file would get its number
+        except OSError:  # the caller closed it; the next file would get its number
             opened = os.open(os.devnull, how)
             os.dup2(opened, number)
             os.set_inheritable(number, True)  # noqa: FBT003 - the system's shape
@@ -169,7 +180,7 @@ def _open_standard_files() -> None:
 
 def _text(file: io.FileIO, before: TextIO | None, *,
           line_buffering: bool = False) -> io.TextIOWrapper:
-    # A character that the caller's locale lacks is no reason to fail.
+    # A character that the caller's locale lacks must not cause a failure.
     errors = (before and before.errors) or "strict"
     return io.TextIOWrapper(
         io.BufferedWriter(file), encoding=(before and before.encoding) or "utf-8",
@@ -186,21 +197,21 @@ def _exit_interrupted(_number: int, _frame: FrameType | None) -> None:
 
 
 def _heed_interruption(unraisable: UnraisableHookArgs) -> None:
-    """Send an interruption again that fell into code whose errors Python drops."""
+    """Send SIGINT again if it interrupted code whose exceptions Python drops."""
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
         return
-    with contextlib.suppress(RuntimeError):  # as Python ends, no thread can begin
+    with contextlib.suppress(RuntimeError):  # no thread can start while Python exits
         threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _silence_resource_tracker() -> None:
-    """Keep the process that looks after semaphores from printing.
+    """Keep the process that tracks semaphores from printing.
 
-    A new one takes the place of one that was killed, and prints a traceback for each semaphore
-    that it has never heard of. The semaphores themselves are removed by who made them.
+    If that process is killed, Python starts a new one. The new one prints a traceback for each
+    semaphore that was registered with the old one. The process that made a semaphore removes it.
     """
-    # Python has no other way to the one that it uses.
+    # Python offers no public access to the tracker that it uses.
     tracker: Any = resource_tracker._resource_tracker  # noqa: SLF001
     start = tracker.ensure_running
 

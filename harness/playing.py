@@ -1,4 +1,4 @@
-"""The player has playbooks played by copies of an Ansible that has loaded already."""
+"""Run playbooks in forks of an Ansible process that is already loaded."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ from guest.processes import tied
 
 ANSIBLE = Path(__file__).parent.parent / "ansible"
 _PROGRAM = ANSIBLE / "ready.py"
-#: Loading takes a second, on a busy machine several.
+#: Longest time that Ansible may take to load, in seconds. It takes 1 s, several on a busy machine.
 _LOADING_S = 600.0
 _ahead: Player | None = None
 
 
 class PlayerLostError(Exception):
-    """There is no Ansible that has loaded, or none any more."""
+    """A failure of the loaded Ansible process: it has ended, or could not be started."""
 
 
 class Player:
-    """One Ansible that loads as soon as it is made, and is asked by one event loop."""
+    """A process with Ansible loaded, used by one event loop.
+
+    Ansible starts to load as soon as the object is created.
+    """
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
@@ -51,11 +54,18 @@ class Player:
         self._is_lost = False
 
     async def play(self, name: str, arguments: Sequence[str], *, log: Path, temporary: Path) -> int:
-        """Do as `ansible-playbook` does with these arguments; its exit status.
+        """Run `ansible-playbook` with these arguments and return its exit status.
 
-        `name` is this playing's alone. Raises PlayerLostError.
+        Args:
+            name: A unique name of this playbook run.
+            arguments: Arguments of `ansible-playbook`.
+            log: File for the output.
+            temporary: Folder for Ansible's temporary files.
+
+        Raises:
+            PlayerLostError: The Ansible process has ended.
         """
-        if self._connecting is None:  # of several who ask at once the first
+        if self._connecting is None:  # only the first of several concurrent calls connects
             self._connecting = asyncio.create_task(self._connect())
         await asyncio.shield(self._connecting)
         if self._is_lost:
@@ -73,7 +83,10 @@ class Player:
         self._listening = asyncio.create_task(self._listen(reader))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Hand on each answer; at the end of all, who still waits hears of it."""
+        """Pass each answer to its caller.
+
+        At the end of the connection, raise PlayerLostError in all waiting calls.
+        """
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
                 answer: dict[str, Any] = json.loads(line)
@@ -86,7 +99,7 @@ class Player:
                 played.set_exception(PlayerLostError())
 
     async def close(self) -> None:
-        """End it with all that is being played; safe twice."""
+        """End the process and all running playbooks. A second call has no effect."""
         if self._connecting is not None:
             await self._connecting
         if self._listening is not None:
@@ -99,7 +112,7 @@ class Player:
         self.end()
 
     def end(self) -> None:
-        """The same where no loop has asked it anything."""
+        """End the process if no event loop has used it."""
         self._line.close()
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -108,14 +121,15 @@ class Player:
 
 
 def _folder_for_loading() -> Path:
-    """Return where Ansible makes a folder for the moment in which it loads.
+    """Return the folder in which Ansible creates a temporary folder while it loads.
 
-    A killed Ansible does not remove its folder, so it is in the cache, and is removed from there.
+    A killed Ansible does not remove its folder. Therefore it is in the cache, and old ones are
+    removed here.
     """
     folder = cache_root() / "ansible"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # the container image's cache is for reading
+    except OSError:  # the cache of the container image is read-only
         return Path(tempfile.gettempdir())
     for left in folder.iterdir():
         with contextlib.suppress(OSError):
@@ -125,21 +139,24 @@ def _folder_for_loading() -> Path:
 
 
 def begin() -> None:
-    """Have one load from now on, which whoever first needs one takes."""
+    """Start to load an Ansible process, which the first caller of `take` gets."""
     global _ahead  # noqa: PLW0603 - a process has one command line
     if _ahead is None:
-        with contextlib.suppress(OSError):  # setpriv is missing, which is told where it matters
+        with contextlib.suppress(OSError):  # setpriv is missing; later code reports it
             _ahead = Player()
 
 
 def take() -> Player:
-    """The one that was begun, or else a fresh one; whoever takes it closes it."""
+    """Return the process that `begin` started, or a new one.
+
+    The caller closes it.
+    """
     global _ahead
     taken, _ahead = _ahead or Player(), None
     return taken
 
 
 def leave() -> None:
-    """End the one that was begun if nobody took it."""
+    """End the process that `begin` started, if no caller has taken it."""
     if _ahead is not None:
         take().end()

@@ -1,4 +1,4 @@
-"""The renderer has ansible-playbook make a policy's files for every node, outside the machine."""
+"""Render a policy's files for every node with ansible-playbook, outside of the testbed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 
 
 def inventory(network: Network) -> dict[str, Any]:
-    """The Ansible inventory of a network: a group for each duty, one `node` variable per host.
+    """Return the Ansible inventory of a network.
 
-    `node` has the node's name, duties, first address and agent, and under the name of each duty
-    that is known here what its roles take. Duties of a study's own are groups that no role is for.
+    It has a group for each duty, and a variable `node` for each host: the node's name, duties,
+    first address and agent. Under the name of each duty known here, `node` has the variables of
+    that duty's roles. Duties that only a study knows are groups without a role.
     """
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
@@ -44,7 +45,7 @@ def inventory(network: Network) -> dict[str, Any]:
 
 
 def _described(network: Network, name: str, node: Node, limits: TimeLimits) -> dict[str, Any]:
-    """What Ansible is told of a node."""
+    """Return the variables that Ansible gets for a node."""
     described: dict[str, Any] = {"name": name, "duties": node.duties}
     if any(interface.address for interface in node.interfaces.values()):
         described["address"] = node.address
@@ -98,10 +99,11 @@ def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
 
 
 def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
-    """The tunnel between two home agents: for Mobile IP, and for everything else.
+    """Return the tunnels between two home agents: for Mobile IP, and for all other traffic.
 
-    `home` and `visit` are Mobile IP's: home agent to care-of address, for nodes of this subnet that
-    are away and for nodes of the other subnet that are here.
+    The selectors `home` and `visit` are for Mobile IP, between home agent and care-of address.
+    `home` is for nodes of this subnet that are away, `visit` for nodes of the other subnet that are
+    here.
     """
     selectors = [("home", f"{node.address}/32", f"{peer.outer_address}/32"),
                  ("visit", f"{node.outer_address}/32", f"{peer.address}/32"),
@@ -111,14 +113,14 @@ def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
                           for selector in selectors]}
 
 
-#: Asks an authentication server as access points do, and is none.
+#: Duty of a node that sends RADIUS requests as access points do, but is no access point.
 _RADIUS_CLIENT = "radius_client"
-#: Duties of Kerberos: who issues tickets, asks for them, and takes them.
+#: Duties of Kerberos: the key distribution centre, and the application server.
 _KDC, _KERBEROS_SERVER = "kerberos_kdc", "kerberos_server"
 
 
 def _realm(kdc: str) -> str:
-    """The realm of a KDC is called after its node."""
+    """Return the realm of a KDC, which has its node's name."""
     return f"{kdc.upper()}.TEST"
 
 
@@ -144,16 +146,16 @@ _DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _
 
 
 def _frequency_mhz(cell: Node) -> int:
-    """Centre frequency of a 2.4 GHz channel, 1 to 13."""
+    """Return the centre frequency of a 2.4 GHz channel (1 to 13), in MHz."""
     assert cell.channel is not None
     return _FREQUENCY_OF_CHANNEL_0_MHZ + 5 * cell.channel
 
 
 class Renderer:
-    """Renders every policy once for each network, when it is first asked for.
+    """A renderer of policies. Each policy is rendered once for each network, on first use.
 
-    `player` is asked for one by whom policies are rendered, where there may be many; it is closed
-    with this.
+    `player` supplies the Ansible process, if many policies are to be rendered. The process is
+    closed together with the renderer.
     """
 
     def __init__(self, secrets: Secrets, work: Path,
@@ -166,10 +168,19 @@ class Renderer:
         self._player: Player | None = None
 
     def begin(self, policy: Policy, network: Network, mount: str) -> asyncio.Task[Path]:
-        """Begin to render a policy, unless that was begun before.
+        """Start to render a policy for a network, unless that was started before.
 
-        The folder with its files for every node comes of it, or UserError. Others may wait for it,
-        too: who gives up must not cancel it.
+        Several callers may wait for the task, so a caller must not cancel it.
+
+        Args:
+            policy: The policy to render.
+            network: The network whose nodes get files.
+            mount: Path at which the nodes will find the files.
+
+        Returns:
+            A task whose result is the folder with the files of every node. It raises UserError if
+                the
+            policy cannot be rendered.
         """
         if network not in self._networks:
             self._networks.append(network)
@@ -183,7 +194,7 @@ class Renderer:
         return self._tasks[name]
 
     async def close(self) -> None:
-        """End what is still being rendered."""
+        """Cancel all rendering and close the Ansible process."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -193,19 +204,20 @@ class Renderer:
 
 async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
                  name: str, mount: str, player: Player | None = None) -> Path:
-    """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
+    """Render a policy into `work/conf/<name>` and return that folder.
 
-    The run's certificate authority is made in `work/pki` by the first policy that needs it.
+    The run's certificate authority is created in `work/pki` by the first policy that needs it.
+    Raises UserError with Ansible's own message.
     """
     output = work / "conf" / name
     rendered = {place: secrets[place] for place in ("network", "station", "gateway", "kerberos")}
-    # Policies and networks are valid once they are read; each role's specification for each node
-    # would take a third of the time.
+    # Policies and networks were validated when they were read. Validation of each role's arguments
+    # for each node would take a third of the time.
     variables = {"qop_checks_roles": False,
                  "qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"
-    for folder in (inputs, output):  # there may be no node with files at all
+    for folder in (inputs, output):  # a network may have no node with files
         folder.mkdir(parents=True, exist_ok=True)
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
@@ -222,7 +234,10 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
 
 async def _play(player: Player | None, name: str, arguments: Sequence[str], *, log: Path,
                 temporary: Path) -> int:
-    """Have a playbook played, by an Ansible of its own where there is no player (any more)."""
+    """Run a playbook with the loaded Ansible process, or else with a new one.
+
+    Returns the exit status of `ansible-playbook`.
+    """
     if player is not None:
         with contextlib.suppress(PlayerLostError):
             return await player.play(name, arguments, log=log, temporary=temporary)
@@ -243,8 +258,8 @@ async def _play(player: Player | None, name: str, arguments: Sequence[str], *, l
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End an interrupted Ansible with whatever it runs, which is in its session."""
+    """Kill an interrupted Ansible with all processes of its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.communicate()  # to the end, or its pipe would outlive the event loop
+    await process.communicate()  # read to the end, or the pipe would outlive the event loop
 

@@ -1,4 +1,4 @@
-"""Secrets for one run are made afresh here; a study's negative control spoils some of them."""
+"""The secrets of a run. A negative control of a study may replace some of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import secrets
 
 from studies.study import Fault, StudyError
 
-#: Of the network that numbers for tests are in (mobile country code 001).
+#: IMSI of the test network (mobile country code 001).
 _IMSI = "001010123456789"
 Secrets = dict[str, dict[str, str]]
 
 
 def make(fault: Fault | None = None) -> Secrets:
-    """Secrets for `qop.secrets` (docs/ansible.md) and Mobile IP, spoilt as a control says.
+    """Return fresh secrets for `qop.secrets` (docs/ansible.md) and Mobile IP.
 
-    Raises StudyError for a control that names a secret that there is not.
+    Args:
+        fault: A negative control, whose secrets replace the correct ones.
+
+    Raises:
+        StudyError: The control names a secret that does not exist.
     """
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
                "radius_secret": secrets.token_hex(16),
-               # A subscriber by number, as it is for good and as it is for now; whom to deny.
+               # A subscriber's permanent identity (IMSI) and temporary identity (P-TMSI). `denied`
+               # names the subscriber to reject.
                "imsi": _IMSI, "p_tmsi": f"c0{secrets.token_hex(3)}", "denied": ""}
-    # MACsec's; what nodes are told of it a control may spoil.
+    # The MACsec key. A control may replace the nodes' copy.
     wires = {"cak": secrets.token_hex(16)}
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     made: Secrets = {"network": network,
@@ -44,7 +49,16 @@ def make(fault: Fault | None = None) -> Secrets:
 
 
 def look_up(made: Secrets, path: str, who: str) -> str:
-    """The secret at "place.name". Raises StudyError, which says `who` names one that is none."""
+    """Return the secret at the path "place.name".
+
+    Args:
+        made: The secrets of a run.
+        path: Where the secret is, as "place.name".
+        who: Start of the error's text, which names the user of the secret.
+
+    Raises:
+        StudyError: There is no such secret.
+    """
     place, _, name = path.partition(".")
     if name not in made.get(place, {}):
         known = (f"{place}.{name}" for place, names in made.items() for name in names)

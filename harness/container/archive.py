@@ -1,4 +1,7 @@
-"""Builds the image's archive: the base, the guest's image, the project; and how it is started."""
+"""Build the archive of the container image.
+
+It contains the base, the guest's image, the project and the start script.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,14 @@ PROJECT = "/opt/qop/project"
 CACHE = "/opt/qop/cache"
 START = "/usr/local/bin/qop"
 EXPECTED_S = {"layers": 4, "pack": 1}
-#: The guest's root is packed already: higher levels take four times as long for 70 kB of 92 MB.
+#: zstd level. The guest's root is compressed already: higher levels take four times as long and
+#: save 70 kB of 92 MB.
 LEVEL = 9
-#: Of the project: what commands read. Guests' images are found by what they were made of.
+#: Files of the project that commands read. Guest images are found by a hash of their inputs, which
+#: are therefore included.
 CONTENTS = ("analysis", "ansible", "examples", "guest", "harness", "measure", "policies",
             "protocols", "requirements", "studies", "topologies", "pyproject.toml")
-#: Folders that are no part of it: what Python makes, and studies' data for tests.
+#: Folders that are left out: Python's compiled files, and test data of studies.
 LEFT_OUT = {"__pycache__", "recorded"}
 _PYTHON_OF_THE_BASE = "cpython-311"
 CONFIG = {
@@ -42,13 +47,13 @@ CONFIG = {
     "Cmd": ["--help"],
     "Env": [f"PATH={base.ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             f"PYTHONPATH={PROJECT}", f"QOP_CACHE={CACHE}", "LC_ALL=C.UTF-8"],
-    # Results lie in results/ below it, which is where their folder is mounted.
+    # Results are in results/ below the working directory, where the user mounts a folder.
     "WorkingDir": "/",
 }
 
 
 class ImageArchive:
-    """What `guest.image.build_all` makes in its cache, once the base and the guest are there."""
+    """A recipe for `guest.image.build_all` that joins base, guest image and project."""
 
     EXPECTED_S = EXPECTED_S
 
@@ -58,13 +63,13 @@ class ImageArchive:
         self._revision = provenance.revision()
 
     def key(self) -> str:
-        """Changes with everything that goes into the image, the name of the commit included."""
+        """Return a hash of everything that goes into the image, including the commit's name."""
         inputs = {str(path.relative_to(ROOT)): path.read_bytes() for path in _project_files()}
         inputs["parts"] = repr((self._base.name, self._guest.key, self._revision)).encode()
         return key_of(inputs)
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-        """Leave the archive in the folder; returns the manifest."""
+        """Build the archive in a folder and return the manifest."""
         track.stage("layers")
         target = scratch(unfinished)
         layers = [base.layer(self._base)]
@@ -89,14 +94,20 @@ class ImageArchive:
         return {f"org.opencontainers.image.{name}": value for name, value in known.items() if value}
 
     def _add_guest(self, layer: tarfile.TarFile, _scratch: Path) -> None:
-        """The guest's image where the image's cache has it: the very files of the cache here."""
+        """Add the guest's image.
+
+        The cache in the container image gets copies of the files of the cache here.
+        """
         for kind, place in (("kernels", self._guest.kernel.parent),
                             ("roots", self._guest.root.parent)):
             for file in sorted(place.iterdir()):
                 layer.add(file, f"{CACHE}/{kind}/{place.name}/{file.name}", filter=_owned)
 
     def _add_project(self, layer: tarfile.TarFile, folder: Path) -> None:
-        """The project as it is here, compiled, because nobody can write there; and its start."""
+        """Add the project as it is here, and the start script.
+
+        The code is compiled, because the container cannot write compiled files there.
+        """
         copy = folder / "project"
         for path in _project_files():
             target = copy / path.relative_to(ROOT)
@@ -112,7 +123,10 @@ class ImageArchive:
 
 
 def _project_files() -> list[Path]:
-    """What there is of it: no study needs protocols/ of its own."""
+    """Return the project's files that go into the image.
+
+    Entries of CONTENTS that do not exist add no files.
+    """
     files: list[Path] = []
     for name in CONTENTS:
         place = ROOT / name
@@ -122,7 +136,10 @@ def _project_files() -> list[Path]:
 
 
 def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Root's and readable by all, of no time: the same files give the same layer."""
+    """Make an entry root's, readable by all and without a time.
+
+    Equal files then give equal layers.
+    """
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     entry.mtime = 0

@@ -1,4 +1,4 @@
-"""Builds the image's base: Debian with tshark, and the harness' locked Python environment."""
+"""Build the base of the container image: Debian with tshark, and the locked Python environment."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from harness.engine.machine import ROOT
 
 HERE = Path(__file__).parent
 LOCK = ROOT / "requirements" / "harness.lock"
-#: Where the environment is in the image.
+#: Path of the Python environment in the image.
 ENVIRONMENT = "/opt/qop/python"
-# What the harness starts: tshark and mergecap, openssl, setpriv and taskset (of util-linux, which
-# is essential); and tini, the container's first process.
+# Programs that the harness starts: tshark and mergecap, openssl, setpriv and taskset (part of
+# util-linux, which is essential). tini is the container's first process.
 PACKAGES = ("openssl", "python3", "tini", "tshark")
-#: What it takes to make the environment, removed afterwards.
+#: Packages that are needed to create the environment, and removed afterwards.
 MAKING = ("binutils", "python3-venv")
-#: The archive may have 250 MB: this takes a minute, once for each lock.
+#: zstd level. The archive's limit is 250 MB: this level takes a minute, once for each lock file.
 LEVEL = 15
-#: What of this file decides what the base is.
+#: Names of this file whose source is part of the base's cache key.
 RECIPE = ("ENVIRONMENT", "PACKAGES", "MAKING", "LEVEL", "build", "_hooks")
 EXPECTED_S = {"wheels": 15, "packages": 45, "environment": 45, "layer": 25}
 
 
 def key() -> str:
-    """Changes with everything that goes into the base."""
+    """Return a hash of everything that goes into the base."""
     return key_of({
         "recipe": code_of(HERE / "base.py", *RECIPE), "packed": code_of(HERE / "layout.py", "pack"),
         "slimming": code_of(HERE / "slimming.py"), LOCK.name: LOCK.read_bytes(),
@@ -42,7 +42,7 @@ def key() -> str:
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-    """Leave the layer in the folder; returns the manifest."""
+    """Build the layer in a folder and return the manifest."""
     track.stage("wheels")
     inside = unfinished / "qop"
     commands.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input",
@@ -73,7 +73,7 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
 
 
 def layer(place: Path) -> layout.Layer:
-    """The layer of a finished base."""
+    """Return the layer of a finished base."""
     said = Store.manifest(place)
     return layout.Layer(place / said["file"], said["digest"], said["diff_id"], said["made_by"])
 
@@ -92,7 +92,8 @@ def _hooks(inside: Path) -> list[str]:
         in_root("python3", "/qop/slimming.py", "/"),
         in_root("rm", "-rf", "/qop"),
         in_root("apt-get", "-q", "-y", "purge", "--auto-remove", *MAKING),
-        # Nobody can write there: what is not compiled now would be compiled at every start.
+        # The environment is read-only at run time: code that is not compiled now would be compiled
+        # at every start.
         in_root("python3", *compiled, f"{ENVIRONMENT}/lib"),
     ]
 

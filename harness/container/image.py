@@ -1,4 +1,4 @@
-"""The container image: found in the cache, or built into it."""
+"""Find the container image in the cache, or build it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHAT = "container image"
 
 @dataclass(frozen=True)
 class ContainerImage:
-    """The image as a file. `key` names what it was made of."""
+    """The image as a file. `key` identifies its inputs."""
 
     archive: Path
     name: str
@@ -29,9 +29,9 @@ class ContainerImage:
 
 
 def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
-    """The image with this guest in it, built first where necessary (a few minutes).
+    """Return the container image with this guest image, built first if it is missing.
 
-    Raises BuildError, whose text is for the user.
+    A build takes a few minutes. Raises BuildError, whose text is meant for the user.
     """
     place = cache or cache_root()
     foundation = _ensure(Part("base", _store(place, "container-bases"), base), place)
@@ -44,7 +44,10 @@ def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
 
 
 def _ensure(part: Part, cache: Path) -> Path:
-    """The part's folder. Once it had to be made, older ones are removed: they are large."""
+    """Return the folder of a part, built first if it is missing.
+
+    After a build, older folders are removed, because they are large.
+    """
     key = part.recipe.key()
     folder = part.store.find(key)
     if folder:

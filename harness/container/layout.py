@@ -1,8 +1,7 @@
-"""An image as an OCI archive: layers packed with zstd, and the documents that name them.
+"""Write an OCI image archive: layers packed with zstd, and the documents that describe them.
 
-The documents are written here, after the OCI image specification 1.0: the tools that Debian 12 has
-for that without privileges (umoci) pack layers with gzip only, which is 10 % beyond the 250 MB that
-the image may have.
+The documents follow the OCI image specification 1.0. Debian 12's unprivileged tool for that (umoci)
+packs layers with gzip only. The image would then exceed its limit of 250 MB by 10 %.
 """
 
 from __future__ import annotations
@@ -19,14 +18,15 @@ from typing import Any
 from guest.commands import Commands
 
 _TYPE = "application/vnd.oci.image"
-#: Where podman, and docker's newer image store (containerd), look for an image's name.
+#: Annotations in which podman, and docker's newer image store (containerd), look for an image's
+#: name.
 _NAMES = {"org.opencontainers.image.ref.name": "{}",
           "io.containerd.image.name": "docker.io/library/{}"}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A packed layer: its file, its digest as packed, and that of the tar that was packed."""
+    """A packed layer with its digest, and the digest of the unpacked tar."""
 
     file: Path
     digest: str
@@ -34,13 +34,16 @@ class Layer:
     made_by: str
 
     def described(self) -> dict[str, Any]:
-        """As a manifest names it."""
+        """Return the layer's entry in a manifest."""
         return {"mediaType": f"{_TYPE}.layer.v1.tar+zstd", "digest": f"sha256:{self.digest}",
                 "size": self.file.stat().st_size}
 
 
 def pack(tar: Path, made_by: str, commands: Commands, *, level: int) -> Layer:
-    """Pack a tar into a layer beside it, by zstd's levels; the tar is gone then."""
+    """Pack a tar into a layer next to it with zstd, and remove the tar.
+
+    `level` is zstd's compression level.
+    """
     diff_id = _sha256(tar)
     packed = tar.with_suffix(".tar.zst")
     commands.run(["zstd", "--quiet", "--rm", "-T0", f"-{level}", str(tar), "-o", str(packed)])
@@ -49,9 +52,14 @@ def pack(tar: Path, made_by: str, commands: Commands, *, level: int) -> Layer:
 
 def archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
             annotations: Mapping[str, str], target: Path) -> None:
-    """Write the archive that podman and docker load as `name`.
+    """Write an archive that podman and docker load as `name`.
 
-    `config` says how a container is started; the annotations also become its labels.
+    Args:
+        layers: The layers, lowest first.
+        name: Name and tag of the image.
+        config: The image's configuration: how a container is started.
+        annotations: Annotations of the image, which also become its labels.
+        target: The file to write.
     """
     about = _json({
         "architecture": "amd64", "os": "linux",
@@ -66,7 +74,7 @@ def archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
         **_described(manifest, f"{_TYPE}.manifest.v1+json"),
         "platform": {"architecture": "amd64", "os": "linux"},
         "annotations": {key: form.format(name) for key, form in _NAMES.items()}}]})
-    # Docker's older image store reads this and no index.
+    # Docker's older image store reads manifest.json and ignores the index.
     for_docker = _json([{"Config": _blob(_digest(about)), "RepoTags": [name],
                          "Layers": [_blob(layer.digest) for layer in layers]}])
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:

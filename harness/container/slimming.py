@@ -1,8 +1,9 @@
-"""Removes from the image's file system what nothing in it reads. Runs in it, with Debian's Python.
+"""Remove files that no command reads from the container image.
 
-The environment is 730 MB as installed, more than the whole image may have. Every rule has to find
-something, so that none outlives the version of the package that it was written for. That what is
-left suffices is tested by giving every command in the image (tests/harness/test_container.py).
+This program runs in the image with Debian's Python. The environment is 730 MB as installed, which
+is more than the limit of the whole image. Every rule must match a file, so that no rule outlives
+the package version it was written for. A test runs every command in the image, to show that the
+remaining files suffice (tests/harness/test_container.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 SITE = "opt/qop/python/lib/python3.11/site-packages"
-#: Patterns below the file system's root, by reason.
+#: Patterns below the file system's root, by reason of removal.
 RULES: dict[str, tuple[str, ...]] = {
     "packages' own tests": (f"{SITE}/**/tests", f"{SITE}/ansible_test"),
     "sources and headers of compiled modules, and their types": tuple(
@@ -65,19 +66,19 @@ RULES: dict[str, tuple[str, ...]] = {
         "usr/lib/x86_64-linux-gnu/gconv"),
 }
 
-#: Packages whose compiled modules are a fifth symbols, or more. Not what wheels bring in *.libs:
-#: it was edited in a way that strip breaks.
+#: Packages whose compiled modules consist of symbols by a fifth or more. Libraries in *.libs are
+#: left out: the tool that made the wheels edited them in a way that strip breaks.
 STRIPPED = ("PIL", "kiwisolver", "pyarrow", "yaml")
 
 
 def _strip(folder: Path) -> None:
-    """Take off compiled modules what only debuggers and linkers read."""
+    """Remove symbols that only debuggers and linkers read from compiled modules."""
     for module in (path for path in folder.rglob("*.so*") if _LIBRARY.search(path.name)):
         subprocess.run(["strip", "--strip-unneeded", str(module)], check=True)
 
 
 def main() -> int:
-    """Remove what the rules name below the folder given, and strip what is left."""
+    """Remove the files that the rules name below the given folder, and strip the rest."""
     root = Path(sys.argv[1])
     for patterns in RULES.values():
         for pattern in patterns:

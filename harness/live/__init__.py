@@ -1,1 +1,4 @@
-"""Pages on this machine that show a run as it goes and speak to it; what they show is a study's."""
+"""Live pages: web pages on this machine that show and steer a run.
+
+The content of a page belongs to its study.
+"""

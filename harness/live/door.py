@@ -1,4 +1,4 @@
-"""A door is where a page is found; a run's stays the same while its servers come and go."""
+"""Port and access token of a live page, kept in the results folder across restarts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
-#: Below a results folder; hidden files are the run's own, and no archive takes them along.
+#: Name of the file in a results folder. Archives leave out hidden files.
 FILE = ".page"
 
 
 @dataclass(frozen=True)
 class Door:
-    """A port (0: any that is free), and the token in the address."""
+    """A port (0: any free port), and the secret token in the page's address."""
 
     port: int = 0
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
 
 def of(folder: Path, port: int) -> Door:
-    """The door of a folder's page: the same as before where that is possible."""
+    """Return port and token of a folder's page, the earlier ones if possible.
+
+    They are kept if the earlier port is free, and if `port` is that port or 0 (any).
+    """
     with suppress(OSError, ValueError, KeyError, TypeError):
         before = json.loads((folder / FILE).read_text())
         kept = Door(int(before["port"]), str(before["token"]))
@@ -34,7 +37,10 @@ def of(folder: Path, port: int) -> Door:
 
 
 def keep(folder: Path, door: Door) -> None:
-    """Remember it, for this user alone. A folder that takes no files goes without."""
+    """Write port and token to the results folder, readable by this user alone.
+
+    A folder that cannot be written is left without them.
+    """
     with suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)
         descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

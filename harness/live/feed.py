@@ -1,4 +1,4 @@
-"""A feed hands what is said of a run to every page that looks on, also to those that come late."""
+"""Distribute the lines of a run to all connected pages, including those that connect late."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from typing import Any
 
 from measure.document import screen_document
 
-#: Of fleeting lines, a page that comes late gets those of so many seconds.
+#: A page that connects late gets the fleeting lines of this many seconds.
 WINDOW_S = 60.0
-#: Pages are handed what is new at most this often.
+#: Shortest interval between updates of a page, in seconds.
 EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
 class FeedLine:
-    """One line: its number in the feed, its JSON, when it came, and whether it is soon stale."""
+    """A line of a feed with its number and time of arrival.
+
+    `text` is JSON. `at_s` is a time of the monotonic clock. Of fleeting lines only the newest
+    matter.
+    """
 
     number: int
     text: str
@@ -30,9 +34,9 @@ class FeedLine:
 
 
 class Feed:
-    """Lines in their order.
+    """An ordered list of lines that threads can wait for.
 
-    `boot` tells this feed from one before it. `fleeting` names reports of which only the newest
+    `boot` identifies this feed after a restart. `fleeting` names reports of which only the newest
     matter.
     """
 
@@ -58,19 +62,27 @@ class Feed:
             self._changed.notify_all()
 
     def begin(self) -> None:
-        """Forget all: what follows is of another repetition."""
+        """Remove all lines, because the next ones belong to another repetition."""
         with self._changed:
             self._lasting.clear()
             self._newest.clear()
 
     def end(self) -> None:
-        """Let everybody go."""
+        """End the feed and release all waiting threads."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def since(self, number: int, patience_s: float) -> Sequence[FeedLine] | None:
-        """What was said from a number on, after waiting for it; None once the feed is over."""
+        """Wait for new lines and return them.
+
+        Args:
+            number: Number of the first line to return.
+            patience_s: Longest wait in seconds. Without a new line the result is empty.
+
+        Returns:
+            The lines in order, or None once the feed is over.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._count > number, patience_s)
             if self._is_over:

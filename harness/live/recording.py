@@ -1,4 +1,4 @@
-"""A recording is all that a page would have been told of a repetition that is over."""
+"""Recordings: all lines that a page would have shown of a finished repetition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studies.study import LivePage, StudyError
 
 
 def repetitions(folder: Path) -> list[str]:
-    """The repetitions of a folder that have a record. Raises UserError without any."""
+    """Return the repetitions of a folder that have a record. Raises UserError without any."""
     names = sorted(path.stem for path in (folder / "records").glob("*.json"))
     if not names:
         raise UserError(f"{folder}: has no record to replay; measure something with './qop run'")
@@ -21,7 +21,7 @@ def repetitions(folder: Path) -> list[str]:
 
 
 def lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, Any]]:
-    """All lines of a repetition, in order. Raises StudyError if too little of it is kept."""
+    """Return all lines of a repetition in order. Raises StudyError if too little is kept."""
     attempts: list[list[Mapping[str, Any]]] = [[]]
     for event in read(folder / REPORTS / f"{repetition}.jsonl"):
         if event["event"] == "attempt":
@@ -29,7 +29,7 @@ def lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, An
         attempts[-1].append(event)
     reports: list[Mapping[str, Any]] = attempts[-1]
     if not any(report.get("name") in page.fleeting for report in reports):
-        reports = list(page.recorded(folder, repetition))  # nobody could look on then
+        reports = list(page.recorded(folder, repetition))  # measured without a live page
     if not reports:
         raise StudyError(f"{repetition}: nothing is kept that could be replayed; choose another")
     return [about(folder, repetition, page), *reports, evidence(folder, repetition)]

@@ -1,8 +1,8 @@
-"""A server for pages on this machine: who has its address sees a run and can speak to it.
+"""HTTP server for live pages: it shows a run, and passes messages to it.
 
-It listens on 127.0.0.1 only. Everything is below a random token, and requests that name another
-host or come from another page are refused, so that no other user, and no page of another origin in
-the user's own browser (DNS rebinding included), gets anything.
+The server listens on 127.0.0.1 only. All paths begin with a random token. Requests that name
+another host, or come from another page, are refused. So no other user gets access, and no page of
+another origin in the user's own browser (DNS rebinding included).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from harness.live.feed import EVERY_S, Feed
 from studies.study import StudyError
 
 ASSETS = Path(__file__).parent / "assets"
-#: What is served below the token, by its ending; nothing else is.
+#: Content types of the files that are served, by suffix. No other file is served.
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _MAX_BODY_BYTES = 4096
 _ALIVE_S = 5.0
-#: How long a request may take to arrive, a connection may be idle, and a send may wait (s).
+#: Limit in seconds for the arrival of a request, an idle connection and a send.
 _REQUEST_S = 30.0
-#: How long a stream of events may last (s): its page asks for another one, which begins where this
-#: one ended. A page that has stopped reading does not.
+#: Limit in seconds for a stream of events. Its page then requests another one, which continues
+#: where this one ended. A page that has stopped reading does not.
 _STREAM_S = 600.0
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -44,23 +44,44 @@ _HEADERS = {
 
 
 class PageSource(Protocol):
-    """What a server shows: a run that lasts, or recordings."""
+    """A source of lines for a page server: a running run, or recordings."""
 
-    #: Where a run's lines come from; None for recordings.
+    #: The lines of a running run; None for recordings.
     feed: Feed | None
 
     def mode(self) -> Mapping[str, Any]:
-        """What a page is to know first: whether it is a replay, and of what."""
+        """Return whether a page is live or a replay, and the folder that it shows."""
 
     def recording(self, name: str) -> Mapping[str, Any]:
-        """All lines of a repetition. Raises UserError, StudyError."""
+        """Return all lines of a repetition.
+
+        Args:
+            name: Name of the repetition.
+
+        Raises:
+            UserError: There is no recording of this name.
+            StudyError: Too little of the repetition is kept.
+        """
 
     def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Say something to the run. Raises UserError."""
+        """Send a message to the run.
+
+        Args:
+            message: The message, a JSON object without the key 'do'.
+
+        Returns:
+            The repetitions that received it, under `told`.
+
+        Raises:
+            UserError: No repetition can receive it.
+        """
 
 
 class _HttpServer(ThreadingHTTPServer):
-    """A server that closes connections whose request does not arrive, however slowly they send."""
+    """An HTTP server that closes a connection if its request does not arrive in time.
+
+    The limit holds for the whole request, however slowly its bytes arrive.
+    """
 
     daemon_threads = True
 
@@ -69,15 +90,15 @@ class _HttpServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def expect(self, connection: socket.socket) -> None:
-        """Close this connection unless a whole request has arrived within the limit."""
+        """Close this connection unless a whole request arrives within the limit."""
         self._until_s[connection] = time.monotonic() + _REQUEST_S
 
     def forget(self, connection: socket.socket) -> None:
-        """Leave this connection open: its request has arrived, or it is closed."""
+        """Stop the limit of this connection: its request has arrived, or it is closed."""
         self._until_s.pop(connection, None)
 
     def service_actions(self) -> None:
-        """Close what is overdue; the serving thread calls this several times a second."""
+        """Close overdue connections. The serving thread calls this several times a second."""
         now_s = time.monotonic()
         for connection, until_s in list(self._until_s.items()):
             if until_s < now_s:
@@ -87,7 +108,7 @@ class _HttpServer(ThreadingHTTPServer):
 
 
 class PageServer:
-    """Serves one page in threads of its own. A context manager."""
+    """A server of one page, with threads of its own. A context manager."""
 
     def __init__(self, shown: PageSource, page: Path, door: Door) -> None:
         self.token = door.token
@@ -107,7 +128,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """Return the URL to open in a browser."""
         return f"http://{ADDRESS}:{self.port}/{self.token}/"
 
     def __enter__(self) -> PageServer:
@@ -122,7 +143,7 @@ class PageServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """A handler of HTTP requests."""
 
     shown: PageSource
     files: Mapping[str, Path]
@@ -138,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(_REQUEST_S)
 
     def handle_one_request(self) -> None:
-        """Answer a request, which has to arrive in time."""
+        """Answer a request, which must arrive in time."""
         self.server.expect(self.connection)
         try:
             super().handle_one_request()
@@ -148,7 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.forget(self.connection)
 
     def parse_request(self) -> bool:
-        """Read a request's head; a message's body has to arrive in time, too."""
+        """Read a request's head.
+
+        The body of a message must arrive within the limit, too.
+        """
         is_whole = super().parse_request()
         if self.command != "POST":
             self.server.forget(self.connection)
@@ -193,10 +217,13 @@ class _Handler(BaseHTTPRequestHandler):
         except UserError as error:
             self._refuse(HTTPStatus.CONFLICT, str(error))
 
-    # --- who may ask -------------------------------------------------------------------------
+    # --- authorization ---------------------------------------------------------------------------
 
     def _path(self) -> str | None:
-        """What is asked for below the token; None, and refused, where it is not ours to give."""
+        """Return the requested path below the token.
+
+        A request that is not allowed is refused; the result is then None.
+        """
         _, token, *rest = [*self.path.split("/", 2), "", ""]
         is_right = hmac.compare_digest(token.encode(), self.token.encode())
         if is_right and self._is_of_this_page():
@@ -206,12 +233,12 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _is_of_this_page(self) -> bool:
-        """Whether the request is for this host, and of no other origin's page."""
+        """Return whether the request is for this host and comes from this server's page."""
         host = f"{ADDRESS}:{self.server.server_address[1]}"
         origin = self.headers.get("Origin")
         if self.headers.get("Host") != host or self.headers.get_all("Host", [])[1:]:
             return False
-        if origin is None:  # a browser always names that of a POST
+        if origin is None:  # browsers always send the origin of a POST
             return self.command == "GET" and self.headers.get("Sec-Fetch-Site", "none") in {
                 "none", "same-origin"}
         return origin == f"http://{host}"
@@ -219,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- answers -----------------------------------------------------------------------------
 
     def _stream(self, feed: Feed) -> None:
-        """Server-sent events: all lines from where the page has left, until it goes."""
+        """Send lines as server-sent events, from the page's last line until it disconnects."""
         boot, _, number = self.headers.get("Last-Event-ID", "").partition("-")
         following = int(number) + 1 if boot == feed.boot and number.isdecimal() else 0
         self._head(HTTPStatus.OK, "text/event-stream")
@@ -236,10 +263,10 @@ class _Handler(BaseHTTPRequestHandler):
                     return
                 parts = [f"id: {feed.boot}-{line.number}\ndata: {line.text}\n\n" for line in said]
                 following = said[-1].number + 1 if said else following
-                time.sleep(EVERY_S / 2)  # what comes together goes together
+                time.sleep(EVERY_S / 2)  # send lines that arrive together in one write
 
     def _is_client_gone(self) -> bool:
-        """Return whether the client has closed its end; it has nothing more to say."""
+        """Return whether the client has closed its end. It sends nothing after its request."""
         ready, _, _ = select.select([self.connection], (), (), 0)
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
@@ -272,4 +299,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the terminal is the run's."""
+        """Discard log messages, because the terminal belongs to the run."""

@@ -1,4 +1,4 @@
-"""What a page is shown: the run that writes to a folder, or the repetitions that it holds."""
+"""Sources of a live page: a running run, or the recordings of a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studies.study import LivePage
 
 
 class ShownRun:
-    """A run while it lasts. A context manager."""
+    """A source that follows a running run. A context manager."""
 
     def __init__(self, folder: Path, page: LivePage) -> None:
         self._folder = folder
@@ -30,15 +30,15 @@ class ShownRun:
         self._tail.__exit__()
 
     def mode(self) -> Mapping[str, Any]:
-        """As `PageSource.mode`."""
+        """Return that the page is live, and the folder's name (`PageSource.mode`)."""
         return {"mode": "live", "folder": self._folder.name}
 
     def recording(self, name: str) -> Mapping[str, Any]:
-        """As `PageSource.recording`; a run that lasts has none."""
+        """Refuse the request: a running run has no recordings (`PageSource.recording`)."""
         raise UserError(f"{name}: is not over; look at it as it goes")
 
     def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Say something to the repetition that is shown, and to no other."""
+        """Send a message to the repetition that the page shows, and to no other."""
         name = self._tail.repetition
         told = control.say(self._folder, name, message) if name else []
         if not told:
@@ -47,7 +47,7 @@ class ShownRun:
 
 
 class ShownRecordings:
-    """The repetitions of a folder. A context manager, for the sake of the other."""
+    """A source that replays recorded repetitions. A context manager only to match ShownRun."""
 
     feed: Feed | None = None
 
@@ -62,15 +62,15 @@ class ShownRecordings:
         return
 
     def mode(self) -> Mapping[str, Any]:
-        """As `PageSource.mode`."""
+        """Return that the page is a replay, and the recorded repetitions (`PageSource.mode`)."""
         return {"mode": "replay", "folder": self._folder.name, "names": self._names}
 
     def recording(self, name: str) -> Mapping[str, Any]:
-        """All lines of a repetition."""
+        """Return all lines of a repetition (`PageSource.recording`)."""
         if name not in self._names:
             raise UserError(f"{name}: is not among the records of {self._folder}; choose another")
         return {"name": name, "lines": recording.lines(self._folder, name, self._page)}
 
     def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As `PageSource.tell`; what is over hears nothing."""
+        """Refuse the message: a recording cannot be steered (`PageSource.tell`)."""
         raise UserError("a recording cannot be steered; give the command without --replay")

@@ -1,4 +1,4 @@
-"""A tail follows a run's files and feeds what is new of the repetition that is being measured."""
+"""Follow the files of a run, and feed new lines to its page."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from measure.record import RecordError
 from studies import records
 from studies.study import LivePage
 
-#: After these the page goes on to whichever repetition begins next.
+#: Events after which the page shows the next repetition that starts.
 _ENDS_REPETITION = frozenset({"repetition-measured", "repetition-recorded", "testbed-lost"})
 _ENDS_RUN = frozenset({"run-started", "run-ended"})
 
 
 class GrowingFile:
-    """Whole lines of a JSON file that grows; one that is not there yet has none."""
+    """A reader of complete lines from a growing JSON file, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What is new."""
+        """Yield the events that were added since the last call."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
             new, newline, _ = file.read().rpartition(b"\n")
@@ -42,15 +42,15 @@ class GrowingFile:
 
 
 class Tail:
-    """A thread that follows a folder until it is told to stop. A context manager."""
+    """A thread that follows a results folder until it is closed. A context manager."""
 
     def __init__(self, folder: Path, page: LivePage, feed: Feed) -> None:
         self._folder, self._page, self._feed = folder, page, feed
         self._run = GrowingFile(folder / FILE)
         self._reports: GrowingFile | None = None
-        #: The repetition that is shown, also once it is over; "" before there is one.
+        #: The repetition that is shown, also after its end; "" before the first one.
         self.repetition = ""
-        #: Where it is being measured; None once nothing more of it is to come.
+        #: Worker and testbed of the repetition that is shown; None after its last line.
         self._testbed: tuple[Any, Any] | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -69,7 +69,10 @@ class Tail:
             self.look()
 
     def look(self) -> None:
-        """Feed what is new of the repetition that is shown; others may be measured beside it."""
+        """Feed the new lines of the repetition that is shown.
+
+        Other repetitions may be measured at the same time; their lines are left out.
+        """
         for event in self._run.lines():
             kind = event["event"]
             if kind in _ENDS_RUN:
@@ -78,7 +81,7 @@ class Tail:
                     self._testbed is None or event.get("name") == self.repetition):
                 self._begin(event)
             elif not self._is_of_another(event):
-                self._pass_on()  # what a repetition said comes before what became of it
+                self._pass_on()  # a repetition's reports precede the events about its end
             else:
                 continue
             self._feed.say(event)
@@ -89,7 +92,7 @@ class Tail:
         self._pass_on()
 
     def _is_of_another(self, event: Mapping[str, Any]) -> bool:
-        """Whether it says something of a repetition, or a testbed's loss, that is not shown."""
+        """Return whether an event is about a repetition or testbed that is not shown."""
         if event["event"] == "testbed-lost":
             return self._testbed != _testbed(event)
         return event["event"].startswith("repetition-") and event.get("name") != self.repetition
@@ -102,19 +105,22 @@ class Tail:
 
     def _pass_on(self) -> None:
         for report in self._reports.lines() if self._reports is not None else ():
-            if report["event"] == "attempt":  # what an attempt before it said is no more
+            if report["event"] == "attempt":  # lines of the earlier attempt are void
                 self._feed.begin()
                 self._feed.say(about(self._folder, self.repetition, self._page))
             self._feed.say(report)
 
 
 def _testbed(event: Mapping[str, Any]) -> tuple[Any, Any]:
-    """A testbed, and the worker that has it where there are several."""
+    """Return the worker and the testbed of an event.
+
+    The worker is None for a run without a cluster.
+    """
     return event.get("worker"), event.get("testbed")
 
 
 def about(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:
-    """What a page is told of a repetition before anything else."""
+    """Return the first line of a repetition for a page: its cell, clock and description."""
     plan = read_manifest(folder)
     rows = [] if plan is None else [dict(zip((factor.name for factor in plan.factors), row,
                                              strict=True)) for row in plan.cells]
@@ -127,7 +133,7 @@ def about(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:
 
 
 def evidence(folder: Path, repetition: str) -> dict[str, Any]:
-    """What is proven of a repetition, by its record."""
+    """Return a line with the status and the checks of a repetition, from its record."""
     said: dict[str, Any] = {"event": "evidence", "name": repetition, "status": "", "checks": []}
     with suppress(OSError, RecordError):
         entry = records.read(folder / "records" / f"{repetition}.json")
