@@ -88,7 +88,7 @@ class _Complaints(io.FileIO):
 def prepare() -> None:
     """Set the environment and the standard files of this process.
 
-    Limits are raised as far as allowed, and signals get their default handlers.
+    Soft limits are raised to the hard limits, and SIGCHLD gets its default action.
     """
     kept = _environment(dict(os.environ))
     os.environ.clear()

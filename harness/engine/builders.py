@@ -1,4 +1,4 @@
-"""Which builder of networks a run has: the one asked for, or the first that works there."""
+"""Choose the network backend (--builder) of a run: the requested or the first working one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.errors import UserError
 from topologies.builders import MININET, MININET_WIFI, NAMES
 
 AUTO = "auto"
-#: What may be asked for.
+#: Values of the option --builder.
 CHOICES = (*NAMES, AUTO)
-#: Which variant of the guest's image a builder works in.
+#: The variant of the guest's image that each backend needs.
 VARIANTS = {MININET_WIFI: image.MININET_WIFI, MININET: image.PLAIN}
-#: What builds that variant.
+#: The command that builds that variant.
 PROVISION = {MININET_WIFI: "./qop provision --mininet-wifi", MININET: "./qop provision"}
 _GET = {"guest": "no guest image has Mininet-WiFi; './qop provision --mininet-wifi' builds one",
         "host": "Mininet-WiFi is not installed here; run 'sudo ./qop provision --on host "
@@ -25,23 +25,31 @@ _PATIENCE_S = 60
 
 
 def lacking(on: str) -> dict[str, str]:
-    """What each builder lacks there and how to get it, best builder first; "" where it works."""
+    """Return for each network backend why it does not work, best backend first.
+
+    The text says how to install the backend, and is "" if it works. `on` is "guest" or "host".
+    """
     if on == "host":
         return _lacking_on_host()
     built = image.find(variant=image.MININET_WIFI)
-    # The plain image is built when it is needed.
+    # The plain image is built on first use.
     return {MININET_WIFI: "" if built else _GET["guest"], MININET: ""}
 
 
 def working(on: str) -> list[str]:
-    """The builders that work there, best first."""
+    """Return the network backends that work, best first. `on` is "guest" or "host"."""
     return [name for name, lack in lacking(on).items() if not lack]
 
 
 def resolve(asked: str, on: str) -> str:
-    """The builder for a plan: the one asked for, or of those that work the first.
+    """Return the network backend for a plan.
 
-    Raises UserError where the one that is asked for does not work.
+    Args:
+        asked: The requested backend, or AUTO for the first one that works.
+        on: "guest" or "host".
+
+    Raises:
+        UserError: The requested backend does not work.
     """
     lacks = lacking(on)
     if asked == AUTO:
@@ -52,11 +60,11 @@ def resolve(asked: str, on: str) -> str:
 
 
 def _lacking_on_host() -> dict[str, str]:
-    """What the testbed's own Python can import."""
+    """Ask the testbed's own Python which backends it cannot import."""
     if not TESTBED_PYTHON.exists():
         return dict.fromkeys(NAMES, "the testbed is not installed here; run "
                              "'sudo ./qop provision --on host'")
-    # In a minute, also where modules are read for the first time.
+    # One minute is enough, even when the modules are read from disk for the first time.
     argv = ["timeout", str(_PATIENCE_S), str(TESTBED_PYTHON), "-P", "-m", "topologies.builders"]
     done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
                           text=True, check=False)

@@ -1,8 +1,10 @@
-"""A run from its plan to its last record: testbeds over processors, blocks in order, second tries.
+"""Perform a run, from its plan to its last record.
 
-A testbed serves its cells from the first repetition to the last, so that the blocked order costs
-no reboots. While the next repetition is measured, the last one's captures are dissected beside it.
-What contention for the processor decided is measured again at the end, with nothing beside it.
+The campaign distributes testbeds over processors, keeps the order of blocks, and repeats failed
+attempts. A testbed serves its cells from the first repetition to the last, so that the blocked
+order costs no reboots. While one repetition is measured, the captures of the last one are dissected
+in parallel. Repetitions that were limited by contention for the processor are measured again at the
+end, with nothing else running.
 """
 
 from __future__ import annotations
@@ -40,43 +42,44 @@ from harness.engine.testbeds import Testbeds
 from measure.record import Record
 from studies.study import Judged, Repetition
 
-#: A lost machine's repetition is tried this often in all.
+#: Attempts to measure a repetition in all, if its testbed is lost.
 ATTEMPTS = 2
-#: Memory to leave to everything else when deciding how many guests may live side by side.
+#: Memory in MB that is not given to guests when the number of parallel guests is chosen.
 _SPARE_MB = 1024
 _BACKLOG = 4
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """One repetition that was measured: where, what it left behind, and how it came about."""
+    """A measured repetition with its testbed and its files."""
 
     step: Step
     testbed: TestbedClient
     out: Path
     waits: contention.Waits
     attempt: int
-    #: Why the attempt before it was lost, "" if none was.
+    #: The reason why the attempt before was lost, "" if none was.
     lost: str
     exclusive: bool
-    #: When it began, by the host's wall clock: guests' clocks run ahead where they skip waiting.
+    #: Start by the host's wall clock (s): guests' clocks run ahead when they skip waiting.
     began_s: float
 
 
 @dataclass
 class Campaign:
-    """The state of a run; `run` is the whole of it."""
+    """The state of a run. The method `run` performs the whole run."""
 
     plan: Plan
     machine: Machine
     results: ResultsFolder
     events: EventLog
-    #: Asked when all else is measured: which further steps there are to be.
+    #: Returns further steps to measure. Called when all other steps are measured.
     more: Callable[[], Sequence[Step]] = tuple
-    #: Takes every record once it is kept.
+    #: Called with every record after it was written.
     kept: Callable[[Record], None] = field(default=lambda _: None)
-    #: Done in a thread once the first testbed has started, and before any record is kept: until
-    #: then all processors are full, and nothing is measured sooner than that.
+    #: Called in a thread after the first testbed has started, and before any record is written.
+    #: Until then all processors are busy, so that an earlier call would delay the first
+    #: measurement.
     beside: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
@@ -88,18 +91,28 @@ class Campaign:
                                   secrets=self._secrets, events=self.events)
 
     async def run(self, steps: Sequence[Step], again: Sequence[Step] = ()) -> None:
-        """Measure `steps`, and `again` exclusively; all that was started ends on every way out."""
+        """Measure all steps. Testbeds and processes are ended in every case.
+
+        Args:
+            steps: Steps to measure in parallel, in this order.
+            again: Steps to measure afterwards, with nothing else running.
+
+        Raises:
+            UserError: Results cannot be written.
+        """
         self._again: deque[Step] = deque(again)
         self.scheduler.add(steps)
         self._changed = asyncio.Event()
         self._dissecting: set[asyncio.Task[None]] = set()
         self._beside: asyncio.Task[None] | None = None
-        # What comes before "shareable" is work for one processor at a time, the rest hardly is.
+        # The part of a repetition before "shareable" is CPU-bound: one at a time per processor. The
+        # part after it mostly waits.
         self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
-        # Dissecting is work for the processor alone: more at once would only be slower.
+        # Dissection is CPU-bound: more processes than processors would only be slower.
         self._dissectors = Dissectors(len(self.machine.processors))
         try:
-            # One group for measuring and dissecting: what cannot be recorded ends the run.
+            # One task group for measuring and dissecting: a record that cannot be written ends the
+            # run.
             with wakefulness.kept_awake(
                     self.machine.processors if self.plan.settings.keeps_awake else ()):
                 async with control.listening(self.results.path, self.tell), \
@@ -113,7 +126,15 @@ class Campaign:
             self._dissectors.close()
 
     def tell(self, name: str | None, message: Mapping[str, Any]) -> list[str]:
-        """Say something to the repetition of a name, or to all under way; which were told."""
+        """Send a message to running repetitions.
+
+        Args:
+            name: Name of the repetition, None for all that are running.
+            message: The message, a JSON object.
+
+        Returns:
+            The names of the repetitions that received it.
+        """
         told = []
         for step in self.scheduler.running:
             testbed = self._testbeds.measuring(self.plan.testbed_of(step.cell))
@@ -123,19 +144,22 @@ class Campaign:
         return told
 
     def _begin_beside(self) -> asyncio.Task[None]:
-        """What is done beside, from the first time on that this is asked for."""
+        """Return the task of the background work, started by the first call."""
         if self._beside is None:
             self._beside = self._group.create_task(asyncio.to_thread(self.beside))
         return self._beside
 
     @property
     def _backlog(self) -> int:
-        """How many repetitions may wait to be dissected before no further one is started."""
+        """Return how many repetitions may wait for dissection before no further one is started."""
         return _BACKLOG * len(self.machine.processors)
 
     @property
     def _at_once(self) -> int:
-        """Where waiting takes no time, a processor is full with one."""
+        """Return how many repetitions one processor measures in parallel.
+
+        It is 1 where waiting is skipped, because one repetition then uses the whole processor.
+        """
         return self.machine.at_once if self.plan.settings.waits else 1
 
     def _memory_mb(self) -> dict[TestbedKey, int]:
@@ -144,11 +168,12 @@ class Campaign:
                 for key, testbed in self.plan.testbeds.items()}
 
     async def _all_side_by_side(self) -> None:
-        """Start what the scheduler lets, as others end, until there is nothing more."""
+        """Start repetitions as the scheduler allows, until no step is left."""
         if self.plan.settings.waits:
             await self._testbeds.prepare()
         while True:
-            # What is measured faster than it is dissected would only pile up on the disk.
+            # Measuring may be faster than dissecting; without this limit captures would pile up on
+            # the disk.
             while len(self._dissecting) < self._backlog and \
                     (start := self.scheduler.start()) is not None:
                 self._group.create_task(self._step(*start))
@@ -167,7 +192,7 @@ class Campaign:
                     await self._testbeds.retire(key)
 
     async def _all_exclusively(self) -> None:
-        """Measure again, with nothing beside it, what waited for the processor the first time."""
+        """Measure repetitions that waited for the processor again, with nothing else running."""
         while self._again:
             self.scheduler.add([self._again.popleft()])
             start = self.scheduler.start()
@@ -176,12 +201,12 @@ class Campaign:
             await self._dissected()
 
     async def _dissected(self) -> None:
-        """Until nothing is being dissected."""
+        """Wait until no repetition is being dissected."""
         while self._dissecting:
             await asyncio.wait(self._dissecting)
 
     async def _step(self, step: Step, processor: int, *, exclusive: bool = False) -> None:
-        """One repetition, with a second try on a fresh machine when the first was lost."""
+        """Measure one repetition, with a second attempt if the first testbed was lost."""
         used, reason, attempt, began_s = None, "", 0, time.time()
         key = self.plan.testbed_of(step.cell)
         try:
@@ -203,7 +228,7 @@ class Campaign:
                     reason = str(failure)
                     await self._testbeds.retire(key, slot=False)
                     break
-                if has_failed(out):  # said before it is dissected: the next may begin at once
+                if has_failed(out):  # before dissection: the next one may start now
                     self._testbeds.judged(key, testbed, is_good=False)
                 self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive,
                                         began_s))
@@ -220,7 +245,12 @@ class Campaign:
 
     async def _measure(self, step: Step, testbed: TestbedClient,
                        attempt: int) -> tuple[Path, contention.Waits, float]:
-        """A repetition's folder, how its machine waited, and what it took of the processor."""
+        """Measure a repetition.
+
+        Returns:
+            Its folder, the samples of waiting for the processor, and the share of the processor it
+                used.
+        """
         study, asked = self.plan.study, self.plan.asked
         waits = contention.Waits(testbed.pid)
         watching = asyncio.create_task(waits.watch())
@@ -240,13 +270,13 @@ class Campaign:
         return out, waits, used.by_now_s / lasted_s
 
     def _hear(self, name: str, report: Mapping[str, Any]) -> None:
-        """Keep what a repetition reports, and show what it says that it waits for."""
+        """Write a repetition's report to its file, and announce a reported reason for waiting."""
         self.results.report(name, report)
         if report.get("name") == "waits":
             self.events.say("repetition-waits", name=name, waits=str(report.get("what", "")))
 
     def _dissect(self, measured: _Measured) -> None:
-        """Dissect and record while the processor goes on to its next repetition."""
+        """Dissect and record a repetition while the processor continues with the next one."""
         task = self._group.create_task(self._finish(measured))
         self._dissecting.add(task)
         task.add_done_callback(self._dissecting.discard)
@@ -283,7 +313,11 @@ class Campaign:
         shutil.rmtree(out, ignore_errors=True)
 
     async def _pack(self, entry: Record, out: Path) -> dict[str, str]:
-        """Compress what is kept where that does not keep the run from its work; all checksums."""
+        """Compress the files to keep and return the checksums of all files.
+
+        A dissector does this work, at low priority. If the dissectors are lost, this process does
+        it.
+        """
         pack = functools.partial(
             packing.pack, out, [capture["file"] for capture in entry.captures],
             [name for name in entry.files if name != packing.PACKED_RAW],
@@ -295,7 +329,10 @@ class Campaign:
                 return pack()
 
     def _contention(self, measured: _Measured) -> dict[str, Any]:
-        """What the processor had to do with a repetition, as its record keeps it."""
+        """Return the part of a record's environment about the processor.
+
+        It holds the repetition's use of the processor and its waiting times.
+        """
         if self.plan.settings.on != "guest":
             return {}
         raw = json.loads((measured.out / "raw.json").read_text())
@@ -309,7 +346,7 @@ class Campaign:
                 "alone": measured.exclusive}
 
     def _keep(self, step: Step, entry: Record, out: Path | None, *, exclusive: bool) -> None:
-        # A second measurement that fails does not take the place of the first, flagged one.
+        # A failed second measurement must not replace the first, flagged record.
         is_kept = entry.status == "ok" or not exclusive
         with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
             if is_kept:
@@ -332,7 +369,7 @@ class Campaign:
 
 
 def _line(entry: Record) -> str:
-    """What the log of a cell says of a repetition."""
+    """Return the line about a repetition for its cell's log."""
     what = f": {entry.reason}" if entry.reason else ""
     return (f"{entry.name}: {entry.status}, attempt {entry.attempt}, {entry.elapsed_s:.1f} s, "
             f"processor {entry.environment.get('processor')}{what}")

@@ -1,4 +1,4 @@
-"""Which results folder a run goes on with, or begins."""
+"""Choose the results folder that a run continues, or create a new one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ from harness.portable.reading import readable_manifest
 
 
 def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
-    """The results folder for a plan: the one asked for, an unfinished one of this plan, or a new.
+    """Return the results folder for a plan.
 
-    `root` is where folders are made when none is asked for.
+    The requested folder comes first. The second choice is the newest folder of the same plan, if it
+    is unfinished. The last choice is a new folder.
+
+    Args:
+        out: The requested folder, if there is one.
+        root: Folder that contains results folders.
+        plan: The plan of the run.
+        fresh: Never continue an earlier folder.
     """
     if out is not None:
         return out
@@ -32,7 +39,7 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
 
 
 def tell_of_another_clock(root: Path, plan: Plan) -> None:
-    """Say where the newest folder has the same cells by another clock, and is not complete."""
+    """Print a hint if the newest folder holds the same cells unfinished, by another clock."""
     folder = next(iter(newest_first(root)), None)
     before = readable_manifest(folder) if folder else None
     if folder is None or before is None or before.study.id != plan.study.id:
@@ -45,13 +52,16 @@ def tell_of_another_clock(root: Path, plan: Plan) -> None:
 
 
 def _stem(plan: Plan) -> str:
-    """The levels of the last factor, unless that would be long; then the study."""
+    """Return the levels of the last factor, or the study's name if they are too long.
+
+    The limit is 60 characters.
+    """
     levels = "-".join(level.id for level in list(plan.levels.values())[-1])
     return levels if len(levels) <= 60 else plan.study.id
 
 
 def refuse_used(folder: Path) -> None:
-    """Raise UserError if a folder that is to be begun afresh holds records."""
+    """Raise UserError if a folder for a new run already holds records."""
     if any((folder / "records").glob("*.json")):
         raise UserError(f"{folder}: holds records already, which --fresh would mix with new ones; "
                         "choose another folder with --out, or leave out --fresh to go on")

@@ -1,8 +1,8 @@
-"""The worker's code as it is now: a copy for all testbeds of a run, the same to its end, compiled.
+"""The worker's code as one compiled copy for all testbeds of a run.
 
-A worker would take a second to compile it, each program of ours on a node much of that, and a disk
-half a second to take it for every testbed. So it is kept in the cache by what it consists of, and
-jobs have a link to it.
+The copy does not change until the end of the run. A worker would need 1 s to compile the code, and
+each program of ours on a node much of that. Copying it for every testbed takes 0.5 s of disk time.
+So one copy is kept in the cache, keyed by its content, and job folders contain a link to the copy.
 """
 
 from __future__ import annotations
@@ -23,38 +23,39 @@ from guest.boot import CODE
 from guest.cache import Store, cache_root, key_of
 
 _PROJECT = Path(__file__).parent.parent.parent
-#: What a worker needs of the project, inside the machine.
+#: Packages of the project that a worker imports.
 _NEEDED = ("measure", "protocols", "topologies")
-#: Folders of a study that are for those outside: recordings for tests, tables, settings.
+#: Folders of a study that the worker does not use: recordings for tests, tables, settings.
 _OF_NO_USE_INSIDE = ("recorded", "published", "profiles", "__pycache__")
-# What is before the code in a compiled file (PEP 552): the magic number, a word that says how it is
-# told to be of its source, and that source's time and length, or its hash.
+# The header of a compiled file (PEP 552). It has the magic number and a flag for how the file is
+# checked against its source. The source's time and length follow, or its hash.
 _HEAD_BYTES = 16
 _BY_TIME, _UNCHECKED = 0, 1
 _SECOND_NS = 10 ** 9
-#: A copy that no job has been given for so long goes when another is made.
+#: Age in seconds at which an unused copy is removed when another one is made.
 _KEPT_S = 30 * 24 * 3600.0
 
 
 class _File(NamedTuple):
-    """A file of the project, as it is when it is copied."""
+    """A file of the project, as it was when it was copied."""
 
     path: Path
     content: bytes
     changed_ns: int
-    #: Its compiled file; b"" for what is not Python, and where there is none.
+    #: Its compiled file; b"" for a file that is not Python, or cannot be compiled.
     compiled: bytes
 
 
 def give_code(job_dir: Path, study: str = "") -> Path:
-    """Have a job find what its worker runs; the folder it is in, which all jobs share.
+    """Link the worker's code into a job folder, and return the folder with the code.
 
-    Where nothing can be kept, as in a container that is not root's, each has its own.
+    All jobs share one copy. If the cache cannot be written, as in a container of an ordinary user,
+    each job gets a copy of its own.
     """
     own = job_dir / CODE
     try:
         kept = _kept(study, cache_root())
-        os.utime(kept)  # somebody needs it still
+        os.utime(kept)  # mark the copy as used
     except OSError:
         _fill(own, dict(_files(study)))
         return own
@@ -64,7 +65,10 @@ def give_code(job_dir: Path, study: str = "") -> Path:
 
 @functools.cache
 def _kept(study: str, cache: Path) -> Path:
-    """The copy of the code as it is when this process first needs it, made unless it is there."""
+    """Return the cached copy of the code, made first if it is missing.
+
+    Later calls in this process return the same copy, even if the code has changed since.
+    """
     files = dict(_files(study))
     store = Store(cache / "code", "copy of the worker's code")
 
@@ -77,15 +81,15 @@ def _kept(study: str, cache: Path) -> Path:
 
 
 def _files(study: str) -> Iterator[tuple[str, _File]]:
-    """All that a worker runs, by its place in the copy.
+    """Yield all files that a worker needs, by their path in the copy.
 
-    Of the studies only the one that is measured, if any; and that without what its package imports
-    by itself, which is for those outside: a machine has no pydantic.
+    Of the studies, only the measured one is included. The `__init__.py` files of the studies are
+    empty in the copy: their imports need pydantic, which a testbed does not have.
     """
     own = f"studies/{study}"
     emptied = [f"{package}/__init__.py" for package in ("studies", own)] if study else []
     for folder in (*_NEEDED, *([own] if study else [])):
-        for path in _below(_PROJECT / folder):  # protocols/ need not be there
+        for path in _below(_PROJECT / folder):  # protocols/ may be missing
             name = str(path.relative_to(_PROJECT))
             if name not in emptied:
                 yield name, _file(path)
@@ -95,7 +99,7 @@ def _files(study: str) -> Iterator[tuple[str, _File]]:
 
 def _below(folder: Path) -> Iterator[Path]:
     for place, below, names in os.walk(folder):
-        # Those that are left out are not walked through.
+        # Skip excluded folders in the walk.
         below[:] = [name for name in below if name not in _OF_NO_USE_INSIDE]
         yield from (Path(place, name) for name in names if not name.endswith(".yml"))
 
@@ -107,7 +111,7 @@ def _file(path: Path) -> _File:
 
 
 def _key(files: dict[str, _File]) -> str:
-    """What tells one copy from another: every file's place and content, and what is compiled."""
+    """Return a hash of all files and of the list of compiled files."""
     compiled = sorted(name for name, file in files.items() if file.compiled)
     return key_of({name: file.content for name, file in files.items()}
                   | {"compiled": importlib.util.MAGIC_NUMBER + "\n".join(compiled).encode()})
@@ -136,15 +140,17 @@ def _forget_old(folder: Path) -> None:
 
 
 def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
-    """A source's compiled file, by its time; b"" where this Python can neither read nor make one.
+    """Return a source's compiled file, valid by the source's time.
 
-    It lies where Python itself looks for it, which makes it for what this process imports.
+    The result is b"" if this Python can neither read nor make one. Python's own cache is used: it
+    has the compiled files of the modules that this process imports.
     """
     changed_s = changed_ns // _SECOND_NS
     head = importlib.util.MAGIC_NUMBER + struct.pack(
         "<III", _BY_TIME, changed_s & 0xFFFFFFFF, length & 0xFFFFFFFF)
     with contextlib.suppress(OSError, py_compile.PyCompileError):
-        # One that was made in the second of the change may be of what was there before it.
+        # A file compiled in the same second as the change may belong to the source before the
+        # change.
         if code := _code(_cached(source), head, since_ns=(changed_s + 1) * _SECOND_NS):
             return head + code
         py_compile.compile(str(source), doraise=True,
@@ -154,7 +160,10 @@ def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
 
 
 def _code(compiled: Path, head: bytes, since_ns: int = 0) -> bytes:
-    """What follows the head of a compiled file, if that is this one, or one that nobody checks."""
+    """Return the code of a compiled file whose header is `head`, or says "unchecked".
+
+    The result is b"" for another header, or for a file older than `since_ns`.
+    """
     with contextlib.suppress(FileNotFoundError):
         there = compiled.read_bytes()
         unchecked = importlib.util.MAGIC_NUMBER + struct.pack("<I", _UNCHECKED)

@@ -1,10 +1,10 @@
-"""Contention: how long a machine waited for its processor, and whether that limited a stage.
+"""Measure how long a guest waited for its processor, and whether that limited a stage.
 
-Linux counts for every process how long it was ready to run and did not get to (/proc/PID/schedstat:
-time on the processor and time waiting for it, in ns). A guest is several: its kernel, and a process
-for each of its programs. One of them at a time is ready to run; while it waits, so does everything
-in the guest, the timers of its air too. What a program had run and waited is gone with it: of one
-that nobody looked at in between, Linux tells its parent how long it ran, and nobody how it waited.
+Linux counts for every process how long it ran, and how long it was ready to run and waited
+(/proc/PID/schedstat, in ns). A guest is several processes: its kernel, and one for each of its
+programs. One of them at a time is ready to run. While that one waits, everything in the guest
+waits, including the timers of the medium. The counters of a program are lost when it ends. Linux
+adds its running time to its parent's counters, but not its waiting time.
 """
 
 from __future__ import annotations
@@ -24,34 +24,38 @@ from harness.engine.testbed import Heard
 from studies.study import USED_FILE, Stage
 
 _EVERY_S = 0.05
-#: So many samples look at every program, and then one in so many.
+#: The first _ALL_FIRST samples read every program, later ones only every _ALL_EVERYth sample.
 _ALL_FIRST, _ALL_EVERY = 40, 5
 FLAG = "processor"
 
 
 @dataclass
 class Waits:
-    """Samples of a machine: when, and the seconds that its processes had run and waited by then.
+    """Samples of the seconds that a guest's processes had run and waited.
 
-    `pid` is its kernel; programs are its children. All of them are read while it gets on the
-    network; then those that have run lately, and all every quarter of a second, as many only sleep.
+    `pid` is the guest's kernel; programs are its children. All of them are read during the first
+    two seconds, while the guest joins the network. Later samples read those that ran lately, and
+    all of them every quarter of a second, because many only sleep.
     """
 
     pid: int
     at: list[float] = field(default_factory=list)
     ran: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
-    #: What programs that have ended had run, of which nobody knows how they waited.
+    #: Running time of ended programs that no sample had read, so that their waiting time is
+    #: unknown.
     unseen: list[float] = field(default_factory=list)
-    # Wall clock, as the stamps of a repetition are, but one that nobody sets while we look.
+    # Offset from the monotonic clock to the wall clock of a repetition's stamps. It is fixed here,
+    # so that later changes of the wall clock have no effect.
     _clock_s: float = field(default_factory=lambda: time.time() - time.monotonic())
-    #: What each process had run and waited when last read; what those had that are gone; who ran.
+    #: Counters of each process when last read; the sum for ended programs; programs that ran
+    #: lately.
     _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
     _gone: tuple[int, int] = (0, 0)
     _active: set[int] = field(default_factory=set)
 
     def sample(self) -> None:
-        """Look once; a machine that is gone leaves no sample."""
+        """Take one sample. A guest that is gone gives no sample."""
         kernel = _schedstat(self.pid)
         if kernel is None:
             return
@@ -65,7 +69,7 @@ class Waits:
         self._seen[self.pid] = kernel
         ran, waited = (sum(values) / 1e9 for values in zip(
             self._gone, *self._seen.values(), strict=True))
-        # Their parent counts in hundredths of a second, and so may be behind.
+        # The parent's counter has a resolution of 10 ms, and may lag behind.
         unseen = max(0.0, *self.unseen[-1:], ended_s(self.pid) - self._gone[0] / 1e9)
         self.at.append(self._clock_s + time.monotonic())
         self.ran.append(ran + unseen)
@@ -73,7 +77,7 @@ class Waits:
         self.unseen.append(unseen)
 
     def _look_at(self, programs: Iterable[int]) -> None:
-        """Read these programs; one that has ended keeps what it had."""
+        """Read the counters of these programs, and retire those that have ended."""
         for pid in tuple(programs):
             now = _schedstat(pid)
             if now is None:
@@ -85,13 +89,16 @@ class Waits:
                 self._active.add(pid)
 
     def _retire(self, pid: int) -> None:
-        """Keep what a program had that has ended: another one may get its number."""
+        """Add the last counters of an ended program to the sum.
+
+        Its process id may be used again.
+        """
         before = self._seen.pop(pid, (0, 0))
         self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
         self._active.discard(pid)
 
     async def watch(self) -> None:
-        """Sample until cancelled, and once more then."""
+        """Take samples until cancelled, and one more at the end."""
         try:
             while True:
                 self.sample()
@@ -100,10 +107,15 @@ class Waits:
             self.sample()
 
     def shares(self, begin: float, end: float) -> tuple[float, float]:
-        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown.
+        """Return the shares of an interval that the guest ran and that it waited.
 
-        A kernel that has woken a program and not gone to sleep yet waits beside it, so that both
-        together may come to more than the time there is: what did not run waited, then.
+        A kernel that has woken a program and is not asleep yet waits together with that program.
+        Both shares may then add up to more than 1, so the waiting share is limited to the time not
+        run. Both are 0 if there are no samples.
+
+        Args:
+            begin: Start of the interval, in seconds of the wall clock.
+            end: End of the interval.
         """
         first, last, lasted = self._between(begin, end)
         if lasted <= 0:
@@ -113,19 +125,25 @@ class Waits:
         return ran, min(waited, max(0.0, 1 - ran))
 
     def unseen_share(self, begin: float, end: float) -> float:
-        """The share of this time that programs ran which came and went between two looks."""
+        """Return the running share of programs that started and ended between two samples."""
         first, last, lasted = self._between(begin, end)
         return max(0.0, self.unseen[last] - self.unseen[first]) / lasted if lasted > 0 else 0.0
 
     def _between(self, begin: float, end: float) -> tuple[int, int, float]:
-        """The samples around a time, and how long they are apart; not at all without any."""
+        """Return the samples around an interval, and the seconds between them.
+
+        Without samples the time between them is 0.
+        """
         first = max(0, bisect.bisect_right(self.at, begin) - 1)
         last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
         return first, last, self.at[last] - self.at[first] if last > first else 0.0
 
 
 def _schedstat(pid: int) -> tuple[int, int] | None:
-    """Nanoseconds that a process has run and waited to run; None if it is gone."""
+    """Return the nanoseconds that a process has run and has waited to run.
+
+    The result is None if the process is gone.
+    """
     try:
         ran, waited = (PROC / f"{pid}/schedstat").read_bytes().split()[:2]
         return int(ran), int(waited)
@@ -134,7 +152,7 @@ def _schedstat(pid: int) -> tuple[int, int] | None:
 
 
 class Used:
-    """What a machine takes of the processor from now on, by its kernel's and programs' times."""
+    """CPU time of a guest since the object's creation, its kernel and programs together."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._begun_s = pid, processor_s(pid)
@@ -142,29 +160,32 @@ class Used:
 
     @property
     def by_now_s(self) -> float:
-        """So much so far."""
+        """Return the CPU seconds used since this object was created."""
         return processor_s(self._pid) - self._begun_s
 
     def hearing(self, heard: Heard) -> Heard:
-        """Pass reports of a repetition on, and note what it has taken by then."""
+        """Return a listener that passes on reports, and notes the CPU seconds used at each."""
         def hear(report: Mapping[str, Any]) -> None:
             self._by[str(report["name"])] = self.by_now_s
             heard(report)
         return hear
 
     def write(self, out: Path) -> None:
-        """Leave it with the repetition, for its judge, which may have left nothing else."""
+        """Write the CPU seconds at each report to the repetition's folder, for the study's judge.
+
+        The folder is created, because a failed repetition may have left none.
+        """
         out.mkdir(parents=True, exist_ok=True)
         (out / USED_FILE).write_text(json.dumps(self._by))
 
 
 def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:
-    """What a record keeps of a repetition's processor, by the stamps among its raw values.
+    """Return a record's data about the processor, for the stages in a repetition's stamps.
 
-    `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time; `limits` are the
-    stages whose share passed theirs, `severity` the largest share as a multiple of its limit. A
-    stage that took place several times, in parts of the repetition, counts with the time that
-    waited most.
+    `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time. `limits` lists the
+    stages whose waiting share exceeds their limit. `severity` is the largest share as a multiple of
+    its limit. A stage that took place several times, in parts of the repetition, counts with the
+    occurrence that waited most.
     """
     shares: dict[str, Any] = {}
     begun, ended = began(raw), raw["stamps"].get("end")
@@ -183,30 +204,40 @@ def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict
 
 
 def is_due_again(environment: Mapping[str, Any]) -> bool:
-    """Whether a record's circumstances have it measured once more, exclusively.
+    """Return whether a repetition has to be measured once more, exclusively.
 
-    It is flagged, and had others beside it. QOP_FLAGGED=keep leaves it at the one measurement.
+    That is the case if it is flagged and was not measured exclusively. QOP_FLAGGED=keep disables
+    the second measurement.
     """
     return (bool(environment.get("flags")) and not environment.get("alone")
             and os.environ.get("QOP_FLAGGED") != "keep")
 
 
 def began(raw: Mapping[str, Any]) -> float | None:
-    """When a repetition, or the first of its parts, started; None where none did."""
+    """Return the start of a repetition or of its first part.
+
+    The result is None if there is no such stamp.
+    """
     return next((stamps["start"] for stamps in _stamps(raw) if "start" in stamps), None)
 
 
 def windows_of(stage: Stage, raw: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """From when to when a stage took place: in each part that has stamps of it, and at last."""
+    """Return begin and end of a stage in each part of the repetition.
+
+    Parts without stamps of the stage are left out. The repetition's own stamps come last.
+    """
     ends = [(first(stage.begins, stamps), first(stage.ends, stamps)) for stamps in _stamps(raw)]
     return [(begin, end) for begin, end in ends if begin is not None and end is not None]
 
 
 def _stamps(raw: Mapping[str, Any]) -> list[Mapping[str, float]]:
-    """The stamps of a repetition's parts, in their order, and its own."""
+    """Return the stamps of a repetition's parts in order, then its own."""
     return [part["stamps"] for part in (*raw.get("parts", {}).values(), raw)]
 
 
 def first(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:
-    """The stamp of the first of some names that there is one of."""
+    """Return the first stamp that exists among some names.
+
+    The result is None if there is none.
+    """
     return next((stamps[name] for name in names if name in stamps), None)

@@ -1,7 +1,8 @@
-"""A run listens on a socket in its results folder for what is said to its repetitions.
+"""A socket in the results folder, through which a run receives messages for its repetitions.
 
-One JSON line comes, `{"repetition": NAME or null, "message": {...}}`, and one goes back, the list
-of the repetitions that were told. Only the user who runs can connect.
+A request is one JSON line, `{"repetition": NAME or null, "message": {...}}`. The answer is one JSON
+line, the list of the repetitions that received the message. Only the user who started the run can
+connect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from harness.errors import UserError
 
 SOCKET = ".control"
-#: Takes the name of a repetition, None for all, and a message; which ones were told.
+#: A function of a repetition's name (None for all) and a message; returns the recipients' names.
 Tell = Callable[[str | None, Mapping[str, Any]], list[str]]
 _ANSWER_S = 60.0
 _LONGEST_LINE_BYTES = 1 << 16
@@ -26,7 +27,10 @@ _LONGEST_LINE_BYTES = 1 << 16
 
 @asynccontextmanager
 async def listening(folder: Path, tell: Tell) -> AsyncIterator[None]:
-    """Pass on what comes, while this lasts. A folder that takes no sockets goes without."""
+    """Pass received messages on, as long as this context lasts.
+
+    If the file system does not allow sockets, no messages are received.
+    """
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ValueError, KeyError, TypeError, OSError):
             said = json.loads(await reader.readline())
@@ -37,7 +41,7 @@ async def listening(folder: Path, tell: Tell) -> AsyncIterator[None]:
 
     try:
         with _short_path(folder) as path:
-            path.unlink(missing_ok=True)  # of a run that was killed
+            path.unlink(missing_ok=True)  # left by a run that was killed
             server = await asyncio.start_unix_server(answer, path, limit=_LONGEST_LINE_BYTES)
             path.chmod(0o600)
     except OSError:
@@ -51,7 +55,16 @@ async def listening(folder: Path, tell: Tell) -> AsyncIterator[None]:
 
 
 def say(folder: Path, repetition: str | None, message: Mapping[str, Any]) -> list[str]:
-    """Say something to a run's repetitions; which were told. Raises UserError if none listens."""
+    """Send a message to a run's repetitions and return the names of the recipients.
+
+    Args:
+        folder: The run's results folder.
+        repetition: Name of the repetition, None for all.
+        message: The message, a JSON object.
+
+    Raises:
+        UserError: No run listens in this folder.
+    """
     line = json.dumps({"repetition": repetition, "message": message}).encode() + b"\n"
     try:
         with _short_path(folder) as path, socket.socket(socket.AF_UNIX) as connection:
@@ -71,7 +84,10 @@ def _why(error: Exception) -> str:
 
 @contextmanager
 def _short_path(folder: Path) -> Iterator[Path]:
-    """The socket's path through a descriptor: a socket's may have 107 bytes, a folder's more."""
+    """Yield a short path of the socket, through a file descriptor of the folder.
+
+    The path of a socket may have at most 107 bytes; a folder's path may be longer.
+    """
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         yield Path(f"/proc/self/fd/{descriptor}") / SOCKET

@@ -1,4 +1,4 @@
-"""Disk-full errors, as one line for the user."""
+"""Convert disk-full errors to one line for the user."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 
 from harness.errors import UserError
 
-#: A full disk, one's own share of it, or a limit on files.
+#: Error numbers of a full disk, an exceeded quota and a limit on file sizes.
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether the disk, or one's share of it, was full."""
+    """Return whether an error says that disk space is exhausted.
+
+    An exceeded quota and a limit on file sizes count, too.
+    """
     return isinstance(error, OSError) and bool(_said(error))
 
 
 @contextmanager
 def reported(folder: Path, what: str = "cannot be written") -> Iterator[None]:
-    """Report what cannot be written into a results folder in one line."""
+    """Convert an OSError in this context to a UserError about the results folder."""
     try:
         yield
     except OSError as error:
@@ -29,13 +32,16 @@ def reported(folder: Path, what: str = "cannot be written") -> Iterator[None]:
 
 
 def to_user(folder: Path, what: str, error: OSError) -> UserError:
-    """What to tell the user whose results folder could not be written to."""
+    """Return the user error for a results folder that cannot be written."""
     return UserError(f"{folder}: {what} ({_said(error) or error.strerror or error}); make room and "
                      "give the same command again, which goes on from here", status=1)
 
 
 def of_group(folder: Path, group: ExceptionGroup[Exception]) -> Exception:
-    """Of errors that came together, the one that tells the user most."""
+    """Return the error of a group that is most useful to the user.
+
+    A UserError comes first, then a disk-full error, then the first error.
+    """
     errors = list(_each(group))
     for error in errors:
         if isinstance(error, UserError):
@@ -55,9 +61,10 @@ def _each(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
 
 
 def _said(error: OSError) -> str:
-    """What the kernel said, if that was about room; "" for another error.
+    """Return the system's message if an error is about disk space.
 
-    One that tells of several files (shutil.Error) has no number, only their texts.
+    The result is "" for another error. An error about several files (shutil.Error) has no error
+    number, only the messages.
     """
     texts = {number: os.strerror(number) for number in _NUMBERS}
     return texts.get(error.errno or 0, "") or next(

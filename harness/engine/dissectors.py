@@ -1,4 +1,4 @@
-"""Processes that dissect and judge captures beside what is being measured, and give way to it."""
+"""Low-priority processes that dissect and judge captures while other repetitions are measured."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _Result = TypeVar("_Result")
 
 
 class DissectorLost(Exception):
-    """A process that dissected was killed, and so was the one that did it again."""
+    """A dissecting process was killed, and killed again in the second attempt."""
 
 
 class Dissectors:
-    """So many processes; they end with the process that asks for them, however it ends.
+    """A pool of dissecting processes, which end with this process in any case.
 
-    Made with the first task. Give tasks from the main thread: they end with the thread, too.
-    Python's pool is of no more use once one of its processes has died (for want of memory, or
-    killed): all are replaced then, and what they had been given is done again, once.
+    The processes start with the first task. Call `run` from the main thread: the kernel ends the
+    processes when the thread that started them ends. Python's process pool is unusable once one of
+    its processes has died (killed, or out of memory). The whole pool is then replaced, and its
+    tasks are repeated once.
     """
 
     def __init__(self, count: int) -> None:
@@ -36,14 +37,18 @@ class Dissectors:
         self._again = asyncio.Lock()
 
     async def run(self, task: Callable[[], _Result]) -> _Result:
-        """What `task` returns; raises what it raises, or DissectorLost."""
+        """Return the result of `task`, or raise its exception.
+
+        Raises:
+            DissectorLost: The processes for this task were killed twice.
+        """
         pool = self._pool
         with contextlib.suppress(BrokenProcessPool):
             return await _result(pool, task)
-        if self._pool is pool:  # the first to find out
+        if self._pool is pool:  # the first caller that notices
             self._pool = _pool(self._count)
             pool.shutdown(wait=False)
-        # By itself: of all that was under way, only what kills its own process again is given up.
+        # Repeat tasks one at a time: only a task that kills its own process again is given up.
         async with self._again:
             with contextlib.suppress(BrokenProcessPool), _single() as alone:
                 return await _result(alone, task)
@@ -51,27 +56,28 @@ class Dissectors:
                             "tried once more; is memory short?")
 
     def close(self) -> None:
-        """End them; what has not begun is not done any more."""
+        """End the processes. Tasks that have not started are dropped."""
         self._pool.shutdown(cancel_futures=True)
 
 
 async def _result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Result:
-    """What `task` returns in a process of the pool.
+    """Return the result of `task` from a process of the pool.
 
-    Who asks may be cancelled, the pool's own future is not: of one that was, Python's pool makes a
-    traceback when a process of its has died.
+    The caller may be cancelled, but the pool's future is not. For a cancelled future, Python's pool
+    prints a traceback when one of its processes dies.
     """
     with _uninterrupted():
         future = pool.submit(task)
     result = asyncio.wrap_future(future)
-    # What nobody waits for any more may still fail, by a disk that is full: no traceback of that.
+    # A task that is no longer awaited may still fail, for example on a full disk; retrieve the
+    # exception, so that no traceback is printed.
     result.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return await asyncio.shield(result)
 
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that are started meanwhile hear nothing of Ctrl-C before `_begin`."""
+    """Block SIGINT for processes that start in this context, until `_begin` unblocks it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -94,10 +100,10 @@ def _pool(count: int) -> ProcessPoolExecutor:
 
 def _begin(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before this could be asked for
+    if os.getppid() != parent:  # the parent ended before the death signal was set
         os._exit(1)
-    # Giving way, and not SCHED_IDLE: on a machine that others keep busy that would never end.
+    # Use nice and not SCHED_IDLE: on a machine with other load the work would never finish.
     os.nice(_NICE)
-    # Ctrl-C is for the run to deal with. It was held back until here.
+    # The run handles Ctrl-C. SIGINT was blocked until here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,4 +1,4 @@
-"""Refuse settings and levels that a user gives and that change nothing in the cells chosen."""
+"""Refuse settings and levels from the user that change nothing in the chosen cells."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def refuse_idle_settings(made: Plan, given: Mapping[str, str], usual: Asked, *,
                          measures: bool = True) -> None:
     """Refuse settings that have no effect in any cell.
 
-    A setting has an effect where it changes what is built, or what the workload is told; without
-    `measures` (in a lab) it is what is built alone.
+    A setting has an effect if it changes the testbed, or the task of the workload. Without
+    `measures` (in a lab) only the testbed counts.
 
     Args:
         made: The plan with these settings.
-        given: Settings by name, with the words that the user gave them by.
+        given: Settings by name, with the words of the command line or profile.
         usual: The settings without those.
-        measures: Whether anything is measured in what is built.
+        measures: Whether the workload will run.
 
     Raises:
-        UserError: With the first setting that changes nothing.
+        UserError: A setting changes nothing; the first one is named.
     """
     for name, words in given.items():
         value = getattr(usual, name)
         if getattr(made.asked, name) == value:
-            continue  # it says what holds anyway
+            continue  # the value equals the usual one
         other = made.asked.model_copy(update={name: value})
         if not any(has_effect(made.study, cell, name, made.asked, other, measures=measures)
                    for cell in made.cells):
@@ -43,7 +43,16 @@ def refuse_idle_settings(made: Plan, given: Mapping[str, str], usual: Asked, *,
 
 def has_effect(study: Study, cell: Cell, name: str, asked: Asked, other: Asked, *,
                measures: bool = True) -> bool:
-    """Return whether a setting of two values makes a difference to a cell."""
+    """Return whether two values of a setting make a difference in a cell.
+
+    Args:
+        study: The study of the cell.
+        cell: The cell to compare in.
+        name: Name of the setting.
+        asked: Settings with the first value.
+        other: Settings with the second value.
+        measures: Whether the workload's task counts, too.
+    """
     if name in study.unused(cell, asked):
         return False
     built, task = study.testbed(cell, asked), study.task(cell, asked)
@@ -54,9 +63,16 @@ def has_effect(study: Study, cell: Cell, name: str, asked: Asked, other: Asked, 
 
 
 def refuse_idle_levels(made: Plan, named: Collection[str]) -> None:
-    """Refuse levels of the factors that a user names levels of, where no cell has them.
+    """Refuse levels that occur in no cell of the plan.
 
-    A study's design has cells of its own: not every level goes with all others. Raises UserError.
+    A study may define its own cells, in which not every level is combined with all others.
+
+    Args:
+        made: The plan.
+        named: Factors whose levels the user named.
+
+    Raises:
+        UserError: A level is in no cell.
     """
     for factor in named:
         used = {cell.ids[factor] for cell in made.cells}

@@ -1,7 +1,7 @@
-"""A run's events: one JSON object a line in its folder, as they come, for whoever looks on.
+"""The events of a run, in a file with one JSON object a line.
 
-Progress, `qop status` and the bench of faults read these. What a run has come to is what its
-events since `run-started` add up to (`RunState`).
+Progress, `qop status` and the fault benchmark read these events as they are written. The state of a
+run is the sum of its events since `run-started` (`RunState`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "events.jsonl"
-#: Below a results folder: what each repetition reported while it ran.
+#: Folder below a results folder with the reports of each repetition.
 REPORTS = "events"
 
 Event = Mapping[str, Any]
@@ -23,10 +23,10 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Writes events down and tells them to listeners.
+    """A writer of events, which also passes them to listeners.
 
-    Events are a help, not a result: one that the disk has no room for is told all the same, and
-    what is full is found out by the next record.
+    Events are only informative. An event that cannot be written to a full disk is still passed on.
+    The next record then reports the full disk.
     """
 
     def __init__(self, folder: Path, *listeners: Listener) -> None:
@@ -34,7 +34,12 @@ class EventLog:
         self._listeners = listeners
 
     def say(self, event: str, **fields: Any) -> None:
-        """Something happened, now."""
+        """Write an event with the present time and pass it to all listeners.
+
+        Args:
+            event: The kind of event.
+            fields: Its further fields.
+        """
         document = {"at": round(time.time(), 3), "event": event, **fields}
         with contextlib.suppress(OSError):
             append(self._path, document)
@@ -43,7 +48,10 @@ class EventLog:
 
 
 def append(path: Path, document: Event) -> None:
-    """Add a line; after one that broke off, on a line of its own. Raises OSError."""
+    """Append a line to a file. Raises OSError.
+
+    If the last line is incomplete, the new line starts on a line of its own.
+    """
     with path.open("a+b") as file:
         line = json.dumps(document).encode() + b"\n"
         if file.tell():
@@ -53,7 +61,7 @@ def append(path: Path, document: Event) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """All events of a file; lines that a full disk broke off are passed over."""
+    """Yield all events of a file. Incomplete lines of a full disk are skipped."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError:
@@ -67,11 +75,12 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class RunState:
-    """What a run has come to, by its events; times by the wall clock in seconds.
+    """The state of a run, derived from its events. Times are wall-clock seconds.
 
-    `done` of `total` repetitions have a record, those of earlier runs included; `running` says when
-    each one under way began, `testbeds` are those that stand. `still` has the last event of each
-    one under way whose guest's clock stands still, `waits` what each says that it waits for.
+    `done` of `total` repetitions have a record, including those of earlier runs. `running` has the
+    start of each running repetition, `testbeds` the names of the running testbeds. `still` has the
+    last event of each repetition whose guest's clock does not advance. `waits` has the reported
+    reason for waiting of each repetition.
     """
 
     began: float = 0.0
@@ -90,7 +99,10 @@ class RunState:
 
     @classmethod
     def of(cls, folder: Path) -> RunState | None:
-        """That of a folder's newest run; None where no run has left events."""
+        """Return the state of the newest run in a folder.
+
+        The result is None if no run has written events.
+        """
         state = None
         for event in read(folder / FILE):
             if event["event"] == "run-started":
@@ -101,13 +113,16 @@ class RunState:
         return state
 
     def take(self, event: Event) -> None:
-        """One more event."""
+        """Update the state by one more event."""
         handler = getattr(self, f"_{event['event'].replace('-', '_')}", None)
         if handler is not None:
             handler(event)
 
     def left_s(self, now: float) -> float | None:
-        """About how long it still takes, at the pace so far; None before anything tells."""
+        """Return the estimated seconds left at the pace so far.
+
+        The result is None before the first record.
+        """
         measured = self.done - self.already
         return (now - self.began) / measured * (self.total - self.done) if measured > 0 else None
 
@@ -126,7 +141,10 @@ class RunState:
         self.testbeds.add(_place(event))
 
     def name_on(self, event: Event) -> str:
-        """Return which repetition is under way on an event's testbed, or that this is starting."""
+        """Return the name of the repetition that runs on an event's testbed.
+
+        While the testbed starts, the name is "starting TESTBED".
+        """
         return self._on.get(_place(event), f"starting {event['testbed']}")
 
     def _clock_still(self, event: Event) -> None:
@@ -178,5 +196,5 @@ class RunState:
 
 
 def _place(event: Event) -> str:
-    """A testbed, and the worker that has it where there are several."""
+    """Return the key of an event's testbed, which includes its worker."""
     return f"{event.get('worker', '')}/{event['testbed']}"

@@ -1,4 +1,4 @@
-"""Libraries that machines preload, as they are sent there: compiled once, and kept in the cache."""
+"""Preloaded libraries for testbeds, compiled once and kept in the cache."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _FILE = "library.base64"
 
 
 def to_send(source: Path) -> str:
-    """A library in base 64; "" where it cannot be compiled, which the machine says if it matters.
+    """Return a compiled library in base 64.
 
-    To compile three of them takes as long as all else that a run does before its first testbed.
+    The result is "" if it cannot be compiled; the testbed reports that if it needs the library. To
+    compile three libraries takes as long as everything else that a run does before its first
+    testbed.
     """
     def build(folder: Path) -> dict[str, Any]:
         (folder / _FILE).write_text(library.encoded(source))
@@ -26,4 +28,4 @@ def to_send(source: Path) -> str:
     with contextlib.suppress(MeasureError, OSError):
         store = Store(cache_root() / "libraries", "preloaded library")
         return (store.obtain(key, build) / _FILE).read_text()
-    return library.to_send(source)  # where nothing can be kept, or compiled
+    return library.to_send(source)  # without a cache, or without a compiler

@@ -1,6 +1,6 @@
-"""Machines that run a worker: the embedded guest, or this very machine as root.
+"""Machines that run a worker: an embedded guest, or this host as root.
 
-Both give the same thing: a process with the worker's JSON lines on its standard streams.
+Both provide a process with the worker's JSON lines on its standard streams.
 """
 
 from __future__ import annotations
@@ -19,115 +19,149 @@ from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
 TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
-#: A guest's memory: a base, and for each node its daemons. Its kernel fills what is left with pages
-#: of files, so all of it is taken from the host in the end.
+#: Memory of a guest in MB: a base, and a share for each node's daemons. Its kernel fills free
+#: memory with cached pages, so the guest eventually uses all of its memory on the host.
 _MEMORY_MB, _NODE_MB = 98, 23
-#: What the worker takes more where Mininet-WiFi brings numpy and matplotlib.
+#: Additional memory of the worker in MB, because Mininet-WiFi imports numpy and matplotlib.
 _MININET_WIFI_MB = 30
 _AT_ONCE = 8
-# A worker sends one line an event; records' raw data go by file.
+# Longest line of a worker in bytes. A line is one event; raw data of records is sent in files.
 LINE_LIMIT = 1 << 20
 
 
 class Running(Protocol):
-    """A started worker."""
+    """A running worker."""
 
-    #: Process and process group of the worker, or of the guest it runs in.
+    #: Process id and process group of the worker, or of its guest.
     pid: int
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
-        """Where commands go."""
+        """Return the stream for commands."""
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """Where events come from."""
+        """Return the stream of events."""
 
     def hold(self) -> None:
-        """Stop it where it is; only machines with virtual time can."""
+        """Stop the machine until `release`. Only guests can be stopped."""
 
     def release(self) -> None:
-        """Have it go on."""
+        """Continue a stopped machine."""
 
     def move(self, processor: int) -> None:
-        """Have all of it stay on another processor; only guests can."""
+        """Move the machine to another processor. Only guests can be moved.
+
+        Args:
+            processor: Number of the processor.
+        """
 
     async def close(self, grace_s: float = 0.0) -> None:
-        """End it and everything it started, after a time to end by itself; idempotent."""
+        """End the worker and all processes that it started. Further calls have no effect.
+
+        Args:
+            grace_s: Seconds to wait for the worker to end by itself.
+        """
 
     def post_mortem(self) -> str:
-        """Why it is gone, in a few words, for the reason of a record."""
+        """Return the reason for the worker's end in a few words, for a record."""
 
 
 class Lacking(Exception):
-    """A machine has not got a study's packages; the text is the reason."""
+    """An error for a machine that lacks a study's packages. The text is the reason."""
 
 
 class Machine(Protocol):
-    """Somewhere to run workers."""
+    """A machine that can run workers."""
 
-    #: Why packages of a study's are not to be had here, by their name.
+    #: Reasons why packages of a study are not available here, by the packages' name.
     lacking: dict[str, str]
 
-    #: Where workers are kept: each stays on one of these.
+    #: Numbers of the processors for workers. Each worker runs on one of them.
     processors: list[int]
-    #: How many may measure at once on one of them, if it has the power: while the air is busy, it
-    #: has little to do.
+    #: Limit of repetitions that one processor measures in parallel. Several are possible because a
+    #: guest needs little CPU time while the medium is busy.
     at_once: int
-    #: Testbeds that may exist side by side, if memory allows.
+    #: Limit of testbeds that exist in parallel, if memory allows.
     max_testbeds: int
 
     def image_key(self, packages: str = "") -> str:
-        """Which guest image it boots for a study's packages, "" where it boots none."""
+        """Return the key of the guest image with a study's packages.
+
+        Args:
+            packages: Name of the packages, "" for none.
+
+        Returns:
+            The key, or "" if the machine uses no image, or lacks the packages.
+        """
 
     def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
-        """What a testbed of this many nodes may take of memory, with what its spec asks beside."""
+        """Return the memory that a testbed may use, in MB.
+
+        Args:
+            nodes: Number of nodes in the network.
+            more_mb: Additional memory that the testbed's spec requests.
+        """
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
-        """Start a worker for a job folder of a study; its network has this many nodes.
+        """Start a worker.
 
-        `packages` names those of the study that it is to have. Raises Lacking.
+        Args:
+            job_dir: The worker's job folder.
+            processor: Processor that the worker runs on.
+            nodes: Number of nodes in its network.
+            study: Name of the study to measure.
+            packages: Name of the study's packages to provide, "" for none.
+            clock: How time passes.
+            more_mb: Additional memory in MB.
+
+        Raises:
+            Lacking: The packages are not available.
         """
 
     def mount(self, job_dir: Path) -> str:
-        """Where daemons inside will find the policy's files."""
+        """Return the path at which daemons of the testbed find the policy's files.
+
+        Args:
+            job_dir: The worker's job folder.
+        """
 
 
 class EmbeddedMachine:
-    """User-Mode Linux guests, one a testbed, each pinned to one core."""
+    """User-Mode Linux guests, one for each testbed and each on one processor."""
 
     def __init__(self, built: image.Image) -> None:
         self.image = built
-        #: Further images, by the name of a study's packages.
+        #: Images with packages, by the packages' name.
         self.variants: dict[str, image.Image] = {}
         self.lacking: dict[str, str] = {}
         self.at_once = _AT_ONCE
         self.max_testbeds = 64
-        #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
+        #: File descriptors of a terminal for the guest's ttyS2, where the lab's shell runs.
         self.terminal: tuple[int, int] | None = None
         self.processors = _processors()
         has_mininet_wifi = "mininet_wifi" in built.manifest.get("root", {})
         self._base_mb = _MEMORY_MB + (_MININET_WIFI_MB if has_mininet_wifi else 0)
 
     def image_key(self, packages: str = "") -> str:
-        """The key of the image with these packages."""
+        """Return the key of the image with these packages."""
         return "" if packages in self.lacking else self._image(packages).key
 
     def _image(self, packages: str) -> image.Image:
         return self.variants[packages] if packages else self.image
 
     def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
-        """The memory that a guest is given; its kernel fills what its programs leave."""
+        """Return the memory of a guest, in MB. Its kernel uses what its programs leave."""
         return self._base_mb + nodes * _NODE_MB + more_mb
 
     def mount(self, job_dir: Path) -> str:
-        """A guest has its own /tmp, so one place serves all."""
+        """Return the same path for all guests, because each has a /tmp of its own."""
         return "/tmp/qop/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
-        """Boot a guest on the job folder, where it finds the worker's code."""
+        """Boot a guest with this job folder, which contains the worker's code."""
         _refuse_lacking(self, packages)
         give_code(job_dir, study)
         try:
@@ -142,7 +176,10 @@ class EmbeddedMachine:
 
 
 def _processors() -> list[int]:
-    """Those that the run may use, or those of `QOP_PROCESSORS`: guests are alone on these then."""
+    """Return the processors for guests: those of `QOP_PROCESSORS`, or those of this process.
+
+    With QOP_PROCESSORS, this process itself may run on other processors.
+    """
     listed = os.environ.get("QOP_PROCESSORS", "")
     try:
         processors = sorted({int(number) for number in listed.split(",") if number})
@@ -185,7 +222,7 @@ class _Guest:
 
 
 class HostMachine:
-    """This machine's own kernel and daemons; needs root and mac80211_hwsim."""
+    """This host's own kernel and daemons. It needs root and mac80211_hwsim."""
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
@@ -194,28 +231,31 @@ class HostMachine:
             raise UserError("--on host: the testbed is not installed here; run "
                             "'./qop provision --on host' first")
         self.lacking: dict[str, str] = {}
-        # The testbeds share one kernel and one air, so one at a time.
+        # All testbeds share one kernel and one medium, so only one can run at a time.
         self.processors = [min(os.sched_getaffinity(0))]
         self.at_once = 1
         self.max_testbeds = 1
-        # Of root's alone, by a name that nobody can have made before; gone with this object.
+        # A folder of root with an unpredictable name, removed together with this object.
         self._private = tempfile.TemporaryDirectory(prefix="qop-", dir="/tmp")
 
     def image_key(self, packages: str = "") -> str:
-        """None: it is there already."""
+        """Return "", because no image is used."""
         return ""
 
     def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
-        """About what the daemons of one testbed take."""
+        """Return about what the daemons of one testbed use, in MB."""
         return nodes * _NODE_MB + more_mb
 
     def mount(self, job_dir: Path) -> str:
-        """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
+        """Return a short path outside of /run, because charon has a private /run.
+
+        It is short because the path of a socket is limited to 107 bytes.
+        """
         return f"{self._private.name}/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
-        """Start the worker as a process of this machine, which has but the real time."""
+        """Start the worker as a process of this host. Only the real clock is possible."""
         assert clock == "real"
         _refuse_lacking(self, packages)
         code = give_code(job_dir, study)

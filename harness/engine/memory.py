@@ -1,4 +1,4 @@
-"""How much memory there is and may be used: the machine's, or what a container's limit leaves."""
+"""Determine the memory that this process may use, with the limits of control groups."""
 
 from __future__ import annotations
 
@@ -9,37 +9,40 @@ from pathlib import Path, PurePosixPath
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-#: Files of a memory control group: the limit, what is used, and of that (in memory.stat) what
-#: would be given up at once. Control groups version 2, then version 1.
+#: Files of a memory control group: the limit, the use, and an entry of memory.stat. The entry is
+#: the part of the use that can be reclaimed at once. For control groups version 2, then version 1.
 _V2 = ("memory.max", "memory.current", "inactive_file")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A control group's limit and what may still be used below it, in bytes."""
+    """A memory limit of a control group and what it leaves, in bytes."""
 
     most_bytes: int
     available_bytes: int
 
 
 def total_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
-    """Memory that this process may have in all, in MB."""
+    """Return the total memory that this process may use, in MB."""
     least = [_meminfo_mb("MemTotal:", proc)]
     return min(least + [limit.most_bytes >> 20 for limit in limits(proc, cgroups)])
 
 
 def available_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
-    """Memory that can be used without swapping, in MB (Linux' own estimate, below all limits)."""
+    """Return the memory that is available without swapping, in MB.
+
+    It is the smallest of Linux' own estimate and what all control groups leave.
+    """
     least = [_meminfo_mb("MemAvailable:", proc)]
     return min(least + [limit.available_bytes >> 20 for limit in limits(proc, cgroups)])
 
 
 def limits(proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[Limit]:
-    """The limits of this process's control groups, its own and those above.
+    """Yield the limits of this process's control groups and of their parents.
 
-    In a container the path may be the host's, which is not seen there; the root of the mount is
-    then the container's own group.
+    In a container, the path may be that of the host, which is not visible there. The root of the
+    mount is then the container's own group.
     """
     for line in _lines(proc / "self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -57,7 +60,10 @@ def _along(root: Path, path: str, names: tuple[str, str, str]) -> Iterator[Limit
 
 
 def _limit(group: Path, most: str, used: str, spare: str) -> Limit:
-    """Raises ValueError where there is no limit ("max"), OSError where there is no such group."""
+    """Return the limit of one control group.
+
+    Raises ValueError if there is no limit ("max"), and OSError if there is no such group.
+    """
     limit_bytes = int((group / most).read_text())
     used_bytes = int((group / used).read_text())
     stat = dict(line.split() for line in _lines(group / "memory.stat"))

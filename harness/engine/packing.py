@@ -1,4 +1,4 @@
-"""Compress what a repetition left behind, in a process that gives way to what is being measured."""
+"""Compress the files of a measured repetition, in a low-priority process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from harness.portable.checksums import digest_of
 
 SUFFIX = ".gz"
-#: The values that a judge is given beside captures; kept with each record, compressed.
+#: File with the raw values that a judge gets together with the captures. It is kept with each
+#: record, compressed.
 RAW = "raw.json"
 PACKED_RAW = f"{RAW}{SUFFIX}"
 _QUICKLY = 1
@@ -18,9 +19,21 @@ _QUICKLY = 1
 
 def pack(folder: Path, captures: Iterable[str], files: Iterable[str], *,
          keeps_captures: bool) -> dict[str, str]:
-    """Put a compressed copy beside the raw values, and beside each capture if they are kept.
+    """Compress the files to keep, and return checksums.
 
-    The SHA-256 of every file that was judged, as it was then, by name. Raises OSError.
+    The raw values are compressed, and captures if they are kept.
+
+    Args:
+        folder: Folder of the repetition.
+        captures: Names of the capture files.
+        files: Names of further files to keep, which are not compressed.
+        keeps_captures: Whether captures are kept.
+
+    Returns:
+        The SHA-256 of every uncompressed file by name, as the judge read them.
+
+    Raises:
+        OSError: A file cannot be read or written.
     """
     for name in [RAW, *(captures if keeps_captures else ())]:
         with (folder / name).open("rb") as source, \
