@@ -1,1 +1,1 @@
-"""The engine: from a plan of any study to its records."""
+"""The engine: it turns a plan of any study into records."""

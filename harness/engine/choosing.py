@@ -52,9 +52,9 @@ def tell_of_another_clock(root: Path, plan: Plan) -> None:
 
 
 def _stem(plan: Plan) -> str:
-    """Return the levels of the last factor, or the study's name if they are too long.
+    """Return the levels of the last factor as part of a folder's name.
 
-    The limit is 60 characters.
+    If they exceed 60 characters, the study's name is used.
     """
     levels = "-".join(level.id for level in list(plan.levels.values())[-1])
     return levels if len(levels) <= 60 else plan.study.id

@@ -1,4 +1,7 @@
-"""What a run is to measure: cells, testbeds, repetitions, and their seeded, blocked order."""
+"""The plan of a run: its cells and testbeds, and the order of repetitions.
+
+Repetitions are in blocks of random order.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,18 @@ from studies.parts import EVERY_NODE
 from studies.study import Asked, Cell, Expected, Factor, Level, Study, TestbedSpec
 from topologies import builders, loader
 
-#: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
+#: Name of a testbed in a plan, in logs and in the scheduler; unique in its plan.
 TestbedKey = str
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What the engine does the same for every repetition of a run."""
+    """The engine's settings, equal for every repetition of a run.
+
+    `seed` decides the order of repetitions. `fault` names a negative control, None for none. `on`
+    is "guest" or "host". `warm_up` is the number of unrecorded repetitions that every testbed
+    starts with.
+    """
 
     repetitions: int = 3
     seed: int = 1
@@ -35,25 +43,28 @@ class RunSettings:
 
     @property
     def waits(self) -> bool:
-        """Whether what takes time makes the run wait, too: so it is in real time."""
+        """Return whether waiting takes wall-clock time."""
         return self.clock == "real"
 
     @property
     def keeps_awake(self) -> bool:
-        """Whether processors are kept from resting: a guest's, where waiting is real."""
+        """Return whether processors of guests must be kept from idling.
+
+        That is the case for guests with the real clock.
+        """
         return self.waits and self.on == "guest"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One repetition of one cell."""
+    """A repetition of a cell."""
 
     cell: Cell
     repetition: int
 
     @property
     def name(self) -> str:
-        """What the repetition's record, captures and folder are called."""
+        """Return the name of the repetition's record, captures and folder."""
         return record_name(self.cell.ids.values(), self.repetition)
 
 
@@ -68,7 +79,7 @@ class PlannedTestbed:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run measures. Two plans with one digest measure the same."""
+    """A complete description of a run. Plans with equal digests measure the same."""
 
     study: Study
     levels: Mapping[str, Sequence[Level]]
@@ -77,22 +88,26 @@ class Plan:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell that the study measures of these levels."""
+        """Return every cell that the study measures of these levels."""
         return tuple(self.study.cells(self.levels))
 
     def steps(self) -> list[Step]:
-        """All repetitions, block by block."""
+        """Return all repetitions, block by block."""
         return [step for repetition in range(1, self.settings.repetitions + 1)
                 for step in self.block(repetition)]
 
     def block(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
-        """One repetition of every cell (or of `cells`) in an order that the seed decides.
+        """Return one block: a repetition of every cell, in an order that the seed decides.
 
-        Those that take longest first; of those that take as long, by the levels of all factors but
-        the first, whose levels are in an order of this block's own. Whatever drifts during a run
-        then touches every level of the first factor alike.
+        Cells with the longest repetitions come first. Cells of equal duration are ordered by the
+        levels of all factors but the first. The levels of the first factor have a random order in
+        each block. A drift during a run then affects every level of the first factor equally.
+
+        Args:
+            repetition: Number of the block.
+            cells: Cells to include, by default all.
         """
-        # Repeatable on purpose; nothing secret depends on it.
+        # The order must be repeatable, and is not a secret.
         rng = random.Random(f"{self.settings.seed}/{repetition}")  # noqa: S311
         mixed = sorted(self.cells, key=self._later_levels)
         rng.shuffle(mixed)
@@ -101,7 +116,7 @@ class Plan:
         return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
 
     def _later_levels(self, cell: Cell) -> tuple[int, ...]:
-        """Where the cell's levels stand among those of all factors but the first."""
+        """Return the positions of a cell's levels in all factors but the first."""
         return self._positions[cell.name]
 
     @cached_property
@@ -112,7 +127,7 @@ class Plan:
                                  list(cell.ids.items())[1:]) for cell in self.cells}
 
     def expected(self, cell: Cell) -> Expected:
-        """About what one repetition of a cell takes."""
+        """Return what one repetition of a cell is expected to take."""
         return self._expected[cell.name]
 
     @cached_property
@@ -121,7 +136,7 @@ class Plan:
 
     @cached_property
     def testbeds(self) -> dict[TestbedKey, PlannedTestbed]:
-        """The testbeds to build for the cells, as few as can be."""
+        """Return the testbeds for the cells, as few as possible."""
         groups: list[tuple[TestbedSpec, list[Cell]]] = []
         for cell in self.cells:
             spec = _on(self.settings.on, self.study.testbed(cell, self.asked))
@@ -141,12 +156,12 @@ class Plan:
         return {cell.name: key for key, testbed in self.testbeds.items() for cell in testbed.cells}
 
     def testbed_of(self, cell: Cell) -> TestbedKey:
-        """Where a cell is measured."""
+        """Return the key of the testbed that measures a cell."""
         return self._key_of[cell.name]
 
     @property
     def shape(self) -> str:
-        """How much it is, in words: levels of each factor and repetitions."""
+        """Return the size of the plan in words: levels of each factor, and repetitions."""
         factors = [factor.counted(len(self.levels[factor.name])) for factor in self.study.factors]
         product = 1
         for levels in self.levels.values():
@@ -157,12 +172,15 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all that decides what is measured; a run goes on only where this agrees."""
+        """Return a hash of everything that decides what is measured.
+
+        A run continues a results folder only if the digests agree.
+        """
         return self.manifest.digest
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The plan as it is kept beside its results."""
+        """Return the plan as it is stored with its results."""
         specs = [testbed.spec for testbed in self.testbeds.values()]
         document: dict[str, Any] = {
             "study": {"id": self.study.id, "version": self.study.version},
@@ -184,14 +202,17 @@ class Plan:
 
 
 def _on(machine: str, spec: TestbedSpec) -> TestbedSpec:
-    """A spec as a machine can have it: without the guest's air, stations take turns."""
+    """Return a spec as a machine can provide it.
+
+    On a host without the kernel module for the medium, stations take turns instead of contending.
+    """
     if machine != "host" or spec.medium is None or not air_module.lacking():
         return spec
     return replace(spec, medium=spec.medium.in_turns)
 
 
 def devices(spec: TestbedSpec) -> dict[str, Any]:
-    """The devices that nodes of a testbed compute on, as plain data by the node's name."""
+    """Return the devices of a testbed's nodes as plain data, by the node's name."""
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
                   if node.device is not None}
     usual = spec.devices.get(EVERY_NODE)
@@ -202,19 +223,22 @@ def devices(spec: TestbedSpec) -> dict[str, Any]:
 
 
 def factor_record(factor: Factor) -> FactorRecord:
-    """Return what a manifest keeps of a factor."""
+    """Return a factor's entry in a manifest."""
     return FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
                         unit=factor.unit)
 
 
 def level_record(level: Level) -> LevelRecord:
-    """Return what a manifest keeps of a level."""
+    """Return a level's entry in a manifest."""
     return LevelRecord(title=level.title, number=level.number, digest=level.digest,
                        content=dict(level.content))
 
 
 def _keys(groups: Sequence[Sequence[Cell]]) -> list[TestbedKey]:
-    """A name for each group of cells: the levels in which groups differ, by factor."""
+    """Return a name for each group of cells.
+
+    The name has the levels in which the groups differ, by factor.
+    """
     used = [{factor: "+".join(dict.fromkeys(cell.ids[factor] for cell in cells))
              for factor in cells[0].ids} for cells in groups]
     factors = list(used[0]) if used else []

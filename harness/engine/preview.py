@@ -1,4 +1,7 @@
-"""What a run would measure: cells, order, expected time and disk, without starting anything."""
+"""Print what a run would measure, without starting the run.
+
+The output has the cells, their order, and the expected time and disk space.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from harness.engine.plan import Plan, Step
 from harness.engine.progress import lasting
 from harness.engine.results import ResultsFolder
 
-#: Repetitions that a processor measures side by side, and what starting up takes, as a rule.
+#: Usual number of repetitions that a processor measures in parallel, and start-up time in seconds.
 _SIDE_BY_SIDE, _START_S = 2.5, 20.0
 
 
@@ -42,20 +45,26 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
 
 
 def expected_s(plan: Plan, steps: Sequence[Step], processors: int) -> float:
-    """About how long `steps` take in all, in seconds."""
+    """Return the expected duration of all `steps` in seconds."""
     at_once = min(len(plan.testbeds), _SIDE_BY_SIDE * processors) if plan.settings.waits else \
         processors
     return _START_S + _alone_s(plan, steps) / at_once
 
 
 def _alone_s(plan: Plan, steps: Sequence[Step]) -> float:
-    """One after the other: where waiting takes no time, computing is what lasts."""
+    """Return the expected seconds of all steps one after the other.
+
+    Where waiting is skipped, only the computing time counts.
+    """
     expected = [plan.expected(step.cell) for step in steps]
     return sum(each.duration_s if plan.settings.waits else each.processor_s for each in expected)
 
 
 def _show_order(steps: Sequence[Step]) -> None:
-    """The steps by block, in the order in which they are started; a line for each later level."""
+    """Print the steps by block in their order of start.
+
+    Each combination of the later factors' levels has a line.
+    """
     heading = None
     names: list[str] = []
     for step in [*steps, None]:

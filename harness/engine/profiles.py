@@ -1,4 +1,7 @@
-"""Profiles: how much a run measures, as YAML files in a study's profiles/ or of the user's own."""
+"""Profiles: YAML files that say how much a run measures.
+
+They are in the folder profiles/ of a study, or written by the user.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ DEFAULT = "quick"
 
 
 class ByClock(BaseModel):
-    """What a profile says otherwise for one clock, by which a repetition takes less, or more."""
+    """A profile's changes for one clock, by which a repetition takes less or more time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -29,17 +32,17 @@ class ByClock(BaseModel):
 
 
 class Profile(BaseModel):
-    """What a profile decides; options of the command line go before it.
+    """A profile. Options of the command line take precedence over it.
 
-    `set` are settings of the study's workload, `only` the levels of its factors. `clock` is for
-    what the study's own cannot measure.
+    `set` has settings of the study's workload, `only` the levels of its factors. `clock` is for
+    profiles that the study's own clock cannot measure.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     title: str
     repetitions: int = Field(default=3, ge=1, le=999)
-    #: Unrecorded repetitions that every testbed begins with.
+    #: Number of unrecorded repetitions that every testbed starts with.
     warm_up: int = Field(default=1, ge=0, le=10)
     clock: Clock | None = None
     set: dict[str, Any] = {}
@@ -48,11 +51,11 @@ class Profile(BaseModel):
 
     @property
     def settings(self) -> frozenset[str]:
-        """The settings that it says something of, if only for one clock."""
+        """Return the names of all settings that the profile sets, if only for one clock."""
         return frozenset(self.set).union(*(own.set for own in self.by_clock.values()))
 
     def of(self, clock: Clock) -> Profile:
-        """The profile as it is by this clock."""
+        """Return the profile with its changes for this clock."""
         own = self.by_clock.get(clock, ByClock())
         return self.model_copy(update={
             "title": own.title or self.title, "repetitions": own.repetitions or self.repetitions,
@@ -60,23 +63,34 @@ class Profile(BaseModel):
 
 
 def names(study: Study) -> list[str]:
-    """Names of the profiles that come with a study, the default first.
+    """Return the names of a study's profiles, the default first.
 
-    A study without any has the default all the same, which says nothing of its own.
+    The default exists even without a file, and then has only default values.
     """
     own = sorted(path.stem for path in _folder(study).glob("*.yml"))
     return [DEFAULT, *(name for name in own if name != DEFAULT)]
 
 
 def of_one_study(name: str) -> str:
-    """The study that alone has a profile of this name; "" where none has, or several."""
+    """Return the only study that has a profile of this name.
+
+    The result is "" if no study has one, or several have one.
+    """
     having = [path.parent.parent.name for path in FOLDER.glob("*/profiles/*.yml")
               if path.stem == name]
     return having[0] if len(having) == 1 else ""
 
 
 def load(study: Study, name: str) -> Profile:
-    """A profile by its name, or from a `.yml` file; raises UserError."""
+    """Return a profile, by its name or from a `.yml` file.
+
+    Args:
+        study: The study of the profile.
+        name: Name of a profile of the study, or path of a file.
+
+    Raises:
+        UserError: There is no such profile, or it is not valid.
+    """
     path = Path(name) if name.endswith((".yml", ".yaml")) else _folder(study) / f"{name}.yml"
     if not path.is_file():
         if name == DEFAULT:
@@ -105,7 +119,10 @@ def load(study: Study, name: str) -> Profile:
 
 
 def _sorted(document: Any, study: Study) -> Any:
-    """Settings of the workload may stand at the top, as they did while there was one study."""
+    """Move settings of the workload from the top level of a document to `set`.
+
+    Profiles of earlier versions, from the time of a single study, have them at the top level.
+    """
     own = {name for name in document if name in study.asked.model_fields} \
         if isinstance(document, dict) else set()
     if not own or not isinstance(document.get("set", {}), dict):

@@ -1,4 +1,4 @@
-"""What a run shows while it lasts: a line per repetition, and on a terminal how far it is."""
+"""Show a running run: a line per repetition, and a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _SHOWN = 12
 
 
 class Progress:
-    """Progress of a run on standard error, by its events. A context manager."""
+    """A display of a run's events on standard error. A context manager.
+
+    `caveat` is a line to show at the start.
+    """
 
     def __init__(self, plan: Plan, folder: Path, caveat: str = "") -> None:
         self.state = RunState()
@@ -53,7 +56,7 @@ class Progress:
             self._live.stop()
 
     def take(self, event: Event) -> None:
-        """Count an event, and show it if it is one to show."""
+        """Count an event, and show a line for it if it is of interest."""
         self.state.take(event)
         if event["event"] == "run-started":
             self._show_beginning()
@@ -79,11 +82,11 @@ class Progress:
             self.say(self._caveat)
 
     def say(self, text: str) -> None:
-        """Show a line of its own."""
+        """Print a line above the progress bar."""
         self._console.print(printable_lines(text), markup=False)
 
     async def live(self) -> None:
-        """Keep the terminal's view of the run up to date, until cancelled."""
+        """Update the progress bar every second, until cancelled."""
         while True:
             now = time.time()
             left_s = self.state.left_s(now)
@@ -97,20 +100,33 @@ class Progress:
 
 
 def standstill(event: Event, now: float) -> str:
-    """Say since when a guest's clock has not moved, and which program runs in the guest."""
+    """Return a text: since when a guest's clock has not advanced, and its running program.
+
+    Args:
+        event: The event that reports the standstill.
+        now: Wall clock in seconds.
+    """
     where = "" if event["at_s"] is None else f" at {event['at_s']:.3f} s"
     return (f"the guest's clock stands still{where} for {lasting(now - event['since'])}, "
             f"{event['program']} runs")
 
 
 def waited_for(state: RunState, name: str, now: float) -> str:
-    """Return what a repetition under way waits for; "" where nothing says so."""
+    """Return the reason why a running repetition waits.
+
+    The result is "" if no reason was reported.
+    """
     event = state.still.get(name)
     return standstill(event, now) if event else state.waits.get(name, "")
 
 
 def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
-    """A recorded repetition in one line."""
+    """Return one line about a recorded repetition.
+
+    Args:
+        event: The event "repetition-recorded".
+        metrics: The study's metrics, whose values are shown.
+    """
     if event["status"] != "ok":
         return f"{event['name']}: {event['status'].upper()}: {event['reason']}"
     shown = [f"{metric.title} {shown_value(metric, event['values'][metric.name])}"
@@ -126,7 +142,7 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
 
 
 def shown_value(metric: Metric, value: float) -> str:
-    """A number in the metric's own unit."""
+    """Return a number in the metric's unit, rounded."""
     scaled = value * metric.scale
     digits = metric.digits
     if digits is None:
@@ -135,7 +151,10 @@ def shown_value(metric: Metric, value: float) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time in words, such as `45 s`, `12 min` or `3 h 20 min`."""
+    """Return a duration in words.
+
+    Examples are `45 s`, `12 min` and `3 h 20 min`.
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

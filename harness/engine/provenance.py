@@ -1,6 +1,7 @@
-"""What results were made with: code, image, programs and machine, so that a folder tells by itself.
+"""The provenance of results: the code, programs and host that produced them.
 
-Nothing that names a person or a place: results are meant to be passed on.
+It is stored in the results folder and contains nothing that identifies a person or a place, because
+results are meant to be passed on.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from harness.portable import checksums
 from measure import dissect, manifest
 
 FILE = manifest.HISTORY
-#: Which code this is, where there is no git: in a container image.
+#: File with the commit of the code, where git is missing: in a container image.
 REVISION = ROOT / "revision.json"
-#: The toolkits: everything but the studies. What does not exist (yet) adds nothing.
+#: Packages whose code counts for every study. Missing packages are ignored.
 _PACKAGES = ("ansible", "guest", "harness", "measure", "policies", "protocols", "topologies")
 _SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".c", ".config", ".cfg", ""})
 _DISTRIBUTIONS = ("ansible-core", "pydantic", "numpy", "scipy", "pandas")
@@ -35,9 +36,9 @@ _DISTRIBUTIONS = ("ansible-core", "pydantic", "numpy", "scipy", "pandas")
 
 @cache
 def code_digest(study: str) -> str:
-    """SHA-256 over everything that decides how a study is measured, by path and content.
+    """Return the SHA-256 of all code that decides how a study is measured.
 
-    Its own folder and the toolkits, and no other study.
+    The code is the study's own folder and all packages except other studies, by path and content.
     """
     digest = hashlib.sha256()
     own = sorted((ROOT / "studies").glob("*.py"))
@@ -50,20 +51,23 @@ def code_digest(study: str) -> str:
 
 
 def write(folder: Path, plan: Plan, machine: Machine) -> None:
-    """Keep in a results folder what its results are made with; earlier circumstances stay."""
+    """Add the present provenance to a results folder.
+
+    Earlier entries remain.
+    """
     keep(folder, describe(plan, machine))
 
 
 def keep(folder: Path, circumstances: dict[str, Any]) -> None:
-    """Keep one set of circumstances in a results folder, unless it is there."""
+    """Add one set of circumstances to a results folder, unless it is there already."""
     history = manifest.history(folder)
     if circumstances not in history:
         checksums.replace(folder / FILE, json.dumps([*history, circumstances], indent=1) + "\n")
 
 
 def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
-    """One set of circumstances, the same for every record made under them."""
-    # Side by side: of the time before the first measurement this was a fifth of a second.
+    """Return the present provenance, equal for every record that is made under it."""
+    # Run the programs in parallel: this saves 0.2 s before the first measurement.
     with ThreadPoolExecutor() as asking:
         versions = {name: asking.submit(_said, *argv) for name, argv in _programs().items()}
         revised = asking.submit(revision)
@@ -78,13 +82,13 @@ def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
 
 
 def _programs() -> dict[str, Sequence[str]]:
-    """By which command each program says its version."""
+    """Return the command that prints each program's version."""
     return {"tshark": [*dissect.tshark(), "--version"], "mergecap": ["mergecap", "--version"],
             "git": ["git", "--version"]}
 
 
 def _images(machine: Machine) -> dict[str, Any]:
-    """What its guests boot from; with a study's packages, from others beside the first."""
+    """Return the manifests of the guests' images, with those for a study's packages."""
     if not isinstance(machine, EmbeddedMachine):
         return {"image": None}
     variants = {name: dict(built.manifest) for name, built in machine.variants.items()}
@@ -92,7 +96,10 @@ def _images(machine: Machine) -> dict[str, Any]:
 
 
 def revision() -> dict[str, Any]:
-    """The commit that the code is of, "" if unknown, and whether it was changed since."""
+    """Return the commit of the code, and whether files have changed since.
+
+    The commit is "" if it is unknown.
+    """
     try:
         built: dict[str, Any] = json.loads(REVISION.read_text())
     except OSError:
@@ -102,7 +109,7 @@ def revision() -> dict[str, Any]:
 
 
 def host() -> dict[str, Any]:
-    """The machine in front of the user: processor, memory, kernel, distribution."""
+    """Return a description of this host's hardware and operating system."""
     lines = [line.partition(":") for line in _read("/proc/cpuinfo").splitlines()]
     models = [value.strip() for key, _, value in lines if key.strip() == "model name"]
     release = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines()
@@ -114,7 +121,10 @@ def host() -> dict[str, Any]:
 
 
 def _said(*argv: str) -> str:
-    """What a program prints; "" where it is missing or refuses."""
+    """Return a program's output.
+
+    The result is "" if the program is missing or fails.
+    """
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20,
                               cwd=ROOT, env=os.environ | dissect.ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""Records are made here: a study's judgement in the engine's envelope, and what is told of them."""
+"""Create records from a study's judgement, and announce them as events."""
 
 from __future__ import annotations
 
@@ -22,10 +22,18 @@ from studies.study import Cell, Judged, Repetition, Study, StudyError
 
 
 def judge(study: Study, repetition: Repetition) -> Judged:
-    """What a repetition came to; a function of a module, so that another process can be given it.
+    """Judge a repetition by its study.
 
-    One that lacks a required metric fails (studies.required). Raises what the study raises, and
-    StudyError where it keeps what results cannot hold.
+    A repetition that lacks a required metric fails (studies.required). This is a module-level
+    function, so that it can be sent to another process.
+
+    Args:
+        study: The study.
+        repetition: The repetition with its files.
+
+    Raises:
+        StudyError: The study keeps a file that results cannot hold. The study's own exceptions are
+            passed on.
     """
     verdict = required.judge(study, repetition)
     for name in verdict.files:
@@ -37,7 +45,16 @@ def judge(study: Study, repetition: Repetition) -> Judged:
 
 def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
            attempt: int, secrets: Secrets) -> Record:
-    """The record of a repetition that was judged, with what it takes to judge it again."""
+    """Return the record of a judged repetition, with everything needed to judge it again.
+
+    Args:
+        plan: The run's plan.
+        step: The repetition.
+        verdict: The study's judgement.
+        environment: The circumstances of the measurement.
+        attempt: Number of the attempt, from 1.
+        secrets: The run's secrets, of which the record keeps those that the judge needs.
+    """
     status = verdict.status if verdict.status != "ok" or not verdict.reason else "failed"
     measured = verdict.measured
     return _record(
@@ -51,14 +68,17 @@ def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str,
 
 
 def packed(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
-    """With the checksums of what was judged, and a word where its captures are not kept."""
+    """Return the record with file checksums, marked if its captures were discarded."""
     said = {} if keeps or not entry.captures else {"captures": NOT_KEPT}
     return entry.model_copy(update={"sha256": sums, "environment": entry.environment | said})
 
 
 def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
                attempt: int, is_skipped: bool = False) -> Record:
-    """The record of a repetition that never came to a measurement."""
+    """Return the record of a repetition that could not be measured.
+
+    Its status is "skipped" if the machine lacks something that the repetition needs, else "failed".
+    """
     return _record(plan, step, status="skipped" if is_skipped else "failed", reason=reason,
                    attempt=attempt, measured=None, evidence=[], environment=dict(environment),
                    captures=[])
@@ -81,7 +101,7 @@ def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord]) -> list[str]:
 
 
 def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
-    """What of a record's environment is known without a testbed."""
+    """Return the part of a record's environment that is known without a testbed."""
     medium = plan.testbeds[plan.testbed_of(step.cell)].spec.medium
     settings = plan.settings
     return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
@@ -93,9 +113,9 @@ def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
-    """Say that a repetition was recorded, and whether it is to be measured `again`.
+    """Announce a recorded repetition as an event, and whether it will be measured `again`.
 
-    `is_kept` unless an earlier, flagged record stays.
+    `is_kept` is False if an earlier, flagged record remains in its place.
     """
     exclusive = bool(entry.environment.get("alone"))
     flags = entry.environment.get("flags") or []
@@ -109,9 +129,10 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
 
 
 def shown(study: Study, entry: Record) -> dict[str, float]:
-    """The values to show, or to stop by.
+    """Return a record's metrics for display or for the stopping rule.
 
-    The record is kept already: what is wrong with it, reports tell.
+    The result is empty if the study's code fails. The record is written already, and reports show
+    what is wrong with it.
     """
     try:
         return values(study, entry)
@@ -120,7 +141,7 @@ def shown(study: Study, entry: Record) -> dict[str, float]:
 
 
 def values(study: Study, entry: Record) -> dict[str, float]:
-    """The study's metrics of a record, by name, in SI units; those that it has."""
+    """Return the study's metrics that a record has, by name and in SI units."""
     if entry.measured is None:
         return {}
     body = of_today(entry.measured, study.measured, study.upgrades)

@@ -1,7 +1,8 @@
-"""From what a user asks for to a plan: everything is checked here, before anything starts.
+"""Convert a user's request to a plan, with all checks before anything starts.
 
-A setting goes: the field's default in the study's model, the profile's `set`, then the command
-line. Levels likewise: the study's own choice, the profile's `only`, then the command line.
+The value of a setting is the field's default in the study's model, unless the profile's `set` or
+the command line gives another. The command line takes precedence. The levels of a factor are the
+study's own choice, unless the profile's `only` or the command line gives others.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
 
-#: A level is part of the names of files, on any file system.
+#: Pattern of a level's id, which is part of file names on any file system.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What of a study a user asks to be measured.
+    """A user's request to measure a study.
 
     `levels` are names of levels by factor, `files` the user's own files by factor. `options` are
-    texts for settings that have an option of their own, by the setting's name, `sets` those of
-    `--set`; both go before the profile. `is_single` asks for one testbed to look around in: it
-    takes one level of each factor, the last, and devices need have no effect. Without `measures`,
-    what is built is all that there is to it. With `refuses_idle`, a setting that changes nothing in
-    the chosen cells is refused; a bench gives the same settings to every cell.
+    texts for settings that have an option of their own, by the setting's name. `sets` are those of
+    `--set`. Both take precedence over the profile.
+
+    `is_single` requests a single testbed, for a lab or a live page. It uses the last level of each
+    factor, and devices may be without effect. Without `measures`, only the testbed is built. With
+    `refuses_idle`, a setting that changes nothing in the chosen cells is refused; a bench gives the
+    same settings to every cell.
     """
 
     study: Study
@@ -63,9 +66,15 @@ class RunRequest:
 
 
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
-    """The plan of a request; `settings` are the engine's own. Raises UserError.
+    """Return the plan of a request.
 
-    Without a clock among them, the profile's counts, or else the study's own.
+    Args:
+        request: The user's request.
+        settings: Fields of RunSettings. Without a clock, that of the profile is used, or else that
+            of the study.
+
+    Raises:
+        UserError: The request cannot be measured.
     """
     study = request.study
     profile = profiles.load(study, request.profile)
@@ -94,13 +103,16 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
 
 
 def _usual_clock(study: Study, settings: Mapping[str, Any]) -> Clock:
-    """The study's own; on a machine's own kernel, which counts no work, real time instead."""
+    """Return the study's own clock, or the real clock where it cannot be used.
+
+    This host's own kernel does not count work, so it has no processor clock.
+    """
     return "real" if study.clock == "processor" and settings.get("on") == "host" else study.clock
 
 
 @contextlib.contextmanager
 def of_user() -> Iterator[None]:
-    """What a study refuses is the user's to put right."""
+    """Convert a refusal by a study, a policy or a topology to a UserError."""
     try:
         yield
     except (StudyError, PolicyError, TopologyError) as error:
@@ -110,9 +122,12 @@ def of_user() -> Iterator[None]:
 @contextlib.contextmanager
 def of_study(study: Study, what: str,
              passing: type[Exception] = UserError) -> Iterator[None]:
-    """The same, and whatever else a study's own code raises when it is asked for something.
+    """Convert every exception of a study's own code to a UserError.
 
-    What is of the class `passing` the caller knows how to tell.
+    Args:
+        study: The study whose code runs in this context.
+        what: The part of the study, for the error's text.
+        passing: Class of exceptions that are passed on, because the caller handles them.
     """
     try:
         with of_user():
@@ -125,7 +140,18 @@ def of_study(study: Study, what: str,
 
 def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
          where: str = "") -> list[Level]:
-    """The levels of a factor that a study has by these names, asked for `where`. UserError."""
+    """Return the levels of a factor by name or from files.
+
+    Args:
+        study: The study of the factor.
+        factor: The factor.
+        names: Names of levels. Without names and files, the study chooses.
+        files: The user's own files.
+        where: Place of the request, for the error's text.
+
+    Raises:
+        UserError: There is no such level.
+    """
     with of_study(study, f"factor {factor.name}"):
         try:
             levels: list[Any] = list(factor.read(names, files))
@@ -138,7 +164,10 @@ def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequenc
 
 
 def _ask_study(made: Plan) -> None:
-    """Ask a study all that it is asked before and while a plan is measured: mistakes show here."""
+    """Call all methods of a study that a run uses before and while it measures.
+
+    Mistakes in a study then show before anything starts.
+    """
     study = made.study
     for factor in study.factors:
         if factor.name in study.baseline:
@@ -157,7 +186,7 @@ def _ask_study(made: Plan) -> None:
     with of_study(study, "notes"):
         _require(all(isinstance(note, str) for note in study.notes(made.cells, made.asked)),
                  "gives something else than text")
-    for testbed in testbeds:  # the first cell of each stands for all
+    for testbed in testbeds:  # only the first cell of each is checked
         with of_study(study, "task"):
             json.dumps(dict(study.task(testbed.cells[0], made.asked)))
         with of_study(study, "deadline_s"):
@@ -175,7 +204,7 @@ def _require(condition: object, what: str) -> None:
 
 
 def _usual(study: Study, profile: Profile, name: str) -> Asked:
-    """The settings of a profile. Raises UserError."""
+    """Return the settings of a profile. Raises UserError."""
     _refuse_unknown(study, profile.set, f"profile {name}: set")
     try:
         return study.asked.model_validate(profile.set)
@@ -185,7 +214,7 @@ def _usual(study: Study, profile: Profile, name: str) -> Asked:
 
 
 def _check_effects(made: Plan, request: RunRequest, profile: Profile, usual: Asked) -> None:
-    """Refuse what was given, on the command line or in a profile, and changes nothing."""
+    """Refuse settings and levels of the command line or profile that change nothing."""
     if not request.refuses_idle:
         return
     study = made.study
@@ -217,7 +246,7 @@ def _asked(request: RunRequest, profile: Profile) -> Asked:
     values = {name: getattr(of_profile, name) for name in profile.set}
     texts = {**request.options, **request.sets}
     try:
-        # Words of the command line are texts, which become numbers here and nowhere else.
+        # Values of the command line are texts. They are converted to numbers only here.
         return study.asked.model_validate(
             values | {name: _parsed(text) for name, text in texts.items()}, strict=False)
     except ValidationError as error:
@@ -237,7 +266,10 @@ def _refuse_unknown(study: Study, settings: Mapping[str, Any], where: str) -> No
 
 
 def _parsed(text: str) -> Any:
-    """A text, or what it is in JSON where it is a list or an object."""
+    """Return the value of a text that is a JSON list or object.
+
+    Any other text is returned unchanged.
+    """
     if text[:1] in ("[", "{"):
         with contextlib.suppress(ValueError):
             return json.loads(text)
@@ -249,7 +281,7 @@ def _where(error: ErrorDetails) -> str:
 
 
 def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
-    """The levels of a factor that are to be measured."""
+    """Return the levels of a factor to measure."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     place = request.study.id
     if not names and not files:
@@ -273,7 +305,7 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
 
 
 def _check_clock(made: Plan) -> None:
-    """Refuse cells that only another clock can measure."""
+    """Refuse cells that cannot be measured by the plan's clock."""
     for testbed in made.testbeds.values():
         clocks = testbed.spec.clocks
         if clocks and made.settings.clock not in clocks:
@@ -283,7 +315,7 @@ def _check_clock(made: Plan) -> None:
 
 
 def _check_devices(made: Plan) -> None:
-    """Refuse devices where nothing would compute as slowly as they say."""
+    """Refuse devices that would not slow down any computation."""
     specs = [testbed.spec for testbed in made.testbeds.values()]
     nodes = [EVERY_NODE, *(node for spec in specs for node in spec.network.nodes)]
     for node in (node for spec in specs for node in spec.devices):
@@ -303,7 +335,7 @@ def _check_devices(made: Plan) -> None:
 
 
 def _check_processor(node: str, device: Device) -> None:
-    """Refuse a device that the processor clock cannot give a node."""
+    """Refuse a device that the processor clock cannot emulate for a node."""
     if unsaid := device.unsaid():
         raise UserError(f"{node}: device {device.name} says nothing of {unsaid[0]} work, which the "
                         "processor clock needs; choose another, or add it with its source")

@@ -1,4 +1,4 @@
-"""A results folder: who may write to it, what is in it, and what is still to be measured."""
+"""A results folder, its lock, and the repetitions that are still to be measured."""
 
 from __future__ import annotations
 
@@ -23,32 +23,37 @@ from measure.record import Record
 __all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
            "newest_first", "read_manifest", "require_manifest"]
 
-#: Where results folders are made unless another place is named.
+#: Default folder for results folders.
 RESULTS = Path("results")
-#: Which repetitions' captures may be kept.
+#: Values of the option --captures.
 CAPTURES = ("all", "failed", "none")
-#: Below logs/: a log of every cell, one line a repetition.
+#: Folder below logs/ with a log of every cell, one line a repetition.
 CELLS = "cells"
 
 
 class ReceivedFiles(Protocol):
-    """What comes with a record from elsewhere: contents by file name, captures compressed."""
+    """The files of a record from another machine: contents by file name, captures compressed."""
 
     @property
     def captures(self) -> Mapping[str, bytes]:
-        """Its captures."""
+        """Return the captures."""
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The files that its study keeps."""
+        """Return the files that the study keeps."""
 
     @property
     def reports(self) -> bytes:
-        """What it said while it ran, as lines."""
+        """Return the repetition's reports, one JSON object a line."""
 
 
 class ResultsFolder:
-    """One run's results. A context manager that holds the folder's lock."""
+    """The results of one run. A context manager that holds the folder's lock.
+
+    Args:
+        path: The folder, created if missing.
+        keep_captures: Whose captures to keep: a value of CAPTURES.
+    """
 
     def __init__(self, path: Path, keep_captures: str = "all") -> None:
         self.path = path
@@ -58,7 +63,7 @@ class ResultsFolder:
         self.files = path / "files"
         self.logs = path / "logs"
         self.reports = path / events.REPORTS
-        # Absolute, because other programs work with it from places of their own.
+        # An absolute path, because other programs have other working folders.
         self.work = path.absolute() / "work"
         self._lock: int | None = None
 
@@ -85,10 +90,17 @@ class ResultsFolder:
             os.close(self._lock)
 
     def adopt(self, plan: Plan) -> str:
-        """Keep the plan here; refuse a folder that holds results of another one.
+        """Write the plan into the folder, and move records aside that do not count.
 
-        Records of levels that have been edited since are put aside, where no table counts them, and
-        so is whatever else stands in a repetition's place. A line about the latter, or "".
+        Records of levels that were edited since are moved where no table counts them. Other files
+        in the place of a repetition's record are moved, too.
+
+        Returns:
+            A line for the user about moved records, without those of edited levels; "" if there are
+                none.
+
+        Raises:
+            UserError: The folder holds results of another plan.
         """
         self.refuse_another(plan)
         before = read_manifest(self.path)
@@ -110,7 +122,7 @@ class ResultsFolder:
                             "with, or choose another folder with --out")
 
     def drop_checksums(self) -> None:
-        """Take away the checksums, which are wrong once something is added."""
+        """Remove the checksums, which become wrong once a file is added."""
         with disk_full.reported(self.path):
             checksums.remove(self.path)
 
@@ -119,25 +131,29 @@ class ResultsFolder:
         checksums.replace(self.path / manifest.FILE, plan.to_text())
 
     def missing(self, plan: Plan) -> list[Step]:
-        """The plan's steps without a good record, in the plan's order."""
+        """Return the plan's steps without a good record, in the plan's order."""
         before = read_manifest(self.path)
         return [step for step in plan.steps() if self._good(step, plan, before) is None]
 
     def flagged(self, plan: Plan) -> list[Step]:
-        """Steps whose record is flagged and was not yet measured again with nothing beside it."""
+        """Return the steps whose record is flagged and that were not measured exclusively yet."""
         before = read_manifest(self.path)
         return [step for step in plan.steps()
                 if (good := self._good(step, plan, before)) is not None
                 and contention.is_due_again(good.environment)]
 
     def keeps_captures(self, entry: Record) -> bool:
-        """Whether a repetition's captures are to be kept."""
+        """Return whether a repetition's captures are to be kept."""
         return self._keeps == "all" or (self._keeps == "failed" and entry.status != "ok")
 
     def keep(self, entry: Record, out: Path | None) -> None:
-        """Keep a repetition's captures, if they are to be, from where they were compressed.
+        """Move a repetition's captures and files from its working folder, then write its record.
 
-        And its files, and then its record.
+        Captures are moved only if they are to be kept, in their compressed form.
+
+        Args:
+            entry: The record.
+            out: The repetition's working folder, None if it was not measured.
         """
         checksums.remove(self.path)
         if out is not None and entry.captures and self.keeps_captures(entry):
@@ -152,7 +168,7 @@ class ResultsFolder:
         record.write(entry, self.records)
 
     def keep_received(self, entry: Record, parts: ReceivedFiles) -> None:
-        """As `keep`, for a repetition that was measured elsewhere."""
+        """Write the files and the record of a repetition that was measured on another machine."""
         checksums.remove(self.path)
         for folder, contents in ((self.captures, parts.captures), (self.files, parts.files)):
             if contents:
@@ -166,7 +182,14 @@ class ResultsFolder:
         record.write(entry, self.records)
 
     def keep_log(self, name: str, content: bytes) -> None:
-        """Keep a log that comes from elsewhere, or add to it; `name` is its path below logs/."""
+        """Write a log from another machine.
+
+        Logs of cells are appended to, others are replaced. A path outside of logs/ is ignored.
+
+        Args:
+            name: Path of the log below logs/.
+            content: The log.
+        """
         path = (self.logs / name).resolve()
         if not path.is_relative_to(self.logs.resolve()):
             return
@@ -176,29 +199,30 @@ class ResultsFolder:
             file.write(content)
 
     def keep_logs(self, testbed: str, logs: Path) -> None:
-        """Keep the logs of a testbed; those of the last one of a name stay."""
+        """Copy the logs of a testbed. They replace those of an earlier testbed of the same name."""
         if logs.is_dir():
             checksums.remove(self.path)
             shutil.copytree(logs, self.logs / testbed, dirs_exist_ok=True)
 
     def log(self, cell: str, line: str) -> None:
-        """Add a line to a cell's own log."""
+        """Add a line with the time to a cell's log."""
         folder = self.logs / CELLS
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{cell}.log").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}\n")
 
     def report(self, name: str, document: Mapping[str, Any]) -> None:
-        """Add to what a repetition has reported; as it comes, so that others can look on.
+        """Append a report of a repetition to its file at once.
 
-        A disk without room is told by the next record, as with a run's events.
+        Other programs can therefore follow the repetition. A full disk is ignored here: writing the
+        next record reports it.
         """
         with contextlib.suppress(OSError):
             self.reports.mkdir(parents=True, exist_ok=True)
             events.append(self.reports / f"{name}.jsonl", document)
 
     def _good(self, step: Step, plan: Plan, before: Manifest | None) -> Record | None:
-        """The step's record if it counts and is ok."""
+        """Return the step's record if it counts and its status is ok."""
         verdict = superseded.judge(self._record(step), step, plan, before)
         entry = verdict.entry if verdict is not None else None
         return entry if entry is not None and entry.status == "ok" else None
@@ -207,7 +231,7 @@ class ResultsFolder:
         return self.records / f"{step.name}.json"
 
     def _put_aside(self, plan: Plan, before: Manifest | None) -> str:
-        """Put records aside that do not count; what is to be said of it."""
+        """Move records aside that do not count, and return a line for the user."""
         planned = {step.name: step for step in plan.steps()}
         aside = []
         for step in (*planned.values(), *superseded.beyond(plan, self.records, planned)):
@@ -219,7 +243,7 @@ class ResultsFolder:
         return superseded.told(self.path, aside)
 
     def _clear_work(self) -> None:
-        """Rendered files and guests' folders are of use only while their run lasts."""
+        """Remove rendered files and guests' folders, which are useful during their run only."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
@@ -230,7 +254,7 @@ def _emptied(folder: Path) -> Path:
 
 
 def _is_of_today(folder: Path) -> bool:
-    """Whether the folder's manifest needs no upgrade when it is read."""
+    """Return whether the folder's manifest has the present format."""
     try:
         manifest.read(folder)
     except ManifestError:
@@ -239,7 +263,11 @@ def _is_of_today(folder: Path) -> bool:
 
 
 def require_manifest(folder: Path) -> Manifest:
-    """The manifest kept in a results folder; raises UserError where there is none to be read."""
+    """Return the manifest of a results folder.
+
+    Raises:
+        UserError: The folder has no manifest that can be read.
+    """
     plan = read_manifest(folder)
     if plan is None:
         raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
@@ -247,7 +275,7 @@ def require_manifest(folder: Path) -> Manifest:
 
 
 def latest(root: Path) -> Path:
-    """The newest results folder; raises UserError when there is none."""
+    """Return the newest results folder. Raises UserError if there is none."""
     folders = newest_first(root)
     if not folders:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
@@ -255,12 +283,18 @@ def latest(root: Path) -> Path:
 
 
 def newest_first(root: Path) -> list[Path]:
-    """The results folders in a place by what was last measured in them, whatever their names."""
+    """Return the results folders below a folder, the most recently measured first.
+
+    Their names have no influence.
+    """
     there = [folder for folder in root.glob("*") if (folder / manifest.FILE).exists()]
     return sorted(there, key=lambda folder: (_measured_at(folder), folder.name), reverse=True)
 
 
 def _measured_at(folder: Path) -> float:
-    """When a run or an import last wrote there (wall clock, s); reports do not count."""
+    """Return when a run or an import last wrote to a folder (wall clock, s).
+
+    Reports do not count.
+    """
     places = (folder / name for name in (manifest.FILE, events.FILE, "records"))
     return max(place.stat().st_mtime for place in places if place.exists())

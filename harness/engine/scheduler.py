@@ -1,8 +1,9 @@
-"""Which repetition starts next, and on which processor: decisions only, nothing is started here.
+"""Decide which repetition starts next, and on which processor. Nothing is started here.
 
-Repetitions go in the plan's order, as far as their testbeds are free and a processor has power to
-spare. What a repetition needs of one is learnt from those of its cell that ended before it, and how
-much of a processor may be spoken for, from how long repetitions had to wait for it.
+Repetitions start in the plan's order, as far as their testbeds are free and a processor has
+capacity. The share of a processor that a repetition needs is learnt from earlier ones of its cell.
+The share of a processor that may be allocated is learnt from how long repetitions had to wait for
+the processor.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from dataclasses import dataclass, field
 from harness.engine.plan import Plan, Step, TestbedKey
 from studies.study import Cell
 
-#: Share of a processor that may be spoken for: at first, and between which bounds it is learnt.
+#: Share of a processor that may be allocated: the initial value, and the bounds of the learnt one.
 FULL, MIN_FULL, MAX_FULL = 0.3, 0.1, 0.9
-#: By what it shrinks when the processor was the limit, and grows when it was far from that: so that
-#: in the long run some two in a hundred repetitions are flagged.
+#: Factor by which that share shrinks when the processor was the limit. Amount by which it grows
+#: when the wait was less than half of what is tolerated. In the long run about 2 % of repetitions
+#: are flagged.
 _BACK_OFF, _GROW = 0.85, 0.001
-#: What a repetition is taken to need of a processor until its cell's first one has ended.
+#: Assumed share of a processor for a repetition, until the first one of its cell has ended.
 _ASSUMED = 0.15
-#: A newer measurement's weight against what was known.
+#: Weight of a new measurement in the moving average of a cell's share.
 _NEWS = 0.5
 
 
 @dataclass
 class _Slot:
-    """A testbed: its processor, and whether a repetition is being measured on it."""
+    """A testbed's processor and memory, and the repetition that is measured on it."""
 
     processor: int
     memory_mb: int
@@ -35,10 +37,11 @@ class _Slot:
 
 @dataclass
 class Scheduler:
-    """The steps to come and the testbeds that exist. Memory in MB, needs in shares of a processor.
+    """A queue of steps, and the testbeds that exist.
 
-    `at_once` is the most that one processor measures at a time, `max_testbeds` the most that may
-    exist; `free_mb` is the memory that they may take.
+    Memory is in MB, and needs are shares of a processor. `at_once` limits the repetitions in
+    parallel on one processor, `max_testbeds` the testbeds that may exist. `free_mb` is the memory
+    for all testbeds.
     """
 
     plan: Plan
@@ -53,23 +56,27 @@ class Scheduler:
     _needs: dict[str, float] = field(default_factory=dict)
 
     def add(self, steps: Iterable[Step]) -> None:
-        """Further steps, after those that wait already."""
+        """Append steps to the queue."""
         self._queue += steps
 
     @property
     def waiting(self) -> int:
-        """Steps that have not been started."""
+        """Return the number of steps that were not started yet."""
         return len(self._queue)
 
     @property
     def running(self) -> list[Step]:
-        """Steps that are being measured."""
+        """Return the steps that are being measured."""
         return [slot.busy for slot in self._slots.values() if slot.busy]
 
     def start(self) -> tuple[Step, int] | None:
-        """The step to start now and its processor, taken off the queue; None if none can be.
+        """Take the step that can start now off the queue.
 
-        A processor that no waiting step's testbed stays on takes one over from another.
+        If no waiting testbed belongs to a free processor, that processor takes over a testbed of
+        another processor.
+
+        Returns:
+            The step and its processor, or None if no step can start.
         """
         return self._start_in_order() or self._start_elsewhere()
 
@@ -101,11 +108,14 @@ class Scheduler:
         return None
 
     def testbeds(self) -> list[TestbedKey]:
-        """Testbeds that steps wait for, in their order."""
+        """Return the testbeds of the waiting steps, in their order."""
         return list(dict.fromkeys(self.plan.testbed_of(step.cell) for step in self._queue))
 
     def reserve(self, key: TestbedKey) -> int | None:
-        """Give a testbed its slot; the processor, or None if memory has no room for it."""
+        """Reserve a slot for a testbed and return its processor.
+
+        The result is None if there is not enough memory.
+        """
         if key not in self._slots:
             if not self._has_memory(key):
                 return None
@@ -113,36 +123,45 @@ class Scheduler:
         return self._slots[key].processor
 
     def ended(self, step: Step, used: float | None = None) -> None:
-        """A step has ended; `used` is the share of its processor that it took, if that is known."""
+        """Note the end of a step.
+
+        Args:
+            step: The step.
+            used: The share of its processor that it used, if known.
+        """
         self._slots[self.plan.testbed_of(step.cell)].busy = None
         if used is not None:
             known = self._needs.get(step.cell.name, used)
             self._needs[step.cell.name] = known + _NEWS * (used - known)
 
     def waited(self, severity: float) -> None:
-        """How long a step waited for its processor, as a share of what is tolerated."""
+        """Adapt the share of a processor that may be allocated.
+
+        Args:
+            severity: How long a step waited for its processor, relative to what is tolerated.
+        """
         if severity > 1:
             self.full = max(MIN_FULL, self.full * _BACK_OFF)
         elif severity < 0.5:
             self.full = min(MAX_FULL, self.full + _GROW)
 
     def idle(self) -> list[TestbedKey]:
-        """Testbeds that no step waits for."""
+        """Return the testbeds that no waiting step needs."""
         needed = {self.plan.testbed_of(step.cell) for step in self._queue}
         return [key for key, slot in self._slots.items()
                 if slot.busy is None and key not in needed]
 
     def is_short_of_memory(self) -> bool:
-        """Whether steps wait for a testbed that does not fit beside those there are."""
+        """Return whether a waiting step needs a testbed for which there is no memory."""
         return any(not self._has_memory(key) for key in
                    {self.plan.testbed_of(step.cell) for step in self._queue} - self._slots.keys())
 
     def gone(self, key: TestbedKey) -> None:
-        """A testbed was ended."""
+        """Release the slot of a testbed that was ended."""
         self._slots.pop(key, None)
 
     def need(self, cell: Cell) -> float:
-        """The share of a processor that a repetition of a cell is expected to take."""
+        """Return the expected share of a processor for a repetition of a cell."""
         known = self._needs.get(cell.name)
         if known is not None:
             return known
@@ -163,6 +182,6 @@ class Scheduler:
         return not beside or (len(beside) < self.at_once and needed <= self.full)
 
     def _emptiest(self) -> int:
-        """The processor with the fewest testbeds."""
+        """Return the processor with the fewest testbeds."""
         slots = [slot.processor for slot in self._slots.values()]
         return min(self.processors, key=slots.count)

@@ -1,4 +1,4 @@
-"""What measuring needs, built when it is missing: images of the guest, or this very machine."""
+"""Provide the machine for a run, and build the guest's images if they are missing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ _ADDRESS = re.compile(r" from \w+://\S+")
 
 
 def embedded(builder: str = MININET) -> EmbeddedMachine:
-    """The embedded machine for testbeds of a builder. Raises UserError.
+    """Return the embedded machine for testbeds of a network backend.
 
-    The plain image is built first if there is none; the one with Mininet-WiFi only when it is
-    asked for (`build`), because it is fetched from elsewhere.
+    The plain image is built if it is missing. The one with Mininet-WiFi is built only on request
+    (`build`), because it is fetched from another source.
+
+    Args:
+        builder: The network backend.
+
+    Raises:
+        UserError: There is no image, and it cannot be built.
     """
     variant = builders.VARIANTS[builder]
     built = image.find(variant=variant)
@@ -36,11 +42,17 @@ def embedded(builder: str = MININET) -> EmbeddedMachine:
 
 
 def machine(plan: Plan, *, builds: bool = True) -> Machine:
-    """What a plan is measured on, with the packages that its testbeds name. Raises UserError.
+    """Return the machine for a plan, with the packages that its testbeds need.
 
-    Where others do without, testbeds whose packages are not to be had are skipped. Images with
-    packages are built where there are none, unless it `builds` nothing: so does a worker of a
-    cluster, which asks with every share, and whose run says what it lacks.
+    If some packages are not available, the testbeds that need them are skipped.
+
+    Args:
+        plan: The plan.
+        builds: Whether missing images with packages are built. A worker of a cluster builds none:
+            it asks with every share, and the run reports what is missing.
+
+    Raises:
+        UserError: No testbed of the plan can be measured.
     """
     added = variants.named(plan)
     made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
@@ -51,7 +63,8 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
             _provide(made, plan, packages, builds=builds)
         except UserError as error:
             said = str(error).partition("\n")[0]
-            # Records are passed on: no address, and no path of this machine.
+            # Records are passed on to others, so they must not contain an address or a path of this
+            # machine.
             made.lacking[name] = _ADDRESS.sub("", said.partition(";")[0])
             if all(testbed.spec.packages in made.lacking for testbed in plan.testbeds.values()):
                 raise
@@ -63,7 +76,7 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
 
 
 def check_clock(plan: Plan, built: image.Image) -> None:
-    """Refuse a clock that an image's kernel has not got. Raises UserError."""
+    """Raise UserError if an image's kernel does not have the plan's clock."""
     if plan.settings.clock == "processor" and not built.processor_clock:
         raise UserError(f"--clock processor: {lack_of_processor_clock(built)}; add --clock real, "
                         "which every kernel has")
@@ -92,7 +105,7 @@ def _check_host(study: str, packages: Packages) -> None:
 
 
 def build(variant: str, source: str = "", packages: Packages | None = None) -> image.Image:
-    """A variant of the guest's image, built first if there is none. Raises UserError."""
+    """Return a variant of the guest's image, built first if it is missing. Raises UserError."""
     try:
         return image.ensure(variant=variant, source=source, packages=packages)
     except BuildError as error:

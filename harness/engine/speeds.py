@@ -1,9 +1,10 @@
-"""This machine's speeds, which devices' factors are ratios to, are measured once and kept.
+"""A store of this host's measured speeds, to which the factors of devices are relative.
 
-A testbed measures them as it starts, in whatever company it starts: between two dozen testbeds,
-what a system call takes beside its work read 6.6 to 9.6 us, and authentication times went with it.
-So what the first one found holds for all on this machine, in this kernel, until it boots again.
-A least value (`company.LEAST`) goes on becoming less: who measures it later had less company.
+Each testbed measures the speeds as it starts, together with other load. Among two dozen testbeds,
+the overhead of a system call was 6.6 to 9.6 us, and authentication times changed with it. Therefore
+the values of the first testbed are used for all on this host, with this kernel, until the next
+boot. For minimum values (names that begin with `least_`) the smallest measurement is kept: it had
+the least other load.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _BOOT_ID, _PROCESSORS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/cpu
 
 
 def known(image: str) -> dict[str, float]:
-    """What was kept of this machine with that image; nothing where nobody has measured yet."""
+    """Return the stored speeds of this host with an image.
+
+    The result is empty if nothing was measured yet.
+    """
     try:
         kept = json.loads(_file(image).read_text())
         return {str(name): float(value) for name, value in kept.items()}
@@ -31,7 +35,11 @@ def known(image: str) -> dict[str, float]:
 
 
 def keep(image: str, measured: Mapping[str, float]) -> None:
-    """Keep what a testbed is the first to measure; where that cannot be, each measures."""
+    """Store the speeds that a testbed measured.
+
+    Values that are stored already are kept, except for new minimum values. If nothing can be
+    stored, each testbed uses its own speeds.
+    """
     before, file = known(image), _file(image)
     least = {name: min(value, before.get(name, value))
              for name, value in company.of(measured).items()}

@@ -1,7 +1,7 @@
 """Watch for a guest that keeps a processor busy while its clock stands still.
 
-Only processor time counts: a guest that is stopped, or that a busy machine leaves without a
-processor, does not compute, and its clock may stand as long as that lasts.
+Only processor time counts. A guest that is stopped, or gets no processor on a busy host, does not
+compute. Its clock may stand still for any time.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from dataclasses import dataclass, field
 from guest.management import GuestClock, NoGuestClock, read_clock
 from guest.processes import processor_s
 
-#: Processor seconds without movement until a standstill is shown, and until its guest is ended.
+#: Processor seconds without an advance of the clock, until it is reported and until the guest is
+#: ended.
 SHOWN_S, ENDED_S = 10.0, 30.0
-#: A clock that moved by less has not moved: at most a six-hundredth of the time computed.
+#: Smallest advance of the clock that counts: at most 1/600 of the processor time.
 _MOVED_S = 0.05
-#: How often the guest's processor time is read, and how much of it passes between two questions.
+#: Interval between readings of the guest's processor time (s), and processor time between two
+#: readings of its clock (s).
 _EVERY_S, _ASK_S = 2.0, 4.0
 _UNKNOWN = "an unknown program"
 
 
 @dataclass(frozen=True)
 class Standstill:
-    """A clock that has not moved while its guest computed.
+    """A clock that has not advanced while its guest computed.
 
-    `at_s` is the guest's time, None where its kernel does not answer. `computed_s` is processor
-    time, `since` is the wall clock's.
+    `at_s` is the guest's time, None if its kernel does not answer. `computed_s` is processor time,
+    `since` is wall-clock time.
     """
 
     at_s: float | None
@@ -44,7 +46,7 @@ class Standstill:
 
 @dataclass
 class StandstillJudge:
-    """Judge readings of a guest's clock, with the processor time that it had taken by each."""
+    """A detector of standstills, from readings of a guest's clock and its processor time."""
 
     _at_s: float | None = None
     _since: float = field(default_factory=time.time)
@@ -52,7 +54,15 @@ class StandstillJudge:
     _programs: dict[str, int] = field(default_factory=dict)
 
     def take(self, clock: GuestClock | None, computed_s: float) -> Standstill | None:
-        """Take a reading, None without an answer; return the standstill so far, if there is one."""
+        """Add a reading of the clock.
+
+        Args:
+            clock: The guest's clock, None without an answer.
+            computed_s: The guest's processor time until then, in seconds.
+
+        Returns:
+            The standstill so far, or None if the clock advances.
+        """
         if clock is not None and (self._at_s is None or clock.at_s - self._at_s >= _MOVED_S):
             self._at_s, self._since, self._computed_s = clock.at_s, time.time(), computed_s
             self._programs.clear()
@@ -68,12 +78,16 @@ class StandstillJudge:
 
 async def watch_clock(pid: int, show: Callable[[Standstill | None], None], *,
                       ended_s: float = ENDED_S) -> Standstill:
-    """Watch a guest until its clock has stood still for too long; return the standstill.
+    """Watch a guest until its clock has stood still for too long.
 
     Args:
         pid: Process id of the guest's kernel.
-        show: Gets a standstill once it has lasted a while, and None once the clock moves again.
-        ended_s: Processor time without movement that is too long, in seconds.
+        show: Called with a standstill once it has lasted a while, and with None once the clock
+            advances again.
+        ended_s: Processor time without an advance that is too long, in seconds.
+
+    Returns:
+        The standstill.
     """
     judge, asked_s, is_shown = StandstillJudge(), 0.0, False
     while True:
@@ -85,7 +99,7 @@ async def watch_clock(pid: int, show: Callable[[Standstill | None], None], *,
         try:
             standstill = judge.take(await read_clock(pid), computed_s)
         except NoGuestClock:
-            await asyncio.Event().wait()  # until cancelled: nothing can be told of such a guest
+            await asyncio.Event().wait()  # wait until cancelled: such a guest gives no readings
             raise
         if standstill is not None and standstill.computed_s >= ended_s:
             return standstill

@@ -1,9 +1,9 @@
-"""When is enough measured? A stopping rule by the width of 95 % intervals, with bounds.
+"""Stop a run by the width of its 95 % confidence intervals, within bounds.
 
-After the planned repetitions, cells whose interval is still too wide get one more repetition a
-block, until it is narrow enough or the maximum of repetitions is reached. A rule that looks at the
-data after every block stops a little early now and then; the more repetitions it begins with, the
-less.
+After the planned repetitions, each block adds one repetition of the cells whose interval is still
+too wide. This ends when the intervals are narrow enough, or at the maximum of repetitions. A rule
+that checks the data after every block sometimes stops a little early. More repetitions at the start
+make that less frequent.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from measure.record import Record
 from studies import records as stored
 from studies.study import Cell, Study
 
-#: Where a rule gives up on a cell, unless told otherwise.
+#: Default maximum of repetitions of a cell.
 MAX_REPETITIONS = 30
 _PART = re.compile(r"(?:(?P<metric>[a-z][a-z0-9-]*)[:=])?(?P<percent>\d+(?:\.\d+)?)%?")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The widest half intervals to stop at, as shares of the mean by metric, and a maximum."""
+    """A stopping rule: maximum half widths of intervals, and a maximum of repetitions.
+
+    `widths` are shares of the mean, by metric.
+    """
 
     widths: Mapping[str, float]
     max_repetitions: int
 
     def next_block(self, plan: Plan, records: Path) -> list[Step]:
-        """One more repetition of every cell that is not yet known well enough."""
+        """Return one more repetition of every cell that is not known well enough."""
         entries, _ = stored.read_all(records)
         open_cells = []
         numbers = {}
@@ -46,8 +49,8 @@ class Rule:
         return self._block(plan, open_cells, numbers)
 
     def is_too_wide(self, study: Study, good: Sequence[Record]) -> bool:
-        """Whether any interval that the rule looks at is wider than it may be."""
-        from analysis import statistics  # numpy takes its time; most runs have no rule
+        """Return whether an interval of the rule's metrics is wider than allowed."""
+        from analysis import statistics  # numpy loads slowly, and most runs have no rule
 
         rows = [recording.shown(study, entry) for entry in good]
         for metric, width in self.widths.items():
@@ -64,13 +67,22 @@ class Rule:
     def _block(plan: Plan, cells: Sequence[Cell], numbers: Mapping[str, int]) -> list[Step]:
         if not cells:
             return []
-        # Blocks go on being blocks: the hindmost cells first.
+        # Keep complete blocks: continue with the cells that have the fewest repetitions.
         number = min(numbers[cell.name] for cell in cells)
         return plan.block(number, [cell for cell in cells if numbers[cell.name] == number])
 
 
 def parse(text: str, max_repetitions: int, study: Study) -> Rule:
-    """A rule such as `2%` or `NAME:2%,NAME:10%`, by metrics' short names; raises UserError."""
+    """Return the rule in a text such as `2%` or `NAME:2%,NAME:10%`.
+
+    Args:
+        text: Widths in percent, with metrics' short names.
+        max_repetitions: Maximum of repetitions of a cell.
+        study: The study, whose metrics are named.
+
+    Raises:
+        UserError: The text is not a rule for this study.
+    """
     metrics = {metric.short: metric for metric in study.metrics if metric.short}
     default = [metric.name for metric in study.metrics if metric.stops] or [
         metric.name for metric in study.metrics[:1]]

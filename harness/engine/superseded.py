@@ -1,7 +1,7 @@
-"""Says which records of a results folder count for a plan, and puts others where they are kept.
+"""Decide which records of a results folder count for a plan.
 
-Nothing that was measured is ever overwritten: a record that does not count moves to superseded/
-with its captures and files, whatever is wrong with it.
+Nothing that was measured is ever overwritten. A record that does not count is moved to superseded/
+with its captures and files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class RecordVerdict:
-    """Whether a record counts; `label` is the folder that it goes to if not, and `reason` why.
+    """A decision on whether a record counts for a plan.
 
-    `is_edited` where a level says something else since, which its user knows.
+    If it does not, `label` is the folder that it is moved to, and `reason` the reason. `is_edited`
+    is set if a level was edited since, which the user knows.
     """
 
     entry: Record | None = None
@@ -34,14 +35,21 @@ class RecordVerdict:
 
     @property
     def counts(self) -> bool:
-        """Whether it is a record of the plan as it is now, however it ended."""
+        """Return whether the record belongs to the present plan, with any status."""
         return self.entry is not None
 
 
 def judge(path: Path, step: Step, plan: Plan, before: Manifest | None) -> RecordVerdict | None:
-    """What is to be said of the record of a step; None where there is none.
+    """Decide whether the record of a step counts.
 
-    `before` is the folder's manifest. Without it, records say themselves what they were made for.
+    Args:
+        path: File of the record.
+        step: The repetition.
+        plan: The present plan.
+        before: The folder's manifest. Without it, only the record's own data decide.
+
+    Returns:
+        The decision, or None if there is no record.
     """
     if not path.exists():
         return None
@@ -59,7 +67,10 @@ def judge(path: Path, step: Step, plan: Plan, before: Manifest | None) -> Record
 
 
 def _digest(path: Path) -> str:
-    """A name that follows from a file's content; of its name where it cannot be read."""
+    """Return a name derived from a file's content.
+
+    If the file cannot be read, the name is derived from its path.
+    """
     try:
         content = path.read_bytes()
     except OSError:
@@ -68,7 +79,10 @@ def _digest(path: Path) -> str:
 
 
 def _foreign(step: Step, entry: Record, plan: Plan, before: Manifest | None) -> str:
-    """Why a record is not the plan's, in words; "" if it is."""
+    """Return the reason why a record does not belong to the plan.
+
+    The result is "" if it does.
+    """
     if entry.name != step.name:
         return f"holds the record {entry.name}"
     study = plan.study
@@ -81,9 +95,10 @@ def _foreign(step: Step, entry: Record, plan: Plan, before: Manifest | None) -> 
 
 
 def _edited(step: Step, entry: Record, before: Manifest | None) -> str:
-    """The digest of a level that says something else today than when the record was made; or "".
+    """Return the digest of a level that was edited since the record was made.
 
-    A record without a level's digest is of the level as the folder's manifest has it.
+    The result is "" if none was. A record without a level's digest has the digest of that level in
+    the folder's manifest.
     """
     for factor, level in step.cell.levels.items():
         then = entry.digests.get(factor)
@@ -96,7 +111,7 @@ def _edited(step: Step, entry: Record, before: Manifest | None) -> str:
 
 
 def put_aside(folder: Path, name: str, label: str) -> None:
-    """Move what belongs to a repetition below superseded/, beside what is there already."""
+    """Move all files of a repetition below superseded/, next to earlier ones."""
     places = [place for place in (folder / "records" / f"{name}.json", folder / "captures" / name,
                                   folder / "files" / name, folder / "events" / f"{name}.jsonl")
               if place.exists()]
@@ -116,7 +131,11 @@ def _targets(root: Path, label: str) -> Iterator[Path]:
 
 
 def told(folder: Path, verdicts: Iterable[RecordVerdict]) -> str:
-    """One line about what was put aside for another reason than an edited level; "" for nothing."""
+    """Return a line about records that were moved aside.
+
+    Records of edited levels are left out, because the user knows of them. The result is "" if no
+    others were moved.
+    """
     reasons = [verdict.reason for verdict in verdicts if not verdict.is_edited]
     if not reasons:
         return ""
@@ -127,7 +146,10 @@ def told(folder: Path, verdicts: Iterable[RecordVerdict]) -> str:
 
 
 def beyond(plan: Plan, records: Path, steps: Mapping[str, Step]) -> Iterator[Step]:
-    """Steps that a stopping rule may come to, and that have a record: none of the plan's own."""
+    """Yield steps that have a record and are not in the plan.
+
+    A stopping rule may have added them.
+    """
     cells = {cell.name: cell for cell in plan.cells}
     for path in sorted(records.glob("*.json")):
         cell, _, number = path.stem.rpartition("-")

@@ -1,6 +1,6 @@
-"""One testbed as the harness sees it: start it, give it a policy, have repetitions measured.
+"""A client for a testbed: start, configure and measure it.
 
-It serves all cells of its spec, one repetition after the other.
+A testbed serves all cells of its spec, one repetition after the other.
 """
 
 from __future__ import annotations
@@ -27,36 +27,52 @@ from policies import Policy
 from topologies import loader, wires
 
 READY_S = 60.0
-#: More for each node, whose daemons a busy machine starts one after the other.
+#: Additional seconds for each node: a busy host starts its daemons one after the other.
 NODE_S = 3.0
 CONFIGURE_S = 60.0
-#: What a machine may take to answer, beside what the study allows a repetition.
+#: Seconds that a machine may take to answer, in addition to the study's deadline.
 _SPARE_S = 30.0
-# What a worker says in the middle of something.
+# Events of a worker during an operation.
 _UNDER_WAY = ("hello", "report")
-#: The report by which a repetition leaves the processor to others, too.
+#: The report after which a repetition shares the processor with others.
 _SHAREABLE = "shareable"
 _LAST_WORDS_S = 2.0
 
-#: What the guest's kernel says on its console when it ends a program for want of memory.
+#: The message of the guest's kernel when it ends a program because memory is exhausted.
 _OUT_OF_MEMORY = re.compile(r"Out of memory: Killed process \d+ \((.+?)\).*?anon-rss:(\d+)kB")
-#: Events behind which a repetition goes on; a program that is gone spoils all others.
+#: Events after which a repetition continues. After any other, check for ended programs.
 _GOES_ON = (*_UNDER_WAY, "ready", "configured")
 
-#: Takes what a repetition reports while it runs.
+#: A listener for the reports of a running repetition.
 Heard = Callable[[Mapping[str, Any]], None]
 
 
 class TestbedLost(Exception):
-    """The machine died, hung or spoke nonsense; a fresh one may do better."""
+    """An error for a machine that died, hung or sent invalid data.
+
+    A fresh testbed may work.
+    """
 
 
 class TestbedFailed(Exception):
-    """The testbed works, but not with this policy; the text is the reason."""
+    """An error for a testbed that works, but not with this policy.
+
+    The text is the reason.
+    """
 
 
 class TestbedClient:
-    """A worker on a machine, with one policy in force on one network."""
+    """A client of a worker on a machine, with one policy on one network.
+
+    Args:
+        machine: The machine that runs the worker.
+        processor: Processor that the worker runs on.
+        planned: The testbed in the plan.
+        plan: The plan.
+        work: Working folder of the run.
+        serial: Number that distinguishes testbeds of the same key in the run.
+        show: Called with a standstill of the guest's clock, and with None once it advances again.
+    """
 
     def __init__(self, machine: Machine, processor: int, planned: PlannedTestbed, plan: Plan,
                  work: Path, *, serial: int = 1,
@@ -68,21 +84,32 @@ class TestbedClient:
         self._cells = planned.cells
         self._plan = plan
         self.work = work
-        # A folder of its own for every testbed: an earlier one's files may still be read.
+        # A separate folder for every testbed: an earlier one's files may still be read.
         self.job_dir = work / "jobs" / f"{serial}-{self.name}"
         self.environment: dict[str, Any] = {}
-        #: Whether a repetition is under way, which can be told something.
+        #: Whether a repetition is running, so that it can receive messages.
         self.is_measuring = False
         self._running: Running | None = None
         self._sent = 0
-        #: Gets a standstill of the guest's clock, and None once it moves again.
+        #: Listener for a standstill of the guest's clock, and for its end (None).
         self._show = show
         self._watch: asyncio.Task[None] | None = None
         self._ended_by_watch = ""
 
     async def open(self, made: Secrets, renderer: render.Renderer) -> None:
-        """Boot, build and configure; the policy is rendered meanwhile."""
-        rendering = asyncio.create_task(self._rendered(renderer))  # which takes longest
+        """Start the machine, build the network and configure the policy.
+
+        The policy is rendered in parallel, because this takes longest.
+
+        Args:
+            made: The run's secrets.
+            renderer: Renders the policy.
+
+        Raises:
+            TestbedLost: The machine ended or did not answer.
+            TestbedFailed: The testbed cannot be started with this policy.
+        """
+        rendering = asyncio.create_task(self._rendered(renderer))  # this takes longest
         try:
             self._write_job(made)
             self._running = await self._started()
@@ -106,7 +133,7 @@ class TestbedClient:
         (self.job_dir / "out" / "logs").mkdir(parents=True)
         (self.job_dir / "commands").mkdir()
         job = self.job_dir / "job.json"
-        job.touch(0o600)  # the run's keys are in it
+        job.touch(0o600)  # it contains the run's keys
         job.write_text(json.dumps(self._job(self.machine.mount(self.job_dir), made)))
 
     async def _started(self) -> Running:
@@ -119,19 +146,25 @@ class TestbedClient:
             raise TestbedFailed(str(error)) from None
 
     def begin_rendering(self, renderer: render.Renderer) -> asyncio.Task[Path] | None:
-        """Begin to have the policy rendered, if it is not yet; None where the testbed has none."""
+        """Start to render the policy, if that was not started before.
+
+        The result is None for a testbed without a policy.
+        """
         policy, mount = self._in_force, self.machine.mount(self.job_dir)
         return renderer.begin(policy, self.spec.network, mount) if policy else None
 
     async def _rendered(self, renderer: render.Renderer) -> Path | None:
-        """The folder with the policy's files; None where the testbed has no policy."""
+        """Return the folder with the policy's files.
+
+        The result is None for a testbed without a policy.
+        """
         rendering = self.begin_rendering(renderer)
-        # Others may wait for it, too: who gives up must not take it from them.
+        # Other testbeds may wait for this task, so a cancelled caller must not cancel it.
         return await asyncio.shield(rendering) if rendering else None
 
     @property
     def _in_force(self) -> Policy | None:
-        """The policy that the nodes get: the spec's, unless a negative control has another."""
+        """Return the policy of the nodes: the spec's, unless a negative control replaces it."""
         fault = self._plan.study.fault(self._plan.settings.fault)
         policy = self.spec.policy
         return fault.policy(policy) if policy and fault and fault.policy else policy
@@ -140,10 +173,21 @@ class TestbedClient:
                       repetition: int = 0,
                       turn: AbstractAsyncContextManager[Any] | None = None,
                       heard: Heard = lambda _: None) -> Path:
-        """Measure one repetition, which has this number; the folder with captures and raw values.
+        """Measure one repetition and return the folder with its captures and raw values.
 
-        Until it says that others may share the processor it takes all of it; `turn` is held for
-        that long. `heard` gets what it reports.
+        The repetition uses the whole processor until it reports that others may share it.
+
+        Args:
+            name: Name of the repetition.
+            task: The workload's task, as plain data.
+            deadline_s: The study's deadline, in seconds.
+            repetition: Number of the repetition.
+            turn: A lock of the processor, held until the processor may be shared.
+            heard: Called with each report.
+
+        Raises:
+            TestbedLost: The machine ended or did not answer in time.
+            TestbedFailed: The testbed does not work with this policy.
         """
         async with AsyncExitStack() as holding:
             await holding.enter_async_context(turn or nullcontext())
@@ -159,7 +203,7 @@ class TestbedClient:
         return self.job_dir / "out" / name
 
     async def _reports(self, allowed_s: float) -> AsyncIterator[Mapping[str, Any]]:
-        """What the repetition under way reports, until it has ended."""
+        """Yield the reports of the running repetition until it ends."""
         until = asyncio.get_running_loop().time() + allowed_s
         while True:
             left_s = max(0.0, until - asyncio.get_running_loop().time())
@@ -169,12 +213,15 @@ class TestbedClient:
             yield said
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Say something to the repetition under way; what it took is among its reports."""
+        """Send a message to the running repetition.
+
+        The repetition's reports show which values it accepted.
+        """
         self._send(do="tell", **message)
 
     async def call(self, command: str, task: Mapping[str, Any],
                    deadline_s: float = 0.0) -> dict[str, Any]:
-        """Have the workload do one of its further commands; what it answers."""
+        """Run another command of the workload and return its answer."""
         self._send(do="call", command=command, task=task)
         while (said := await self._expect("called", _spare_s() + deadline_s,
                                           "report"))["event"] != "called":
@@ -183,19 +230,23 @@ class TestbedClient:
         return answer
 
     async def shell(self, **command: Any) -> dict[str, Any]:
-        """Run the worker's `shell` command to its end, however long; its last event."""
+        """Run the worker's `shell` command to its end, without a time limit.
+
+        Returns:
+            The last event.
+        """
         self._send(do="shell", **command)
         return await self._expect("shell_ended", None)
 
     def move(self, processor: int) -> None:
-        """Have the machine stay on this processor from now on."""
+        """Move the machine to another processor."""
         if processor != self.processor:
             assert self._running is not None
             self._running.move(processor)
             self.processor = processor
 
     async def close(self) -> None:
-        """End the machine; safe at any time and twice."""
+        """End the machine. The call is allowed at any time and repeatedly."""
         if self._watch is not None:
             self._watch.cancel()
         if self._running is not None:
@@ -210,13 +261,13 @@ class TestbedClient:
 
     @property
     def pid(self) -> int:
-        """Process id of the machine's worker, or of its guest."""
+        """Return the process id of the machine's worker, or of its guest."""
         assert self._running is not None
         return self._running.pid
 
     @property
     def logs(self) -> Path:
-        """Console, worker's and daemons' logs."""
+        """Return the folder with the logs of console, worker and daemons."""
         return self.job_dir / "out" / "logs"
 
     @property
@@ -225,14 +276,17 @@ class TestbedClient:
 
     @property
     def _macsec(self) -> str:
-        """What MACsec does to frames on wires; "" where the policy in force has none."""
+        """Return what MACsec does to frames on wires.
+
+        The result is "" if the policy does not use MACsec.
+        """
         wire = self._in_force.layers.wire if self._in_force else None
         if wire is None:
             return ""
         return wires.ENCRYPTS if wire.is_encrypted else wires.AUTHENTICATES
 
     def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
-        """What the worker is told of its testbed."""
+        """Return the worker's job: the description of its testbed."""
         plan, spec = self._plan, self.spec
         link = self._in_force.layers.link if self._in_force else None
         fault = plan.study.fault(plan.settings.fault)
@@ -246,16 +300,18 @@ class TestbedClient:
             "options": dict(spec.options), "devices": devices(spec),
             "speeds": (speeds.known(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),
-            # What tools and programs on devices load first, to say whose and which their work is.
+            # Preloaded into programs on devices, to report the node and the kind of their work.
             "kinds_library": (libraries.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
-            # What captures load first where they are waited for, and the tcpdump that they are
-            # copies of; a host may confine its own.
+            # Preloaded into tcpdump: in real time one that hands packets over promptly, and one for
+            # the running tcpdump that captures are copies of. Only in guests, because a host may
+            # confine its tcpdump.
             "captures_library": (libraries.to_send(library.PROMPT)
                                  if plan.settings.waits and plan.settings.on == "guest" else ""),
             "copies_library": (libraries.to_send(library.COPIES)
                                if plan.settings.on == "guest" else ""),
-            # What iperf3's clients load first, so that streams end when all of them has arrived.
+            # Preloaded into iperf3 clients, so that a stream ends only when all its data has
+            # arrived.
             "streams_library": libraries.to_send(library.DRAINED),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
@@ -269,7 +325,8 @@ class TestbedClient:
         if not self._skips_waiting:
             self._running.stdin.write(line)
             return
-        # By file, and only then may the machine go on: see measure.worker.commands.
+        # Write the command to a file, and only then continue the machine: see
+        # measure.worker.commands.
         self._sent += 1
         place = self.job_dir / "commands" / f"{self._sent}.json"
         place.with_suffix(".new").write_bytes(line)
@@ -278,13 +335,21 @@ class TestbedClient:
 
     async def _expect(self, event: str, deadline_s: float | None, other: str = "", *,
                       of_s: float | None = None) -> dict[str, Any]:
-        """The next event, which must be `event`, or where it is given, `other`.
+        """Return the next event, which must be `event` or `other`.
 
-        `of_s` is the whole time allowed where `deadline_s` is only what is left of it.
+        Args:
+            event: The expected event.
+            deadline_s: Longest wait in seconds, None for no limit.
+            other: Another event that is allowed, "" for none.
+            of_s: The whole time allowed, if `deadline_s` is only the rest of it.
+
+        Raises:
+            TestbedLost: The machine ended, did not answer in time or sent another event.
+            TestbedFailed: The worker reports a failure.
         """
         assert self._running is not None
         try:
-            # Not wait_for, which may take a cancellation for an answer that comes with it.
+            # asyncio.wait_for may lose a cancellation that arrives together with the answer.
             async with asyncio.timeout(deadline_s):
                 line = await self._running.stdout.readline()
         except TimeoutError:
@@ -314,7 +379,7 @@ class TestbedClient:
 
 
     def _check_memory(self) -> None:
-        """Raise TestbedLost if the guest's kernel has ended a program for want of memory."""
+        """Raise TestbedLost if the guest's kernel ended a program because memory was exhausted."""
         with contextlib.suppress(OSError):
             ended = _OUT_OF_MEMORY.search((self.logs / "console.log").read_text(errors="replace"))
             if ended is not None:
@@ -326,8 +391,8 @@ class TestbedClient:
 
 
 def _spare_s() -> float:
-    """What a repetition may take besides its study's deadline before its machine counts as hung.
+    """Return the seconds beyond the study's deadline until a machine counts as hung.
 
-    QOP_WATCHDOG_S overrides it, for machines far slower than any we know (and for tests).
+    QOP_WATCHDOG_S overrides the default, for very slow machines and for tests.
     """
     return float(os.environ.get("QOP_WATCHDOG_S", _SPARE_S))

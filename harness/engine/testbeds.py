@@ -1,4 +1,4 @@
-"""The testbeds of a run: started ahead or when they are needed, replaced when in doubt, ended."""
+"""The testbeds of a run, which are started, reused and replaced here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.secrets import Secrets
 
 
 class Testbeds:
-    """Those there are, by key."""
+    """The running testbeds of a run, by key."""
 
     def __init__(self, plan: Plan, machine: Machine, results: ResultsFolder, *,
                  scheduler: Scheduler, secrets: Secrets, events: EventLog) -> None:
@@ -32,10 +32,10 @@ class Testbeds:
         self._secrets = secrets
         self._events = events
         self._renderer = render.Renderer(secrets, results.work, playing.take)
-        # Under a negative control every repetition is to fail: a fresh testbed would, too.
+        # Repetitions of a negative control always fail, on a fresh testbed as well.
         self._restarts = Restarts(is_allowed=plan.settings.fault is None)
         self._opened = 0
-        #: How many are being started.
+        #: Number of testbeds that are being started.
         self._starting = 0
         self._there: dict[TestbedKey, TestbedClient] = {}
 
@@ -43,9 +43,9 @@ class Testbeds:
         return len(self._there)
 
     async def prepare(self) -> None:
-        """Start testbeds, as many as there is memory for, before anything is measured.
+        """Start testbeds before the first measurement, as many as memory allows.
 
-        Booting takes a whole processor, which would show in what is measured beside it.
+        Booting uses a whole processor, which would disturb measurements.
         """
         queues: dict[int, list[TestbedKey]] = {
             processor: [] for processor in self._machine.processors}
@@ -56,7 +56,7 @@ class Testbeds:
 
         async def open_all(processor: int) -> None:
             for key in queues[processor]:
-                # What goes wrong here, goes wrong again where a record can tell of it.
+                # Ignore: the first repetition retries the start and records the error.
                 with contextlib.suppress(TestbedLost, TestbedFailed):
                     try:
                         await self._open(key, processor)
@@ -69,7 +69,18 @@ class Testbeds:
                 group.create_task(open_all(processor))
 
     async def serving(self, key: TestbedKey, processor: int) -> TestbedClient:
-        """The testbed of a key, on this processor; a fresh one if a repetition failed on it."""
+        """Return a running testbed on this processor, started or moved if necessary.
+
+        After a failed repetition, it may be replaced by a fresh one.
+
+        Args:
+            key: Key of the testbed.
+            processor: Processor that it must run on.
+
+        Raises:
+            TestbedLost: The machine ended while it started.
+            TestbedFailed: The testbed cannot be started.
+        """
         if self._restarts.is_due(key, self._there.get(key)):
             await self.retire(key, slot=False)
         testbed = self._there.get(key) or await self._open(key, processor)
@@ -94,17 +105,17 @@ class Testbeds:
         return testbed
 
     def _show(self, key: TestbedKey, standstill: Standstill | None) -> None:
-        """Say that the clock of a testbed's guest stands still, or moves again."""
+        """Announce that the clock of a testbed's guest stands still, or advances again."""
         if standstill is None:
             self._events.say("clock-moves", testbed=key)
         else:
             self._events.say("clock-still", testbed=key, **asdict(standstill))
 
     def _render_ahead(self) -> None:
-        """Have the policies of the next testbeds rendered, which would wait for it once booted.
+        """Start to render the policies of the next testbeds, which would otherwise wait for them.
 
-        So many as are measured at once; not beside one that is being started, which would wait for
-        the processor, nor in real time, where nothing may compute beside what is measured.
+        As many are rendered as are measured in parallel. Nothing is rendered while a testbed
+        starts, which would be delayed, or in real time, where any other load disturbs measurements.
         """
         if self._starting or self._plan.settings.waits:
             return
@@ -114,7 +125,7 @@ class Testbeds:
                           self._results.work).begin_rendering(self._renderer)
 
     async def _warm_up(self, testbed: TestbedClient, key: TestbedKey) -> None:
-        """Unrecorded repetitions load what later ones find in memory."""
+        """Run unrecorded repetitions, which load programs and files into memory."""
         study = self._plan.study
         cell = study.warm_up_cell(self._plan.testbeds[key].cells)
         asked = study.warm_up(self._plan.asked)
@@ -124,28 +135,35 @@ class Testbeds:
             shutil.rmtree(out, ignore_errors=True)
 
     def judged(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
-        """A repetition on a testbed has been judged; a bad one puts the testbed in doubt."""
+        """Note the result of a repetition. After a failure its testbed may be replaced."""
         self._restarts.judged(key, testbed, is_good=is_good)
 
     def measuring(self, key: TestbedKey) -> TestbedClient | None:
-        """The testbed of a key, if a repetition is under way on it."""
+        """Return the testbed of a key if a repetition is running on it."""
         testbed = self._there.get(key)
         return testbed if testbed is not None and testbed.is_measuring else None
 
     async def retire(self, key: TestbedKey, *, slot: bool = True) -> None:
-        """End a testbed; its files stay until the run ends, for what is still dissected."""
+        """End a testbed.
+
+        Its files remain until the run ends, because they may still be dissected.
+
+        Args:
+            key: Key of the testbed.
+            slot: Whether its slot in the scheduler is released, too.
+        """
         testbed = self._there.pop(key, None)
         if slot:
             self._scheduler.gone(key)
         if testbed is not None:
             await testbed.close()
             self._events.say("testbed-ended", testbed=key)
-            # Of use to whoever looks for a reason, and no result: a full disk is told elsewhere.
+            # Logs are helpful but not results: a full disk is reported elsewhere.
             with contextlib.suppress(OSError):
                 self._results.keep_logs(testbed.name, testbed.logs)
 
     async def close(self) -> None:
-        """End them all."""
+        """End all testbeds."""
         for key in list(self._there):
             await self.retire(key)
         await self._renderer.close()

@@ -1,4 +1,4 @@
-"""Which images the testbeds of a plan boot: the builder's own, and others with more packages."""
+"""The guest images that a plan needs: the backend's own, and images with more packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.engine.plan import Plan
 from studies import packages
 from studies.study import StudyError
 
-#: How a Python says which of some packages it lacks.
+#: Program for another Python that prints which packages it lacks.
 _LACKING = """
 import importlib.metadata as m, json, sys
 def there(name, version):
@@ -29,7 +29,7 @@ print(json.dumps([text for text in sys.argv[1:] if not there(*text.split("=="))]
 
 
 def declared(study: str) -> dict[str, Packages]:
-    """What a study brings, by the name that its testbeds give. Raises StudyError."""
+    """Return the packages that a study declares, by name. Raises StudyError."""
     where = f"studies/{study}/{packages.FILE}"
     return {name: (PackagesAndStrongswan if variant.compiled else Packages)(
                 name, variant.debian, variant.lock, where)
@@ -37,9 +37,9 @@ def declared(study: str) -> dict[str, Packages]:
 
 
 def listed(study: str, name: str) -> dict[str, list[str]]:
-    """The names of a variant's packages, for the worker to tell versions.
+    """Return the names of a variant's packages, from which the worker reports versions.
 
-    With the version of what was compiled.
+    For compiled packages, the version is included.
     """
     if not name:
         return {}
@@ -50,13 +50,17 @@ def listed(study: str, name: str) -> dict[str, list[str]]:
 
 
 def compiled_for(added: Packages) -> list[str]:
-    """What a variant has that is made of its source: names and versions."""
+    """Return the names and versions of a variant's packages that are compiled from source."""
     return [f"strongswan-mlkem {strongswan.VERSION}"] \
         if isinstance(added, PackagesAndStrongswan) else []
 
 
 def named(plan: Plan) -> dict[str, Packages]:
-    """Of what its study brings, what testbeds of the plan name. Raises StudyError."""
+    """Return the declared packages that testbeds of the plan use.
+
+    Raises:
+        StudyError: A testbed uses packages that the study does not declare.
+    """
     names = sorted({testbed.spec.packages for testbed in plan.testbeds.values()} - {""})
     brought = declared(plan.study.id) if names else {}
     for name in names:
@@ -69,7 +73,10 @@ def named(plan: Plan) -> dict[str, Packages]:
 
 
 def keys(plan: Plan) -> dict[str, str]:
-    """The keys of those images of a plan that are built, by packages ("" is without)."""
+    """Return the keys of a plan's images that are built, by packages.
+
+    The image without packages has the name "".
+    """
     variant = builders.VARIANTS[plan.settings.builder]
     needed: dict[str, Packages | None] = {"": None, **named(plan)}
     images = {name: image.find(variant=variant, packages=added)
@@ -78,19 +85,22 @@ def keys(plan: Plan) -> dict[str, str]:
 
 
 def suffice(plan: Plan, images: Collection[str]) -> bool:
-    """Whether with these images something of a plan can be measured; the plain one is needed."""
+    """Return whether these images allow to measure a part of a plan.
+
+    The image without packages is always needed.
+    """
     return "" in images and any(testbed.spec.packages in images
                                 for testbed in plan.testbeds.values())
 
 
 def provision(plan: Plan) -> str:
-    """The command that builds a plan's images."""
+    """Return the command that builds a plan's images."""
     study = f" --study {plan.study.id}" if named(plan) else ""
     return f"{builders.PROVISION[plan.settings.builder]}{study}"
 
 
 def lacking_on_host(added: Packages) -> list[str]:
-    """Of these packages, those that this very machine lacks."""
+    """Return those of the given packages that this host lacks."""
     done = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n",
                            *added.debian], capture_output=True, text=True, check=False)
     there = {line.partition(" ")[0] for line in done.stdout.splitlines()

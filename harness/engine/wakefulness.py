@@ -1,13 +1,13 @@
-"""A keeper keeps the processors awake that guests have in real time.
+"""Keep the processors of real-time guests from idling, with a lowest-priority busy loop.
 
-A processor with nothing to do sleeps, or is handed back to the hypervisor: whoever wakes up on it
-then waits, and finds its caches cold. A guest in real time waits for half of its time, so that its
-times were those of waking up. So a program of the lowest priority runs on each processor, which
-only has what nobody else wants and gives way at once.
+An idle processor sleeps, or is returned to the hypervisor. A program that wakes up on that
+processor waits and finds cold caches. A guest in real time waits for half of its time, so its
+measured times would be wake-up times. Therefore a program of the lowest priority runs on each
+processor. It uses only idle time and gives way at once.
 
-Linux shares a processor among sessions before it looks at priorities (autogroups), and a guest is
-a session of its own: beside a keeper of the lowest priority in another one a program woke up 3.8 ms
-late one time in ten, and 0.1 ms where that session, too, is of the lowest.
+Linux shares a processor among sessions before it considers priorities (autogroups), and a guest is
+a session of its own. With a busy loop of the lowest priority in another session, one in ten
+wake-ups was 3.8 ms late. It was 0.1 ms late when that session had the lowest priority, too.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from pathlib import Path
 
 from guest.processes import tied
 
-#: It stays in its first cache, and calls no kernel.
+#: Busy loop that fits into the first-level cache and makes no system calls.
 _PROGRAM = "while :; do :; done"
-#: Of a session; who is not root may set one ten times a second, whichever it is.
+#: Nice value of a session, number of attempts and seconds between them. The kernel limits
+#: unprivileged writes to ten a second for all sessions together, so retry.
 _NICEST, _TRIES, _BETWEEN_S = "19", 5, 0.12
 
 
 @contextlib.contextmanager
 def kept_awake(processors: Sequence[int]) -> Iterator[list[int]]:
-    """Keep these processors busy with what gives way to everything else; yields the programs' pids.
+    """Keep these processors busy with programs that give way to all others.
 
-    They end with this, or with the calling thread, whatever ends it.
+    The programs end with this context, or with the calling thread. The context yields their process
+    ids.
     """
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(_keeper(processor)).pid for processor in processors]
@@ -52,7 +54,7 @@ def _keeper(processor: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _give_way_as_session(pid: int) -> None:
-    """Have a session leader's session give way to others, where sessions share a processor."""
+    """Give the lowest priority to the session of a process, where autogroups are enabled."""
     file = Path(f"/proc/{pid}/autogroup")
     for _ in range(_TRIES):
         try:
@@ -60,6 +62,6 @@ def _give_way_as_session(pid: int) -> None:
         except BlockingIOError:
             time.sleep(_BETWEEN_S)
         except OSError:
-            return  # this kernel has none
+            return  # this kernel has no autogroups
         else:
             return
