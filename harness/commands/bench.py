@@ -1,4 +1,4 @@
-"""`qop bench`: what the harness itself costs, measured."""
+"""`qop bench`: benchmarks of the harness itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from guest.boot import Clock
 from harness.commands.options import SEED
 from harness.errors import UserError
 
-#: Whose yardsticks are printed first: of a guest, or of a core where no guest has to do with it.
-#: Counts need none.
+#: Kind of the yardsticks that are printed first: of a guest, or of a core for benchmarks without
+#: guests. Benchmarks that only count need none.
 _GUEST, _CORE, _NONE = "guest", "core", ""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What can be measured: the module, which options it takes, and by which yardsticks."""
+    """A benchmark with the options that it uses and its kind of yardsticks."""
 
     module: str
     takes: tuple[str, ...] = ()
@@ -63,21 +63,31 @@ _BENCHES = {
               help="A negative control (with `proof`), and its cell without it; may be given "
               "several times. Default: all.")
 def command(what: str, **options: Any) -> int:
-    """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
+    """Measure the harness itself.
 
-    With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
-    time and memory that the report of a large study takes, whose records are made up. With
-    `quick`, how long the default study's default profile takes, all of it. With
-    `paper`, a tenth of the default study's profile of that name, and what that says of all of it.
-    With `clock`, the processor clock beside real time, and alone, beside guests and beside other
-    programs (goes on where it was interrupted). With `cluster`, one plan with one worker and with
-    two. With `faults`, kill, hang, fill and damage whatever a run depends on, and count what it
-    loses. With `model`, what the queueing toolkit's answers take. With `proof`, every negative
-    control against every check of the evidence; what is there already is not measured again. (All
-    but `model` and `report` take minutes each.)
+    harness: start-up, fixed cost, CPU time and memory of a guest (default).
 
-    Medians with ranges. They hold for this machine at this moment, whose yardsticks come first;
-    compare within one call.
+    medium: the emulated medium compared with the limits of 802.11 timing.
+
+    report: time and memory for the report of a large study with synthetic records.
+
+    quick: duration of the default study's default profile, measured completely.
+
+    paper: a tenth of the default study's profile 'paper', with an estimate for the whole profile.
+
+    clock: the processor clock compared with real time: alone, with other guests, and with other
+    programs. An interrupted measurement continues where it stopped.
+
+    cluster: one plan with one worker and with two workers.
+
+    faults: kill, hang, fill and damage what a run depends on, and count what is lost.
+
+    model: time for answers of the queueing models.
+
+    proof: every negative control against every check. Earlier results are not measured again.
+
+    All but model and report take several minutes. The output has medians with ranges. They hold for
+    this machine and moment, and its yardsticks are printed first. Compare values of one call only.
     """
     bench = _BENCHES[what]
     _refuse_of_others(what, bench)
@@ -94,9 +104,9 @@ def command(what: str, **options: Any) -> int:
 
 
 def _refuse_of_others(what: str, bench: Bench) -> None:
-    """Raise UserError for options that other benches take."""
+    """Raise UserError for options that only other benchmarks use."""
     context = click.get_current_context(silent=True)
-    if context is None:  # called as a function, whose caller gave no options
+    if context is None:  # called as a function, without options of a command line
         return
     for parameter in context.command.params:
         name = parameter.name or ""

@@ -1,4 +1,4 @@
-"""`qop compare`: two results folders side by side."""
+"""`qop compare`: compare two results folders."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
             out: Path | None) -> None:
     """Compare two results folders, cell by cell.
 
-    A * marks differences that are significant after correction for the number of comparisons. Of a
-    run in real and one in virtual time, the difference is what the processor adds to airtime and
-    protocol.
+    A * marks a difference that is significant after correction for the number of comparisons. Of a
+    run by the real clock and one by the virtual clock, the difference is the time of the processor.
+    It comes on top of airtime and protocol.
     """
     names = _names(first, second)
     tables = _compared((load(first), load(second)), study_of(first), names, baseline, correction)
@@ -70,7 +70,10 @@ def _compared(runs: tuple[Results, Results], study: Study, names: tuple[str, str
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """What the runs are called: their folders' names, or as they are given if these are equal."""
+    """Return the names of two runs.
+
+    These are their folders' names, or the paths as given if the names are equal.
+    """
     paths = first.resolve(), second.resolve()
     if paths[0] == paths[1]:
         raise UserError(f"{first}: compared with itself; give two results folders")
@@ -80,7 +83,11 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
 
 
 def _print(tables: Sequence[Table]) -> None:
-    """Every table that has rows, a line for each that has none, and the notes of all once."""
+    """Print all tables that have rows.
+
+    A table without rows has one line. The notes, which are the same for all tables, are printed
+    once.
+    """
     from analysis.present.terminal import terminal
 
     console = showing.console()
@@ -94,7 +101,7 @@ def _print(tables: Sequence[Table]) -> None:
 
 
 def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
-    """The same as a page, and as files for other programs."""
+    """Write the comparison as a page, and as files for other programs."""
     from analysis import clock_figure
     from analysis.clock import caveat
     from analysis.present.report import Report, Section

@@ -1,4 +1,4 @@
-"""`qop completion`: the script that teaches a shell to complete the command line."""
+"""`qop completion`: print a completion script for a shell."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SHELLS = ("bash", "zsh")
 def command(shell: str) -> None:
     """Print the completion script of SHELL.
 
-    For this session: eval "$(./qop completion bash)". To keep it, put that line into ~/.bashrc or
-    ~/.zshrc with the full path of qop.
+    For this session, run: eval "$(./qop completion bash)". To keep it, put that line into ~/.bashrc
+    or ~/.zshrc with the full path of qop.
     """
-    from harness.cli import qop  # the group imports this module in its turn
+    from harness.cli import qop  # avoid a circular import
 
     kind = get_completion_class(shell)
     assert kind is not None, f"click knows no {shell}"

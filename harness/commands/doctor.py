@@ -1,4 +1,4 @@
-"""`qop doctor`: what this machine can do, what is missing, and how to get it."""
+"""`qop doctor`: report what this machine can do, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GUEST_ROOM_MB = 256
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One line of the diagnosis; `needed` says that measuring in guests does not go without."""
+    """A line of the diagnosis. If `needed`, measuring in guests is impossible without it."""
 
     ok: bool
     what: str
@@ -51,12 +51,15 @@ def _building_tools() -> DoctorFinding:
 
 
 def _image() -> image.Image | None:
-    """The image that a run would boot, if it is there."""
+    """Return the image that a run would boot, or None if it was not built."""
     return image.find(variant=builders.VARIANTS[builders.resolve(builders.AUTO, "guest")])
 
 
 def _builders() -> DoctorFinding:
-    """Which builder a run has, and what keeps the others from working; here, too, if testbed."""
+    """Check the network backends: the default, and why others do not work.
+
+    The host is checked, too, if it is a testbed.
+    """
     places = ["guest", *(["host"] if TESTBED_PYTHON.exists() else [])]
     lacks = [(place, name, lack) for place in places
              for name, lack in builders.lacking(place).items() if lack]
@@ -77,7 +80,7 @@ def _guest_image() -> DoctorFinding:
 
 
 def _packages() -> DoctorFinding:
-    """The images with packages that studies bring."""
+    """Check that the images with packages of studies were built."""
     variant = builders.VARIANTS[builders.resolve(builders.AUTO, "guest")]
     try:
         brought = [(study, packages) for study in studies.names()
@@ -164,7 +167,7 @@ _CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
 
 @click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> int:
-    """Say what this machine can do, what is missing, and how to get it.
+    """Report what this machine can do, and how to get what is missing.
 
     Exit status: 0 if './qop run' can work here, 1 if something needed is missing.
     """

@@ -1,4 +1,4 @@
-"""`qop export`: pack a results folder into one archive."""
+"""`qop export`: pack a results folder into an archive."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from measure.document import printable
 @click.option("--captures", type=click.Choice(get_args(Choice)), default="none", show_default=True,
               help="Which repetitions' captures go along.")
 def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
-    """Pack FOLDER, or the newest in results/, into one archive with checksums.
+    """Pack FOLDER into one archive with checksums (default: the newest in results/).
 
-    The archive holds plan, records, provenance, events and logs; no report. Two exports of one
-    folder are the same bytes. A damaged folder is refused.
+    The archive holds plan, records, provenance, events and logs, but no report. Two exports of a
+    folder are equal in every byte. A damaged folder is refused.
     """
     folder = folder or results.latest(results.RESULTS)
     results.require_manifest(folder)

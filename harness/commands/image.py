@@ -1,4 +1,4 @@
-"""`qop image`: everything that measuring takes as one file for another machine."""
+"""`qop image`: build a file that contains everything to measure on another machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @click.group("image", context_settings=_SETTINGS)
 def command() -> None:
-    """Build everything that measuring takes as one file for another machine."""
+    """Build one file that contains everything to measure on another machine."""
 
 
 @command.command("container", context_settings=_SETTINGS)
@@ -27,8 +27,8 @@ def command() -> None:
 def container(out: Path | None) -> None:
     """Build the container image, an OCI archive that podman and docker load.
 
-    What is in it is what is here: the same guest, the same Python packages, the project as it is.
-    Nothing is pulled from a registry of images. docs/container.md tells how to run it.
+    The image contains the guest, the Python packages and the project as they are here. Nothing is
+    pulled from an image registry. docs/container.md explains how to run it.
     """
     from harness.container import image
 
@@ -54,8 +54,8 @@ def container(out: Path | None) -> None:
 def box(out: Path) -> None:
     """Build a Vagrant box for libvirt: Debian 12 with its own kernel, as a testbed.
 
-    In it './qop run --on host' finds all it needs. The Vagrantfile takes qop.box where that lies
-    beside it, or the file that QOP_BOX names. docs/vagrant.md tells how to start it.
+    The box contains everything that './qop run --on host' needs. The Vagrantfile uses qop.box if it
+    is in the same folder, or the file that QOP_BOX names. docs/vagrant.md explains how to start it.
     """
     from guest.box import ensure
 
@@ -69,7 +69,7 @@ def box(out: Path) -> None:
 
 
 def _check(out: Path) -> None:
-    """Refuse, before minutes are spent, where the file cannot be put."""
+    """Raise UserError if the file cannot be written, before the build takes minutes."""
     folder = out.absolute().parent
     if out.is_dir() or not folder.is_dir():
         raise UserError(f"--out {out}: name a file in a folder that exists")
@@ -78,7 +78,10 @@ def _check(out: Path) -> None:
 
 
 def _place(made: Path, out: Path) -> None:
-    """Copy under another name, then rename: the file is whole or not there."""
+    """Copy the file under a temporary name, then rename it.
+
+    So the file is never incomplete.
+    """
     new = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         shutil.copyfile(made, new)

@@ -1,4 +1,4 @@
-"""`qop import`: unpack an archive, or merge it into results that are there."""
+"""`qop import`: unpack an archive, or merge it into existing results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from measure.document import printable
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to unpack; default: results/ and the archive's own name.")
 def command(file: Path, out: Path | None) -> None:
-    """Unpack FILE, which './qop export' has made.
+    """Unpack FILE, an archive of './qop export'.
 
-    Everything is checked before anything appears in FOLDER. If FOLDER holds results of the same
-    plan, what it lacks is added; results that differ under one name are refused.
+    Everything is checked before any file appears in FOLDER. If FOLDER holds results of the same
+    plan, missing results are added. Results of the same name that differ are refused.
     """
     with interrupts.heeded():
         done = importing.import_archive(file, out, results.RESULTS)

@@ -1,4 +1,4 @@
-"""`qop lab`: a testbed that stays up, with a shell on any of its nodes."""
+"""`qop lab`: a running testbed with a shell on any of its nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from studies.study import Study
 
 
 def _options(study: Study) -> list[click.Parameter]:
-    """A level of each factor, a study's settings, and the lab's own options."""
+    """Return the options of the command for a study.
+
+    These are a level of each factor, the study's settings and the lab's own options.
+    """
     return [
         *one_cell.levels(study, study.lab.levels), *options.settings(study),
         click.Option(["--study"], default=study.id, show_default=True,
@@ -46,11 +49,11 @@ def _options(study: Study) -> list[click.Parameter]:
 
 def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
          **own: Any) -> int:
-    """Bring a testbed up, connect its user, and open a shell on a node.
+    """Start a testbed, connect its user and open a shell on a node.
 
-    In the shell every node's name is a command: alone it goes to that node, as in 'NAME ip route'
-    it runs one command there. With COMMAND, run that instead of a shell and print its output;
-    options of this command's own stand before it.
+    In the shell, the name of every node is a command. Alone it opens a shell on that node; 'NAME ip
+    route' runs one command there. With COMMAND, the lab runs that command instead of a shell, and
+    prints its output. Options of the lab itself must precede COMMAND.
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)
@@ -71,13 +74,13 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
 
 
 def _named(args: Sequence[str]) -> str:
-    """The study that `--study` names among arguments, before the command for the node begins."""
+    """Return the study of the option `--study`, before the command for the node begins."""
     rest = iter(args)
     for text in rest:
         option, equals, value = text.partition("=")
         if not option.startswith("--") or option == "--":
             break
-        if not equals and option != "--help":  # every other option takes a value
+        if not equals and option != "--help":  # all other options have a value
             value = next(rest, "")
         if option == "--study":
             return value
@@ -93,7 +96,8 @@ async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str,
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is not a terminal; give a COMMAND to run on the node")
     if interactive and isinstance(testbed.machine, EmbeddedMachine):
-        # Copies, because in the guest's process 0 and 1 carry the worker's lines.
+        # Copies of the descriptors, because 0 and 1 of the guest's process carry the worker's
+        # messages.
         testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))
     study, cell = plan.study, plan.cells[0]
     try:
@@ -121,7 +125,10 @@ async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str,
 
 @contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
-    """Hand every key to the guest, whose own terminal line does the editing; then restore."""
+    """Set the terminal to raw mode in this context.
+
+    Every key then reaches the guest, whose own terminal line edits the input.
+    """
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)
     try:

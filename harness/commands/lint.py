@@ -1,4 +1,4 @@
-"""`qop lint`: the project's own style and types, as CONTRIBUTING.md wants them."""
+"""`qop lint`: check the project's style and types as CONTRIBUTING.md requires."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 
-#: Both are configured in pyproject.toml, which says what they look at.
+#: Commands of the checks, which pyproject.toml configures.
 CHECKS = (("ruff", "check", "."), ("mypy",))
 
 
 @click.command("lint")
 def command() -> int:
-    """Check style and types of the project's own code with ruff and mypy."""
+    """Check style and types of the project's code with ruff and mypy."""
     if importlib.util.find_spec("mypy") is None:
         raise UserError("lint: ruff and mypy are missing; start it as './qop lint', "
                         "which installs them")

@@ -1,7 +1,7 @@
-"""Commands that studies' pages are: `./qop PAGE` measures one cell that a browser shows and steers.
+"""Commands of live pages: `./qop PAGE` measures one cell, which a browser shows and steers.
 
-The run is a process of its own: whatever becomes of the page or its server, it goes on, and what
-ends it ends with a record.
+The run is a separate process. It continues if the page or its server fails, and always ends with a
+record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,15 @@ _LOOK_S = 0.2
 
 
 def command(name: str, study_id: str) -> click.Command:
-    """The command of a study's page. Raises UserError for a study that cannot be loaded."""
+    """Return the command of a study's live page.
+
+    Args:
+        name: Name of the page and of its command.
+        study_id: The study of the page.
+
+    Raises:
+        UserError: The study cannot be loaded, or has no such page.
+    """
     with request.of_user():
         study = studies.load(study_id)
     page = study.live
@@ -69,7 +77,7 @@ def command(name: str, study_id: str) -> click.Command:
 
 
 def _refuse_of_runs(shown_by: str) -> None:
-    """Raise UserError for options of a run that begins here, where another one is shown."""
+    """Raise UserError for options of a new run, where an existing run is shown."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -97,18 +105,18 @@ def _params(study: Study, page: LivePage) -> list[click.Parameter]:
 
 
 def _check(folder: Path, study: Study, option: str) -> None:
-    """Raise UserError for a folder that holds nothing of this study."""
+    """Raise UserError for a folder whose results belong to another study."""
     manifest = results.require_manifest(folder)
     if manifest.study.id != study.id:
         raise UserError(f"{option} {folder}: holds results of {manifest.study.id}; give one of "
                         f"{study.id}")
 
 
-# --- a run of its own ----------------------------------------------------------------------------
+# --- a new run -----------------------------------------------------------------------------------
 
 def _measure(study: Study, page: LivePage, port: int, *, out: Path | None, builder: str,
              **own: Any) -> int:
-    """Run one cell, shown on a page, until both are over."""
+    """Measure one cell and show it on a page, until both have ended."""
     asked = one_cell.request_of(study, own, page.sets)
     plan = request.plan(asked, {"clock": "real", "builder": builders.resolve(builder, "guest")})
     folder = out or results.RESULTS / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{page.folder.name}"
@@ -135,7 +143,10 @@ def _has_record(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _running(plan: Plan, asked: RunRequest, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The run, in a session of its own: the terminal's Ctrl-C is for us to pass on."""
+    """Start the run in a session of its own, and end it with this context.
+
+    The terminal's Ctrl-C therefore reaches only this process, which passes it on.
+    """
     words = ["run", plan.study.id, "--clock", "real", "--repetitions", "1", "--out", str(folder)]
     for factor in plan.study.factors:
         for file in asked.files.get(factor.name, ()):
@@ -157,7 +168,10 @@ def _running(plan: Plan, asked: RunRequest, folder: Path) -> Iterator[subprocess
 
 
 def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> bool:
-    """Until the run is over; whether by itself: Ctrl-C ends the streams, twice the run."""
+    """Wait until the run has ended, and return whether it ended by itself.
+
+    Ctrl-C ends the streams, and a second Ctrl-C ends the run.
+    """
     try:
         run.wait()
     except KeyboardInterrupt:
@@ -176,7 +190,7 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> b
 
 def _serve(shown: ShownRun | ShownRecordings, page: LivePage, at: Door,
            folder: Path | None = None) -> int:
-    """Show what others measure or have measured, until Ctrl-C."""
+    """Show a run or recordings until Ctrl-C."""
     with PageServer(shown, page.folder, at) as server, shown:
         if folder is not None:
             door.keep(folder, Door(server.port, server.token))

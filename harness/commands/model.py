@@ -1,4 +1,4 @@
-"""`qop model`: what a queueing model predicts, what would change it, and how much it carries."""
+"""`qop model`: predictions, what-if questions and capacity of a queueing model."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ if TYPE_CHECKING:
                    "Parquet.")
 def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
             loads: tuple[float, ...], chain: str | None, seed: int, out: Path | None) -> None:
-    """Solve the queueing model in FILE: demands, response times, the bottleneck.
+    """Solve the queueing model in FILE: demands, response times and the bottleneck.
 
-    FILE is YAML with stations, chains and their visits, and what was measured of them, if anything
-    was; docs/queueing.md describes it. Or it is a results folder of a study with a model: then the
-    model is calibrated and judged by what was measured there. Nothing is measured.
+    FILE is YAML with stations, chains and their visits, and with measurements if there are any.
+    docs/queueing.md describes the format. FILE may also be a results folder of a study with a
+    model. The model is then calibrated and checked by the folder's measurements. This command
+    measures nothing.
     """
     from analysis.queueing import QueueingError, load
 
@@ -63,7 +64,11 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
 
 
 def _of_results(folder: Path) -> Model:
-    """The model of a results folder's study, by its measurements. Raises UserError."""
+    """Return the model of a results folder's study, calibrated by its measurements.
+
+    Raises:
+        UserError: The study has no queueing model, or the measurements do not suffice.
+    """
     from analysis.queueing import QueueingError
     from harness.commands import report
 
@@ -85,7 +90,10 @@ def _changed(network: QueueingNetwork, what_ifs: Sequence[str]) -> QueueingNetwo
 
 
 class _Questions:
-    """What is asked of a model, as it is and after what-ifs, and what could not be answered."""
+    """Questions to a model as it is, and to the model after changes.
+
+    `problems` lists what could not be answered. `has_doubt` is set if a simulation was too short.
+    """
 
     def __init__(self, model: Model, changed: QueueingNetwork | None, chain: str | None,
                  seed: int) -> None:
@@ -95,16 +103,16 @@ class _Questions:
         self.versions = [("", model.network)] if changed is None else [
             ("As it is: ", model.network), ("What if: ", changed)]
         if chain is not None:
-            model.network.chain(chain)  # refused before anything is simulated
+            model.network.chain(chain)  # raises an error before the simulation
         self.rng = np.random.default_rng(seed)
         self.answers: list[NetworkAnswer] = []
         self.problems: list[str] = []
         self.has_doubt = False
 
     def tables(self, loads: Sequence[float]) -> list[Table]:
-        """Return chains, stations, and predictions where something was measured or is asked for.
+        """Return tables of chains and stations, and predictions for measured or requested loads.
 
-        Predictions are of the model as it is: what was measured, was measured of that.
+        Predictions are made with the unchanged model, because measurements belong to that model.
         """
         from analysis import model_tables
         from analysis.queueing import assess, find_answer
@@ -144,7 +152,7 @@ class _Questions:
                 yield f"{version}{found.sentence()}."
 
     def _one_chain(self, option: str) -> str:
-        """Return the chain that an option is about. Raises UserError where there are several."""
+        """Return the chain for an option. Raises UserError if there are several."""
         network = self.model.network
         if self.chain is None and len(network.chains) > 1:
             names = ", ".join(chain.name for chain in network.chains)
@@ -170,7 +178,7 @@ class _Questions:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show on a terminal how far a simulation is, while it lasts."""
+    """Show the progress of a simulation on a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""Options that choose one cell of a study, for commands that look at one and not at all."""
+"""Command-line options that select a single cell, for the lab and live pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ _LEVEL = "level_of_"
 
 
 def levels(study: Study, unless_asked: Mapping[str, str]) -> list[click.Parameter]:
-    """An option for a level of each factor."""
+    """Return an option for a level of each factor.
+
+    Args:
+        study: The study.
+        unless_asked: Default levels, by factor.
+    """
     return [click.Option([f"--{factor.name}", f"{_LEVEL}{factor.name}"],
                          default=unless_asked.get(factor.name), show_default=True,
                          help=f"{factor.title}: a name, or a file where the study takes files.")
@@ -26,7 +31,15 @@ def levels(study: Study, unless_asked: Mapping[str, str]) -> list[click.Paramete
 
 def request_of(study: Study, own: Mapping[str, Any],
                sets: Mapping[str, str] | None = None) -> RunRequest:
-    """One level of each factor, by name or from a file; others are those of the first such cell."""
+    """Return a request for one level of each factor, by name or from a file.
+
+    Factors without a given level have that of the first matching cell.
+
+    Args:
+        study: The study.
+        own: Values of the study's own options, by parameter.
+        sets: Settings to use unless an option sets them.
+    """
     levels: dict[str, list[str]] = {}
     files: dict[str, list[Path]] = {}
     for factor in study.factors:

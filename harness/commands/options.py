@@ -1,4 +1,4 @@
-"""Options of commands that are given a study: the engine's own, and the study's."""
+"""Options of commands with a study: the engine's own options and the study's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ from harness.engine.results import CAPTURES
 from harness.errors import UserError
 from studies.study import Study, StudyError
 
-#: What a study's own options are called among a command's parameters.
+#: Prefixes of a study's own options among a command's parameters.
 _LEVELS, _FILES, _SETTING = "levels_of_", "files_of_", "setting_"
-#: Where random numbers begin; the kernel's own, of a channel, are told it beside the channel's.
+#: Type of random seeds, which are 32 bits: the kernel gets them for the random numbers of a
+#: channel, together with the channel's number.
 SEED = click.IntRange(0, 2**32 - 1)
 
 
 class StudyCommand(click.Command):
     """A command whose options depend on the study that its arguments name.
 
-    By itself it has those of the default study; `of` gives the command for another. `params` makes
-    them, `named` finds the study's id among arguments ("" if none is named), `naming` is how they
-    name it.
+    The command itself has the options of the default study. `of` returns the command for another
+    study.
+
+    Args:
+        name: Name of the command.
+        callback: Function to call. Its docstring is the help text.
+        params: Returns the parameters for a study.
+        named: Returns the study's id among arguments, "" if none is named.
+        naming: How arguments name the study, for messages.
     """
 
     def __init__(self, name: str, callback: Callable[..., int], *,
@@ -42,32 +49,35 @@ class StudyCommand(click.Command):
                          context_settings={"help_option_names": ["-h", "--help"], **settings})
 
     def of(self, study: Study) -> click.Command:
-        """The command as it is for a study."""
+        """Return the command for a study."""
         return click.Command(self.name, callback=self.callback, help=self.help,
                              params=self._params(study), context_settings=self.context_settings)
 
     def make_context(self, info_name: str | None, args: list[str],
                      parent: click.Context | None = None, **extra: Any) -> click.Context:
-        """Read the arguments as the study that they name has them."""
+        """Parse the arguments with the options of the study that they name."""
         args = _with_profile(args, self.named(args))
         try:
             study = studies.load(self.named(args) or studies.DEFAULT)
         except (StudyError, UserError) as error:
-            if extra.get("resilient_parsing"):  # a shell completes what is not whole yet
+            if extra.get("resilient_parsing"):  # shell completion has incomplete arguments
                 return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None
         command = self.of(study)
         try:
             return command.make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            if study.id != studies.DEFAULT:  # whose help is the one without a study
+            if study.id != studies.DEFAULT:  # the default study has the command's own help
                 error.ctx = click.Context(
                     command, parent, f"{info_name} {self._naming.format(study.id)}")
             raise
 
 
 def _with_profile(args: list[str], name: str) -> list[str]:
-    """The arguments, where they name a profile in a study's place, with both."""
+    """Return the arguments with a study, if they name a profile in its place.
+
+    The profile is then given by --profile.
+    """
     if not name or name in studies.names() or not (study := profiles.of_one_study(name)):
         return args
     for other in _values(args, "--profile"):
@@ -86,13 +96,13 @@ def _values(args: Sequence[str], option: str) -> list[str]:
 
 
 def of_run(study: Study) -> list[click.Parameter]:
-    """All options of `qop run` for a study, its own first."""
+    """Return all options of `qop run` for a study, the study's own first."""
     return [click.Argument(["study"], required=False, default=study.id, metavar="[STUDY]"),
             *of_study(study), *engine(study)]
 
 
 def named(args: Sequence[str]) -> str:
-    """The study among arguments: the first that is neither an option nor an option's value."""
+    """Return the study among arguments: the first that is no option and no option's value."""
     flags = {name for option in _FLAGS for name in option.opts} | {"-h", "--help"}
     takes_value = False
     for number, text in enumerate(args):
@@ -108,7 +118,7 @@ def named(args: Sequence[str]) -> str:
 
 
 def of_study(study: Study) -> list[click.Parameter]:
-    """A study's own options: its factors, its settings, its negative controls."""
+    """Return a study's own options, for its factors and settings and negative controls."""
     made: list[click.Parameter] = []
     for factor in study.factors:
         if factor.option:
@@ -129,19 +139,19 @@ def of_study(study: Study) -> list[click.Parameter]:
 
 
 def settings(study: Study) -> list[click.Parameter]:
-    """A study's options for settings of its workload."""
+    """Return a study's options for settings of its workload."""
     return [_setting(study, name) for name in study.asked.model_fields
             if study.asked.option_of(name)]
 
 
 def asked_of(own: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that were given by an option of their own, as texts by their names."""
+    """Return the settings that have a value from their own option, as texts by name."""
     return {name.removeprefix(_SETTING): text for name, text in own.items()
             if name.startswith(_SETTING) and text is not None}
 
 
 def _setting(study: Study, name: str) -> click.Option:
-    """The option of one setting; without it the profile decides, or the default."""
+    """Return the option of a setting. Without a value, the profile or the default decides."""
     described = study.asked.model_fields[name]
     choices = get_args(described.annotation) if get_origin(described.annotation) is Literal else ()
     of_profile = profiles.load(study, profiles.DEFAULT).settings
@@ -154,7 +164,19 @@ def _setting(study: Study, name: str) -> click.Option:
 
 def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[str],
                repetitions: int | None, **own: Any) -> RunRequest:
-    """What is asked for; `own` are the study's own options by parameter. Raises UserError."""
+    """Return the request that the options describe.
+
+    Args:
+        study: The study.
+        profile: Name or path of the profile.
+        only: Values of --only.
+        sets: Values of --set.
+        repetitions: Repetitions per cell, None for the profile's number.
+        own: Values of the study's own options, by parameter.
+
+    Raises:
+        UserError: An option is not valid for this study.
+    """
     levels = {name: _split(own.get(f"{_LEVELS}{name}", ""))
               for name in (factor.name for factor in study.factors)}
     for text in only:
@@ -194,7 +216,7 @@ _FLAGS = (
 
 
 def engine(study: Study) -> list[click.Parameter]:
-    """The options that every study has."""
+    """Return the options that every study has."""
     metrics = [metric.short for metric in study.metrics if metric.short]
     own = profiles.names(study)
     return [
@@ -214,20 +236,20 @@ def engine(study: Study) -> list[click.Parameter]:
         click.Option(["--max-repetitions"], type=click.IntRange(2, 999),
                      help="Where --until-ci gives up on a cell.  "
                      f"[default: {stopping.MAX_REPETITIONS}]"),
-        # What it was called at first.
+        # The former name of --max-repetitions.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
         *_about_the_run(study),
     ]
 
 
 def _usual_clock(study: Study) -> str:
-    """The clock that counts unless somebody says another, in words."""
+    """Return the default clock in words."""
     on_host = "; real with --on host" if study.clock == "processor" else ""
     return f"{study.clock}, or the profile's{on_host}"
 
 
 def _about_the_run(study: Study) -> list[click.Parameter]:
-    """Options that are the same for every study, but for the clock that is its own."""
+    """Return options that are equal for every study, except for the default clock."""
     return [
         click.Option(["--clock"], type=click.Choice(get_args(Clock)),
                      show_default=_usual_clock(study),

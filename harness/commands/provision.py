@@ -34,10 +34,9 @@ _ANSIBLE = ROOT / "ansible"
 @click.option("--study", metavar="STUDY",
               help="With the packages that a study brings, too, each in an image of its own.")
 def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None:
-    """Build what measuring needs, now; './qop run' would do it by itself.
+    """Build now what measuring needs. './qop run' also builds it when needed.
 
-    The guest's image with Mininet-WiFi is one of its own, beside the plain one, and only this
-    command builds it.
+    The image with Mininet-WiFi is separate from the plain image, and only this command builds it.
     """
     with_mininet_wifi = mininet_wifi or bool(source)
     with request.of_user():
@@ -56,14 +55,14 @@ def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None
 def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None:
     if os.geteuid() != 0:
         raise UserError("provision --on host installs packages; run it with sudo")
-    # Ansible works in the playbooks' folder, git in yet another.
+    # Make the path absolute: Ansible works in the playbooks' folder, and git in another one.
     where = str(Path(source).absolute()) if Path(source).exists() and source else source
     extra = ["-e", f"mininet_wifi_source={where}"] if where else []
     _play(*extra, *(str(_ANSIBLE / f"{name}.yml")
                     for name in ("testbed", "mininet_wifi", "air_module")))
     for packages in added:
         if not packages.debian and not packages.lock:
-            continue  # strongSwan with ML-KEM is compiled for images alone
+            continue  # strongSwan with ML-KEM is only compiled for images
         with tempfile.NamedTemporaryFile("w", suffix=".lock") as lock:
             lock.write(packages.lock)
             lock.flush()
@@ -78,7 +77,7 @@ def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None
 
 
 def _play(*arguments: str) -> None:
-    """Have Ansible work on this machine. Raises UserError."""
+    """Run a playbook on this host. Raises UserError if it fails."""
     playbook = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
         [str(playbook), "-i", "localhost,", "-c", "local", *arguments],

@@ -1,4 +1,4 @@
-"""`qop prune`: remove captures of a results folder by choice."""
+"""`qop prune`: remove selected captures from a results folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from harness.portable import interrupts, pruning
               help="Keep those of repetitions that are not ok; keep none; or keep only those of "
                    "one part of a repetition, by which their files are named.")
 def command(folder: Path | None, captures: str) -> None:
-    """Remove captures of FOLDER, or of the newest in results/; records stay.
+    """Remove captures of FOLDER, or of the newest in results/. Records are kept.
 
-    Nothing is asked. What went is noted in pruned.json, which './qop verify' knows.
+    There is no confirmation. pruned.json lists the removed captures, so that './qop verify' accepts
+    their absence.
     """
     folder = folder or results.latest(results.RESULTS)
     results.require_manifest(folder)

@@ -1,6 +1,6 @@
-"""`qop report`: a results folder as a page, as tables for papers and programs, on a terminal.
+"""`qop report`: report on a results folder, as a page and as tables.
 
-Which options there are, the study says that the folder is of.
+The study of the folder decides which options exist.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
             study: str, **own: Any) -> None:
     """Report on FOLDER, or on the newest in results/.
 
-    Writes report.html into it, which any browser opens, and tables/ with every table as LaTeX, CSV
-    and Parquet; prints the run's table and what the study answers first. Options that only the
-    folder's study has come first.
+    The command prints the run's table and the study's first answers. It writes report.html into the
+    folder, which any browser opens, and every table as LaTeX, CSV and Parquet into tables/. Options
+    of the folder's study come first in the list below.
     """
     reported = studies.load(study)
     chosen = [option for option in reported.report_options if own.get(option.key)]
@@ -66,7 +66,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
 
 def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
                    tables: Sequence[str]) -> None:
-    """Raise UserError for options that would change nothing of what is made."""
+    """Raise UserError for options that would not change the output."""
     instead = [option for option in chosen if option.instead]
     if len(instead) > 1:
         raise UserError(f"{instead[1].name}: makes a report of its own, as {instead[0].name} does; "
@@ -83,7 +83,7 @@ def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
 
 
 def _params(study: Study) -> list[click.Parameter]:
-    """The options of a study, and those that every report has."""
+    """Return the options of a study, and those that every report has."""
     level = next(iter(study.baseline.values()), "")
     return [
         click.Argument(["folder"], required=False, type=click.Path(path_type=Path)),
@@ -101,7 +101,7 @@ def _params(study: Study) -> list[click.Parameter]:
 
 
 def _param(option: ReportOption) -> click.Option:
-    """An option that a study brings, as click takes it."""
+    """Return the click option for a report option of a study."""
     if option.is_flag:
         return click.Option([option.name, option.key], is_flag=True, help=option.help)
     kind = click.Path(path_type=Path) if option.is_file else str
@@ -110,7 +110,10 @@ def _param(option: ReportOption) -> click.Option:
 
 
 def _named(args: Sequence[str]) -> str:
-    """The study that arguments are about: named, or that of the folder; "" where neither says."""
+    """Return the study of the arguments: the named one, or that of the results folder.
+
+    The result is "" if neither is known.
+    """
     for number, text in enumerate(args):
         if text == "--study" and number + 1 < len(args):
             return args[number + 1]
@@ -123,12 +126,12 @@ def _named(args: Sequence[str]) -> str:
         newest = _study_in(folders.latest(folders.RESULTS))
     except UserError:
         return ""
-    # A report of no results has nothing to do with whatever was measured last.
+    # A report without results is not about the newest folder.
     return "" if not _is_alone(args, newest) and _is_alone(args, studies.DEFAULT) else newest
 
 
 def _is_alone(args: Sequence[str], study: str) -> bool:
-    """Whether an option among arguments has this study report without results."""
+    """Return whether an option among arguments requests a report without results."""
     return study in studies.names() and any(
         option.without_results and option.name in args
         for option in studies.load(study).report_options)
@@ -138,18 +141,33 @@ command = StudyCommand("report", _report, params=_params, named=_named)  # type:
 
 
 def show(folder: Path, form: str = "terminal", baseline: str = "", study: str = "") -> None:
-    """Print a results folder's table to standard output; raises UserError when it is empty."""
+    """Print the table of a results folder to standard output.
+
+    Args:
+        folder: The results folder.
+        form: A value of FORMATS.
+        baseline: Level that differences are relative to, "" for the study's.
+        study: The study to use if the folder does not name one.
+
+    Raises:
+        UserError: The folder is empty or cannot be read.
+    """
     results = load(folder, study)
     own = study_of(folder, study)
     _print(_asked(lambda: own.run_table(cells_of(results, baseline)), own, folder), form)
 
 
 def load(folder: Path, study: str = "") -> Results:
-    """A results folder's repetitions, as its own study reads them; raises UserError.
+    """Return the repetitions of a results folder, read by its study.
 
-    `study` is what it is read with where the folder does not say.
+    Args:
+        folder: The results folder.
+        study: The study to use if the folder does not name one.
+
+    Raises:
+        UserError: The folder is empty or cannot be read.
     """
-    import analysis  # pandas takes its time; other commands need not wait for it
+    import analysis  # pandas loads slowly; other commands do not need it
 
     manifest = read_manifest(folder)
     try:
@@ -165,9 +183,14 @@ def load(folder: Path, study: str = "") -> Results:
 
 
 def study_of(folder: Path, study: str = "") -> Study:
-    """The study of a results folder; where the folder does not say, that named, or the default.
+    """Return the study of a results folder.
 
-    Raises UserError where it is not installed.
+    Args:
+        folder: The results folder.
+        study: The study to use if the folder does not name one, "" for the default study.
+
+    Raises:
+        UserError: The study is not installed.
     """
     name = _study_in(folder) or study or studies.DEFAULT
     try:
@@ -179,7 +202,10 @@ def study_of(folder: Path, study: str = "") -> Study:
 
 
 def _study_in(folder: Path) -> str:
-    """The study that a results folder is of, by its plan or else by its records; "" if unknown."""
+    """Return the name of a results folder's study, from its plan or else its records.
+
+    The result is "" if it is unknown.
+    """
     manifest = read_manifest(folder)
     if manifest is not None:
         return manifest.study.id
@@ -191,7 +217,7 @@ def _study_in(folder: Path) -> str:
 
 
 def _refuse_another(folder: Path, study: str) -> None:
-    """Raise UserError for results of another study than they are to be reported as."""
+    """Raise UserError if the results belong to another study than the requested one."""
     own = _study_in(folder)
     if own and own != study:
         raise UserError(f"--study {study}: {folder} holds results of the study {own}; leave the "
@@ -199,7 +225,7 @@ def _refuse_another(folder: Path, study: str) -> None:
 
 
 def cells_of(results: Results, baseline: str) -> Cells:
-    """The cells of a run, compared with a baseline."""
+    """Return the cells of a run, compared with a baseline."""
     import analysis
 
     return analysis.Cells(results, baseline)
@@ -207,7 +233,7 @@ def cells_of(results: Results, baseline: str) -> Cells:
 
 def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
             results: Results | None = None) -> None:
-    """Print what was asked for, write the rest, and say where it is."""
+    """Print the requested output and write the other files."""
     if form != "terminal" and tables:
         _print(_only(report, tables, form), form)
         return
@@ -244,9 +270,10 @@ def _write(report: Report, folder: Path, results: Results | None) -> None:
 
 
 def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
-    """Write the figures that are files of their own.
+    """Write the figures that are separate files.
 
-    What was written is no part of a table that another program reads.
+    With `is_aside` their paths are printed to standard error, because another program reads
+    standard output.
     """
     try:
         paths = [path for drawing in report.drawings for path in drawing(folder)]
@@ -258,7 +285,7 @@ def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
 
 
 def _only(report: Report, asked: Sequence[str], form: str) -> Table:
-    """The one table that is asked for, for another program to read."""
+    """Return the single table that was requested, for another program to read."""
     if len(set(asked)) > 1 or "all" in asked:
         raise UserError(f"--format {form}: prints one table; give one --table, or look into the "
                         "report's tables/, where all are")
@@ -266,7 +293,10 @@ def _only(report: Report, asked: Sequence[str], form: str) -> Table:
 
 
 def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:
-    """The tables to print behind the run's: those asked for, or those that the report names."""
+    """Return the tables to print after the run's table.
+
+    These are the requested tables, or else those that the report selects.
+    """
     there = {table.id: table for table in report.tables}
     if "all" in asked:
         return list(there.values())
@@ -279,7 +309,16 @@ def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:
 
 
 def _asked(make: Callable[[], _T], study: Study, folder: Path) -> _T:
-    """What a study was asked for of a folder, or one line about what is wrong."""
+    """Return the result of a study's function for a report.
+
+    Args:
+        make: The function, which may raise any exception.
+        study: The study.
+        folder: The results folder, for messages.
+
+    Raises:
+        UserError: The function failed.
+    """
     from analysis import NothingToReport
 
     try:
@@ -298,7 +337,7 @@ def _print(table: Table, form: str) -> None:
         from analysis.present.export import to_csv
 
         click.echo(to_csv(table), nl=False)
-        for line in table.warnings:  # there is no place for them in the file
+        for line in table.warnings:  # CSV has no place for warnings
             click.echo(f"! {line}", err=True)
     else:
         _print_all([table])

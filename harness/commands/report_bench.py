@@ -1,6 +1,6 @@
-"""`qop bench report`: what the report of a large study takes, in time and in memory.
+"""`qop bench report`: measure time and memory for the report of a large study.
 
-The records are made up by the default study, of the shape and size of measured ones.
+The default study makes synthetic records, which have the form and size of measured ones.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from measure.record import Record, StudyRecord
 from studies.study import Judged
 
 MAX_S, MAX_BYTES, PROCESSORS = 60.0, 2_000_000_000, 2
-#: A report of a twentieth of the records may take at most this share of the processor time, though
-#: some of that does not grow with their number; and all of it at most so many times what parsing
-#: the records' JSON takes.
+#: Limits of processor time. The first is the share of a whole report that a report of 1/20 of the
+#: records may take. A part of a report does not grow with the records. The second is a multiple of
+#: the time to parse the records' JSON.
 TWENTIETH_SHARE, PARSING_FACTOR = 1 / 8, 10.0
-#: Below so many records, what does not grow with their number is most of a report.
+#: Number of records below which the constant part of a report dominates.
 _ENOUGH = 50_000
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a report took: seconds by the clock and of processors, and its peak of memory."""
+    """The cost of a report: elapsed and processor seconds, and peak memory in bytes."""
 
     elapsed_s: float
     processor_s: float
@@ -48,7 +48,11 @@ class _Cost:
 
 
 def bench(records: int) -> None:
-    """Make records, report on them, print what it took; raises UserError if a bound is missed."""
+    """Measure the report of synthetic records and print its cost.
+
+    Raises:
+        UserError: A limit is exceeded.
+    """
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as place:
         begun = time.monotonic()
         whole, part = Path(place) / "whole", Path(place) / "twentieth"
@@ -70,7 +74,10 @@ def bench(records: int) -> None:
 
 
 def _said(what: str, value: float, limit: float, unit: str, *, counts: bool = True) -> bool:
-    """One line of the outcome; whether it is within its limit, where that counts."""
+    """Print one line of the result, and return whether it is within its limit.
+
+    A value that does not count is always within its limit.
+    """
     within = value <= limit
     verdict = ("kept" if within else "MISSED") if counts else "too few records to tell"
     click.echo(f"{what:48} {value:8.1f} {unit:5} (<= {limit:.0f} {unit})  {verdict}")
@@ -78,9 +85,18 @@ def _said(what: str, value: float, limit: float, unit: str, *, counts: bool = Tr
 
 
 def make(folder: Path, count: int, generator: np.random.Generator) -> int:
-    """Write a results folder with at least `count` records of all cells; how many there are.
+    """Write a results folder with at least `count` synthetic records of all cells.
 
-    Raises UserError where the default study makes none up.
+    Args:
+        folder: The folder to create.
+        count: Smallest number of records.
+        generator: Source of random numbers.
+
+    Returns:
+        The number of records.
+
+    Raises:
+        UserError: The default study cannot make synthetic records.
     """
     study = studies.load(studies.DEFAULT)
     cells = request.plan(request.RunRequest(study), {}).cells
@@ -113,7 +129,7 @@ def _environment(plan: Plan, judged: Judged) -> dict[str, object]:
 
 
 def _parsing_s(folder: Path) -> float:
-    """Processor seconds to read and parse every record as JSON, and nothing else."""
+    """Return the processor seconds to read all records and parse their JSON."""
     begun = time.process_time()
     for path in (folder / "records").iterdir():
         json.loads(path.read_bytes())
@@ -121,7 +137,7 @@ def _parsing_s(folder: Path) -> float:
 
 
 def _report(folder: Path) -> _Cost:
-    """What a report takes, all of its processes counted together."""
+    """Return the cost of a report, all of its processes together."""
     chosen = sorted(os.sched_getaffinity(0))[:PROCESSORS]
     before, begun = os.times(), time.monotonic()
     with (folder / "said").open("w") as said:

@@ -32,7 +32,8 @@ from harness.engine.progress import Progress
 from harness.errors import UserError
 from studies.study import Study
 
-#: Makes what measures, of results, events, and the asking for more.
+#: Creates a campaign, from the results folder, the event log and a function that returns further
+#: steps.
 Begin = Callable[[results.ResultsFolder, EventLog, Callable[[], Sequence[Step]]], Any]
 
 
@@ -41,12 +42,14 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int | None,
          dry_run: bool, cluster: str | None, **asked: Any) -> int:
     """Measure the cells of STUDY, then print one table.
 
-    './qop studies' lists the studies; options that only this one has come first.
+    './qop studies' lists the studies. Options that only this study has come first.
 
-    Everything is checked before anything starts. Results are kept as they come; an interrupted run
-    goes on where it ended when the same command is given again. Exit status: 0 if every repetition
-    was measured and proven, or skipped because this machine lacks what it needs; 1 if not, 2 for
-    bad input.
+    Everything is checked before anything starts. Results are written as they are measured. If an
+    interrupted run is started again with the same command, it continues where it stopped.
+
+    Exit status: 0 if every repetition was measured and proven, 1 if not, 2 for bad input. A
+    repetition that is skipped, because this machine lacks what it needs, does not count as a
+    failure.
     """
     plan = _plan(study, out=out, is_elsewhere=cluster is not None, **asked)
     if cluster:
@@ -72,7 +75,7 @@ command = options.StudyCommand("run", _run, params=options.of_run, named=options
 
 def _rule(until_ci: str | None, max_repetitions: int | None, most_repetitions: int | None,
           plan: Plan) -> stopping.Rule | None:
-    """The stopping rule; raises UserError for one that is none, or that changes nothing."""
+    """Return the stopping rule. Raises UserError for an invalid rule, or one without effect."""
     if max_repetitions is not None and most_repetitions is not None:
         raise UserError("--most-repetitions: is the former name of --max-repetitions; "
                         "leave one out")
@@ -92,7 +95,7 @@ def _rule(until_ci: str | None, max_repetitions: int | None, most_repetitions: i
 
 def _plan(study: str, *, clock: str | None, seed: int, on: str, builder: str, out: Path | None,
           is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
-    """What is to be measured; raises UserError for anything wrong about it."""
+    """Return the plan. Raises UserError if the request is not valid."""
     _check_place(clock or "real", on)
     chosen = studies.load(study)
     made = request.plan(
@@ -105,7 +108,10 @@ def _plan(study: str, *, clock: str | None, seed: int, on: str, builder: str, ou
 
 
 def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str | None:
-    """The clock by which the results folder was begun; None where the profile says one."""
+    """Return the clock of the results folder's earlier run.
+
+    The result is None without an earlier run, or if the profile names a clock.
+    """
     before = results.read_manifest(out) if out is not None else None
     if before is None or before.study.id != study.id or profiles.load(study, profile).clock:
         return None
@@ -122,11 +128,14 @@ def _check_place(clock: str, on: str) -> None:
 
 
 def _builder(asked: str, on: str, out: Path | None, *, is_elsewhere: bool) -> str:
-    """The plan's builder: as asked, else as the results folder was begun, else the best here."""
+    """Return the network backend of the plan.
+
+    This is the requested one, else that of the folder's earlier run, else the best one here.
+    """
     before = results.read_manifest(out) if out is not None else None
     if asked == builders.AUTO and before is not None:
         asked = before.settings.get("builder", builders.AUTO)
-    # On other machines it is they who must have it, which is checked there.
+    # Other machines of a cluster must have the backend, which is checked there.
     if is_elsewhere and asked != builders.AUTO:
         return asked
     return builders.resolve(asked, on)
@@ -134,7 +143,18 @@ def _builder(asked: str, on: str, out: Path | None, *, is_elsewhere: bool) -> st
 
 def measure(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | None = None,
             captures: str = "all") -> bool:
-    """Measure what a plan lacks in a results folder; whether a repetition has failed."""
+    """Measure the missing repetitions of a plan, and return whether one has failed.
+
+    Args:
+        plan: The plan.
+        folder: The results folder.
+        begin: Creates the campaign that measures.
+        rule: A stopping rule, which adds repetitions.
+        captures: Whose captures to keep: a value of results.CAPTURES.
+
+    Raises:
+        UserError: The folder cannot be used, or the machine cannot measure the plan.
+    """
     with results.ResultsFolder(folder, captures) as results_folder:
         with disk_full.reported(folder):
             line = results_folder.adopt(plan)
@@ -169,7 +189,7 @@ def _caveat(plan: Plan) -> str:
 
 
 def _here(plan: Plan, folder: Path) -> Begin:
-    """Measure on this machine."""
+    """Return a function that creates a campaign on this machine."""
     def begin(results_folder: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Campaign:
         machine = setup.machine(plan)
@@ -183,17 +203,17 @@ def _here(plan: Plan, folder: Path) -> Begin:
 
 
 def _on_cluster(plan: Plan, where: str, captures: str) -> Begin:
-    """Measure on the workers of a cluster."""
+    """Return a function that creates a campaign on the workers of a cluster."""
     def begin(results_folder: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Any:
-        from harness.cluster.campaign import ClusterCampaign  # dask takes its time
+        from harness.cluster.campaign import ClusterCampaign  # dask loads slowly
 
         return ClusterCampaign(plan, where, results_folder, events, more, captures=captures)
     return begin
 
 
 def _check_cluster(where: str, on: str) -> None:
-    """Raise UserError for what is wrong before anything is written."""
+    """Raise UserError if the cluster cannot be used, before anything is written."""
     if on == "host":
         raise UserError("--cluster: workers measure in embedded guests; leave out --on host")
     extra.require("--cluster")
@@ -204,9 +224,14 @@ def _check_cluster(where: str, on: str) -> None:
 
 async def _interruptible(work: Coroutine[Any, Any, None],
                          beside: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or until SIGINT or SIGTERM, after which everything is tidied up first.
+    """Run a coroutine to its end, or cancel it at a signal.
 
-    A second signal does not interrupt that: it would leave guests to end after their loop.
+    The signals are SIGINT, SIGTERM and SIGHUP. The cancelled coroutine tidies up before this one
+    ends. A second signal is ignored: it would leave guests behind when the event loop ends.
+
+    Args:
+        work: The coroutine to run.
+        beside: A second coroutine for the same time, which is cancelled when `work` ends.
     """
     task, other = asyncio.ensure_future(work), asyncio.ensure_future(beside)
     loop = asyncio.get_running_loop()
@@ -227,6 +252,6 @@ async def _interruptible(work: Coroutine[Any, Any, None],
 
 
 def _report(folder: Path) -> None:
-    from harness.commands.report import show  # pandas takes its time; not before it is needed
+    from harness.commands.report import show  # pandas loads slowly; load it when needed
 
     show(folder)

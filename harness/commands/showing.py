@@ -1,4 +1,4 @@
-"""What commands share to show tables: the terminal, and a report in a folder of the user's."""
+"""Functions of several commands that print tables and write reports."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from analysis.present.report import Report
 
-#: Without COLUMNS, and the least of it that is heeded.
+#: Width in columns without COLUMNS, and the smallest value of COLUMNS that is used.
 _PLAIN_WIDTH, _MIN_WIDTH = 180, 20
 
 
 def console() -> Console:
-    """Where tables are printed.
+    """Return the console on which tables are printed.
 
-    A file or a pipe has no width of its own but what COLUMNS says; one that shows every column
-    then serves best.
+    A file or a pipe has only the width that COLUMNS gives. Without COLUMNS, a width that shows
+    every column is used.
     """
     return Console(width=None if sys.stdout.isatty() else _plain_width(), highlight=False)
 
 
 def _plain_width() -> int:
-    """Return the width of COLUMNS, or that of every column where it says no width."""
+    """Return the width that COLUMNS gives, or else one that shows every column."""
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() and int(columns) >= _MIN_WIDTH else _PLAIN_WIDTH
 
 
 def write_out(page: Report, out: Path) -> None:
-    """Write a report into the folder that `--out` names, and say so. Raises UserError."""
+    """Write a report into the folder of `--out`, and print its path. Raises UserError."""
     from analysis.present.writing import write
 
     try:

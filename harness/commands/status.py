@@ -1,4 +1,4 @@
-"""`qop status`: how far a run has come, from its folder alone."""
+"""`qop status`: show the progress of a run, from its results folder alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from studies.study import StudyError
 @click.command("status", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 def command(folder: Path | None) -> None:
-    """Show how far a run has come: FOLDER, or the newest in results/."""
+    """Show the progress of a run: FOLDER, or the newest in results/."""
     folder = folder or results.latest(results.RESULTS)
     counts = _counts(folder)
     state = "running" if counts["running"] else "not running"
@@ -37,9 +37,9 @@ def command(folder: Path | None) -> None:
 
 
 def _counts(folder: Path) -> dict[str, Any]:
-    """Counts for `./qop status`: in all, ok, failed, missing, and whether a run is writing.
+    """Return counts of repetitions by state, and whether a run is writing.
 
-    Repetitions beyond the plan, of a stopping rule or of a larger plan before, are counted, too.
+    Repetitions beyond the plan are included: a stopping rule or an earlier, larger plan made them.
     """
     plan = results.require_manifest(folder)
     records, complaints = stored.read_all(folder / "records")
@@ -53,7 +53,7 @@ def _counts(folder: Path) -> dict[str, Any]:
 
 
 def _show_live(folder: Path) -> None:
-    """What the run's own events say of the moment; nothing where there are none yet."""
+    """Print the present state of a run from its events, if there are any."""
     state = RunState.of(folder)
     if state is None or state.ended:
         return
@@ -71,7 +71,10 @@ def _show_live(folder: Path) -> None:
 
 
 def _line(folder: Path, state: RunState) -> str:
-    """The last repetition as the run itself shows it, or its name where its study is not here."""
+    """Return the line about the last repetition, as the run itself prints it.
+
+    The line is only the name if the study is not installed.
+    """
     assert state.last is not None
     try:
         metrics = studies.load(results.require_manifest(folder).study.id).metrics

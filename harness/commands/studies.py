@@ -1,4 +1,4 @@
-"""`qop studies`: the studies that there are, and what each measures."""
+"""`qop studies`: list the studies and what each of them measures."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from harness.engine.request import RunRequest
 from harness.errors import UserError
 from studies.study import Study, StudyError
 
-#: Levels that a line has room for.
+#: Number of levels that are shown on a line.
 _SHOWN = 12
 
 
 @click.command("studies", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> int:
-    """List the studies, their factors, metrics and packages, and the time that each profile takes.
+    """List the studies with their factors, metrics and packages.
 
-    Exit status: 0, or 1 if a study's folder lacks a part.
+    The expected duration of each profile on this machine is shown, too. Exit status: 0, or 1 if a
+    study's folder lacks a part.
     """
     complaints = []
     for name in (*studies.names(), *studies.unfinished()):
@@ -39,7 +40,7 @@ def command() -> int:
 
 
 def _described(study: Study) -> Iterator[str]:
-    """A study in a few lines."""
+    """Yield the lines that describe a study."""
     is_default = "  (the default)" if study.id == studies.DEFAULT else ""
     yield f"{study.id}: {study.title}{is_default}"
     if study.paper:
@@ -63,7 +64,7 @@ def _described(study: Study) -> Iterator[str]:
 
 
 def _packages(packages: Packages) -> str:
-    """What a variant of the guest's image has, and whether it is there."""
+    """Return the packages of a variant of the guest's image, and whether it is built."""
     lists = [("Debian's", packages.debian), ("Python's", packages.python),
              ("compiled", variants.compiled_for(packages))]
     brought = "; ".join(f"{where} {', '.join(names)}" for where, names in lists if names)

@@ -1,4 +1,4 @@
-"""`qop tell`: speak to the repetitions that a run is measuring."""
+"""`qop tell`: send a message to the running repetitions of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from harness.errors import UserError
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("message", nargs=-1, required=True, metavar="KEY=VALUE...")
 def command(folder: Path, repetition: str | None, message: tuple[str, ...]) -> None:
-    """Tell repetitions of the run that writes to FOLDER a message of KEY=VALUE.
+    """Send the message KEY=VALUE to running repetitions of the run that writes to FOLDER.
 
-    A value is JSON where it reads as such, else text. What a study's workload makes of it, its
-    README says; what it took is in the folder's events/NAME.jsonl. Runs on a cluster do not listen.
+    Values are parsed as JSON if possible, otherwise taken as text. The study's README lists the
+    keys that its workload accepts. The accepted values are reported in the folder's
+    events/NAME.jsonl. Runs on a cluster do not accept messages.
     """
     results.require_manifest(folder)
     told = control.say(folder, repetition, dict(map(_pair, message)))

@@ -1,4 +1,4 @@
-"""`qop test`: the project's own tests, those that may not be disturbed last and by themselves."""
+"""`qop test`: run the project's own tests, with those that measure time last and alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harness.errors import UserError
 
 #: pytest's exit status when nothing was selected.
 NOTHING = 5
-#: Tests with guests that go on beside each other: on each processor, and at most. They wait half of
-#: their time, for packets, deadlines and clocks.
+#: Tests with guests in parallel: for each processor, and at most. They wait half of their time for
+#: packets, deadlines and clocks.
 GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 3
-#: With these, whatever fails ends the tests.
+#: pytest's options that stop at the first failure.
 STOPS = {"-x", "--exitfirst", "--maxfail=1"}
-#: These want to see a single process, or run no test.
+#: pytest's options that need a single process, or run no test.
 TOGETHER = {"--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co", "--version",
             "--fixtures", "--markers"}
 
@@ -29,7 +29,7 @@ TOGETHER = {"--pdb", "--trace", "-s", "--capture=no", "--collect-only", "--co", 
                                          "ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENT]...")
 def command(arguments: tuple[str, ...]) -> int:
-    """Run the tests; arguments go to pytest ('-m "not guest"' leaves out what boots guests)."""
+    """Run the tests. Arguments go to pytest ('-m "not guest"' leaves out guest tests)."""
     if importlib.util.find_spec("pytest") is None:
         raise UserError("test: pytest is missing; start it as './qop test', which installs it")
     statuses = []
@@ -43,25 +43,26 @@ def command(arguments: tuple[str, ...]) -> int:
 
 
 def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What pytest is told, one start after the other.
+    """Yield the arguments of each start of pytest.
 
-    What measures in time wants the whole machine to itself; other guests have a processor each,
-    which they share. One process more than there are processors computes while others wait.
+    Tests that measure time need the whole machine. Other tests with guests share the processors.
+    Tests without guests run in one process more than there are processors, because some wait.
 
-    Files that are named are tested in one process: by the time that another one has started, most
-    of them are through, and their output is seen as it comes.
+    If the arguments name files, one process runs all tests. A second process would take longer to
+    start than most files take to run, and the output appears as it is written.
     """
     if TOGETHER & set(arguments) or any(map(_is_file, arguments)):
         yield ()
         return
     processors = len(os.sched_getaffinity(0))
-    # Each process begins with files of its own, so that what a file's tests share is made once.
+    # Each process starts with different files, so that shared fixtures of a file are created once.
     yield "--guests=without", "--numprocesses", str(processors + 1), "--dist=worksteal"
-    # The documented way to leave them out; whatever else selects none of them just takes longer.
+    # The documented way to leave out tests with guests. Other selections without such tests only
+    # take longer.
     if "not guest" not in arguments:
         yield ("--guests=shareable", "--numprocesses",
                str(min(processors * GUESTS_A_PROCESSOR, GUESTS_AT_ONCE)),
-               "--no-loadscope-reorder")  # tests/conftest.py has those first that take longest
+               "--no-loadscope-reorder")  # tests/conftest.py puts the longest tests first
         yield "--guests=exclusive",
 
 
@@ -71,6 +72,9 @@ def _is_file(argument: str) -> bool:
 
 
 def outcome(statuses: Sequence[int]) -> int:
-    """The first bad exit status; that nothing was selected is bad if no pass selected anything."""
+    """Return the first bad exit status of all passes.
+
+    "No test selected" is bad only if no pass selected a test.
+    """
     bad = [status for status in statuses if status not in (0, NOTHING)]
     return bad[0] if bad else min(statuses)

@@ -1,4 +1,4 @@
-"""`qop verify`: whether a results folder, or an archive, is whole and what it says."""
+"""`qop verify`: check that a results folder or an archive is complete and consistent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from measure.document import printable
 @click.option("--redo", is_flag=True,
               help="Dissect the captures again, judge every record anew, and compare.")
 def command(place: Path | None, write: bool, redo: bool) -> int:
-    """Check a results folder, the newest in results/, or an archive of './qop export'.
+    """Check a results folder, or an archive of './qop export'.
 
-    Checksums, records, whether they belong to the plan, and the captures that they name. The digest
-    of plan and records is the same wherever they are: compare it with what you were told. Exit
-    status: 0 if all is well, 1 with one line for each finding.
+    The default is the newest folder in results/. The command checks checksums, records, whether the
+    records belong to the plan, and the captures that they name. The digest of plan and records does
+    not depend on their place: compare it with the digest that you were given.
+
+    Exit status: 0 if no problem was found, 1 with one line for each problem.
     """
     place = place or results.latest(results.RESULTS)
     with interrupts.heeded():

@@ -28,12 +28,14 @@ from harness.errors import UserError
 def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
     """Measure for runs that are started elsewhere with `--cluster tls://HOST:PORT`.
 
-    One share of a plan at a time, on all processors that this process may use. Ends with Ctrl-C or
-    with its scheduler. Who has the key that the scheduler prints may lend, or may measure; nobody
-    else is let in. On other machines it is given as QOP_CLUSTER_KEY.
+    A worker measures one share of a plan at a time, on all processors that this process may use. It
+    ends with Ctrl-C or with its scheduler.
+
+    The scheduler prints one key for workers and one key for runs. A program without a key cannot
+    connect. On other machines pass the key in QOP_CLUSTER_KEY.
     """
     extra.require("worker")
-    from harness.cluster import connection, keys, serving  # dask takes its time
+    from harness.cluster import connection, keys, serving  # dask loads slowly
 
     if not connection.is_address(scheduler):
         raise UserError(f"worker {scheduler}: no address of a scheduler; give one such as "
@@ -41,7 +43,8 @@ def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
     ends_with_input = keys.given_by_input()
     setup.embedded()
     if not sys.stdin.isatty():
-        # What signals its own group must not hit the worker; in a terminal Ctrl-C has to.
+        # Signals to the caller's process group must not reach the worker. In a terminal, Ctrl-C
+        # must reach it.
         with contextlib.suppress(PermissionError):
             os.setpgid(0, 0)
     with tempfile.TemporaryDirectory(prefix="qop-worker-") as folder:
@@ -54,6 +57,11 @@ def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
 
 
 async def _until_signal(work: Coroutine[Any, Any, None], *, ends_with_input: bool) -> None:
+    """Run a coroutine until it ends, or cancel it at a signal.
+
+    The signals are SIGINT, SIGTERM and SIGHUP. With `ends_with_input`, the end of standard input
+    cancels the coroutine, too.
+    """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -62,7 +70,10 @@ async def _until_signal(work: Coroutine[Any, Any, None], *, ends_with_input: boo
         source = sys.stdin.fileno()
 
         def read() -> None:
-            """At its end cancel once: a second one would break the leaving."""
+            """Cancel the task once at the end of the input.
+
+            A second cancellation would disturb the shutdown.
+            """
             if not os.read(source, 1):
                 loop.remove_reader(source)
                 task.cancel()

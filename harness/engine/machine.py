@@ -222,7 +222,10 @@ class _Guest:
 
 
 class HostMachine:
-    """This host's own kernel and daemons. It needs root and mac80211_hwsim."""
+    """A machine that is this host, with its own kernel and daemons.
+
+    It needs root and the module mac80211_hwsim.
+    """
 
     def __init__(self) -> None:
         if os.geteuid() != 0:

@@ -38,7 +38,7 @@ def keep(image: str, measured: Mapping[str, float]) -> None:
     """Store the speeds that a testbed measured.
 
     Values that are stored already are kept, except for new minimum values. If nothing can be
-    stored, each testbed uses its own speeds.
+    stored, each testbed measures its own speeds.
     """
     before, file = known(image), _file(image)
     least = {name: min(value, before.get(name, value))
