@@ -1,1 +1,1 @@
-"""The container image: an OCI archive with everything that measuring in embedded guests takes."""
+"""The container image: an OCI archive that contains everything to measure in guests."""

@@ -40,7 +40,8 @@ _LAST_WORDS_S = 2.0
 
 #: The message of the guest's kernel when it ends a program because memory is exhausted.
 _OUT_OF_MEMORY = re.compile(r"Out of memory: Killed process \d+ \((.+?)\).*?anon-rss:(\d+)kB")
-#: Events after which a repetition continues. After any other, check for ended programs.
+#: Events after which a repetition continues. After any other event, the console is checked for a
+#: program that was ended because memory was exhausted.
 _GOES_ON = (*_UNDER_WAY, "ready", "configured")
 
 #: A listener for the reports of a running repetition.

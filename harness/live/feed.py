@@ -50,7 +50,11 @@ class Feed:
         self._is_over = False
 
     def say(self, document: Mapping[str, Any]) -> None:
-        """Add a line."""
+        """Add a line to the feed and wake all waiting threads.
+
+        Args:
+            document: The line's content, to be shown on a page.
+        """
         now_s = time.monotonic()
         with self._changed:
             said = FeedLine(self._count, json.dumps(screen_document(document)), now_s,
