@@ -1,1 +1,1 @@
-"""One repetition: configure, drive the daemons, capture, verify, record."""
+"""Toolkit to configure, measure, verify and record one repetition."""

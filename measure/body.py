@@ -1,4 +1,4 @@
-"""Brings the body of a record, which has a schema number of its own, to the shape of today."""
+"""Upgrade the body of a record from its schema to the current one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from measure.record import RecordError
 
-#: Makes a body of an earlier schema one of the next; by the schema that it reads.
+#: Upgrade functions by the schema that each reads; each returns a body of the next schema.
 BodyUpgrades: TypeAlias = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
 _KEY = "schema"
 
 
 def schema_of(kind: type[BaseModel]) -> int | None:
-    """The schema number that a class of bodies has today; None where it has none."""
+    """Return the current schema number of a class of bodies, or None."""
     for name, field in kind.model_fields.items():
         if _KEY in (field.alias, name) and isinstance(field.default, int):
             return field.default
@@ -24,7 +24,16 @@ def schema_of(kind: type[BaseModel]) -> int | None:
 
 def of_today(document: Mapping[str, Any], kind: type[BaseModel],
              upgrades: BodyUpgrades) -> dict[str, Any]:
-    """A body as its class reads it. Raises RecordError, without a place, where that cannot be."""
+    """Upgrade a body to the current schema of its class.
+
+    Args:
+        document: The body as recorded.
+        kind: The study's class of bodies.
+        upgrades: Upgrade functions by the schema that each reads.
+
+    Raises:
+        RecordError: The body cannot be upgraded; the text names no file.
+    """
     body = dict(document)
     current = schema_of(kind)
     if current is None:
@@ -36,7 +45,7 @@ def of_today(document: Mapping[str, Any], kind: type[BaseModel],
                               f"reads {current}; use the version that wrote it, or measure again")
         try:
             body = dict(upgrades[number](body))
-        except Exception as error:  # noqa: BLE001 - a study's own code may raise anything
+        except Exception as error:  # a study's own code may raise anything
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise RecordError(f"measured is of schema {number} and does not fit ({what}); move it "
                               "away or measure again") from None

@@ -1,6 +1,6 @@
-"""The supplicant's card is a program: it answers what wpa_supplicant asks of a card elsewhere.
+"""Software USIM: answer wpa_supplicant's requests to an external card.
 
-Not the standard library alone: loaded where a policy takes a card.
+Not standard library only, so it is loaded only where a policy needs a card.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from protocols.aka.usim import Usim, answer_to_supplicant
 
 
 class SoftwareCard:
-    """A card with the secrets of a run; it lasts as long as the testbed."""
+    """A subscriber's card with the secrets of a run, for one testbed."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._card = Usim(MilenageKey.of(secrets), int(secrets["sqn"]))
 
     def answer(self, event: str) -> str:
-        """The answer to `UMTS-AUTH:RAND:AUTN needed for SSID ...`. Raises MeasureError."""
+        """Return the answer to `UMTS-AUTH:RAND:AUTN needed for SSID ...`.
+
+        Raises:
+            MeasureError: The request is no valid UMTS authentication.
+        """
         try:
             return answer_to_supplicant(self._card, event.partition(" ")[0])
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Was the machine's clock set while a repetition was measured? Its times would be of two clocks."""
+"""Detect that the machine's clock was set during a repetition, which spoils its times."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-#: Less than this is what two readings of two clocks differ by, on a busy machine.
+#: Tolerance in s: readings of two clocks differ by less on a busy machine.
 TOLERATED_S = 0.01
 _READINGS = 5
 
 
 def offset_s() -> float:
-    """The wall clock minus the monotonic one, in seconds; only setting the clock changes it.
+    """Return the wall clock minus the monotonic clock, in s.
 
-    (Slowing or speeding a clock up, as NTP does, goes to both.) Of several readings that with the
-    least time between its two halves is the one that was not interrupted.
+    Only setting the clock changes this offset; NTP's slewing affects both clocks. Of several
+    readings, the one with the least time between its two halves counts: it was not interrupted.
     """
     readings = []
     for _ in range(_READINGS):
@@ -28,10 +28,10 @@ def offset_s() -> float:
 
 
 def was_set(raw: Mapping[str, Any]) -> str:
-    """How the clock moved during a repetition with these raw values; "" if nobody set it.
+    """Return how the clock was set during a repetition, or "" if it was not.
 
-    Records of machines that did not look are judged by their stamps alone, which are in the order
-    in which they were taken.
+    Records without a measured step are judged by their stamps, which must be in the order in which
+    they were taken.
     """
     stepped_s = raw.get("clock_step_s", 0.0)
     if abs(stepped_s) > TOLERATED_S:

@@ -1,12 +1,14 @@
-"""Company on the host makes the same work take longer: how much is timed, and divided out of it.
+"""Measure other load on this host and scale the nodes' CPU factors to compensate.
 
-By the processor clock, what others leave of the caches takes part in a node's time: beside seven
-other guests the work of getting on rose by up to 40 %, while the loop that the guest's kernel
-calibrates by took the same. Starting a program, and an errand of another that waits for it in
-Python as agents wait for a registration, rise with it: to the fourth part of that less and more.
-Loops of system calls or of messages through a socket rise by a tenth more. So those two are timed
-before whatever is timed, and nodes' factors are divided by what they take then over what they take
-at the least.
+By the processor clock, other load on the host lengthens a node's time, because it occupies the
+caches. With seven other guests, the work of an authentication took up to 40 % longer. The loop by
+which the guest's kernel calibrates took no longer.
+
+Two calibration workloads grow with the nodes' work, to within a quarter. One starts a program. The
+other sends a request to another Python process, which answers as an agent answers a registration.
+Loops of system calls or of socket messages overstate the growth by a tenth. Both workloads run
+before every timed part. The nodes' factors are divided by the ratio of their time to the least time
+measured.
 """
 
 from __future__ import annotations
@@ -28,21 +30,22 @@ from topologies.namespaces import network_of
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: What a name begins with whose least value of all testbeds is kept (see harness.engine.speeds).
+#: Prefix of the names whose least value over all testbeds is kept (see harness.engine.speeds).
 LEAST = "least_"
-#: A look is the mean of so many rounds; the least is that of so many looks.
+#: Rounds per sample, whose mean counts, and samples for the least value.
 _ROUNDS, _LOOKS = 4, 3
 _STARTS = 2
-#: An errand: a message of this length comes and goes, and is signed so often with this key.
+#: A request: length of the message in bytes, the number of signatures, and the key.
 _MESSAGE, _SIGNED, _KEY = bytes(200), 10, bytes(16)
-#: A node's own factor: it takes frames at once, which only a slower node does not (see the kernel's
-#: patch), so no node of this machine's own speed is slowed by a moment in less company than ever.
+#: Factor of a node at the machine's own speed, in thousandths. Such a node takes frames at once;
+#: only a slower node waits until it is free (see the kernel's patch). So `divided` never makes a
+#: node of this speed slower.
 _OWN = 1000
 _FACTORS = Path("/proc/sys/net/core/processor_permille")
 
 
 class Company:
-    """What the pieces take on this machine at the least, and which factors nodes have then."""
+    """Host-load compensation: least times of the calibration workloads, and nodes' CPU factors."""
 
     def __init__(self, testbed: Testbed, pieces: Pieces, least_ns: Mapping[str, float],
                  permille: Mapping[str, Sequence[int]]) -> None:
@@ -53,7 +56,7 @@ class Company:
         self._permille = {name: permille.get(name, [_OWN] * 4) for name in testbed.network.nodes}
 
     def divide_out(self) -> None:
-        """Time the pieces, and set every node's factors by how many times the least they take."""
+        """Run the workloads and divide every node's factors by their slowdown."""
         now_ns = self._pieces.look_ns()
         factor = times(now_ns, self._least_ns)
         for name, permille in self._permille.items():
@@ -62,28 +65,29 @@ class Company:
         self._factors.append(factor)
 
     def since(self) -> float | None:
-        """How many times the least they took since this was last asked, in the mean of looks."""
+        """Return the mean slowdown since the last call, or None without a sample."""
         factors, self._factors = self._factors, []
         return _mean(factors) if factors else None
 
 
 def times(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:
-    """How many times the least the pieces take now: the geometric mean, and 1 at the least."""
+    """Return the slowdown of the workloads: the geometric mean of ratios, at least 1."""
     ratios = [now_ns[name] / least_ns[name] for name in now_ns]
     return max(1.0, prod(ratios) ** (1 / len(ratios)))
 
 
 def divided(permille: Sequence[int], factor: float) -> list[int]:
-    """Factors in thousandths divided by that; what takes no time still takes none, and others some.
+    """Divide factors (in thousandths) by a slowdown.
 
-    A slower node stays one, however little slower: it takes frames when it is free.
+    A factor of 0 stays 0, and no other factor becomes 0. A slower node stays above 1000, because
+    only a slower node takes frames when it is free.
     """
     return [value and max(1 if value <= _OWN else _OWN + 1, round(value / factor))
             for value in permille]
 
 
 def of(speeds: Mapping[str, float]) -> dict[str, float]:
-    """What of a machine's speeds is the pieces' least."""
+    """Return the workloads' least times among a machine's speeds."""
     return {name: value for name, value in speeds.items() if name.startswith(LEAST)}
 
 
@@ -92,7 +96,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class Pieces:
-    """The pieces of work, which are the same always. A context manager."""
+    """The calibration workloads, always of equal size. A context manager."""
 
     def __enter__(self) -> Pieces:
         self._here, there = socket.socketpair()
@@ -108,16 +112,16 @@ class Pieces:
         os.waitpid(self._other, 0)
 
     def least_ns(self, *, is_known: bool) -> dict[str, float]:
-        """What a look takes here at the least, of one where a least is known, else of a few.
+        """Return the least sample: of one sample if a least is known, else of three.
 
-        A look is held to a look: the quickest of all rounds is quicker than any mean.
+        Means are compared with means; the fastest single round would bias the ratio.
         """
         looks = [self.look_ns() for _ in range(1 if is_known else _LOOKS)]
         return {name: min(look[name] for look in looks) for name in looks[0]}
 
     def look_ns(self) -> dict[str, float]:
-        """What each takes now, in the mean of a few rounds, by names that begin with `LEAST`."""
-        self._errand()  # who waits longer than between two of them has to be woken up first
+        """Return the mean time of each workload now, by names that begin with `LEAST`."""
+        self._errand()  # wake up the other process: it slept longer than between two requests
         pieces: dict[str, Callable[[], None]] = {"start": self._start, "errand": self._errand}
         taken: dict[str, list[float]] = {name: [] for name in pieces}
         for _ in range(_ROUNDS):
@@ -138,7 +142,10 @@ class Pieces:
 
 
 def _serve(end: socket.socket) -> Never:
-    """Answer messages until there are none any more, each read and signed as a registration is."""
+    """Answer messages until the socket is closed.
+
+    Each message is parsed and signed as a registration is.
+    """
     while message := end.recv(len(_MESSAGE)):
         for number in range(_SIGNED):
             kind, _, address = struct.unpack(">HHI", message[:8])

@@ -1,7 +1,7 @@
-"""A crowd is all stations of a cell sending all the time: who gets how many frames through.
+"""Let all stations of a cell send all the time and count each one's frames.
 
-By sockets of one process in all stations' namespaces: fifty programs would take more of a small
-machine than the air does.
+One process has sockets in all stations' namespaces. Fifty programs would need more of a small
+machine than the emulated air does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from topologies.model import STATION
 from topologies.namespaces import network_of
 
-if TYPE_CHECKING:  # Mininet is on machines only
+if TYPE_CHECKING:  # Mininet exists on machines only
     from measure.air import Trial
 
 _PORT = 5201
-# Queues hold 50 frames; what does not fit is lost, and nobody waits for it.
+# Queues hold 50 frames. A frame beyond that is dropped, and no sender waits.
 _BURST_FRAMES = 25
 _SETTLE_S = 1.0
 _RESOLVE_S = 0.05
@@ -27,21 +27,31 @@ _RESOLVE_S = 0.05
 
 def load(trial: Trial, channel: int, payload_bytes: int, seconds: float,
          pause_s: float) -> dict[str, Any]:
-    """Datagrams from every station to its agent; frames a second by the number of its class.
+    """Send datagrams from every station to its agent.
 
-    Each sends half a queue of them, and again after a pause.
+    Each station sends a burst of half a queue, and repeats it after a pause.
+
+    Args:
+        trial: The running network.
+        channel: Channel on which frames are counted.
+        payload_bytes: Payload of a datagram in bytes.
+        seconds: Time of counting in s.
+        pause_s: Pause between bursts in s.
+
+    Returns:
+        Frames per second by the number of the transmitter's traffic class.
     """
     nodes, testbed = trial.network.nodes, trial.testbed
     stations = trial.network.of_duty(STATION)
     with ExitStack() as stack:
         for agent in {nodes[name].agent for name in stations}:
-            # Never read: what comes is dropped there, and nobody says that nobody listens.
+            # Never read: the kernel drops further datagrams, and sends no ICMP port unreachable.
             sink = stack.enter_context(_socket(testbed.node(str(agent)).pid))
             sink.bind(("", _PORT))
         senders = [stack.enter_context(_socket(testbed.node(name).pid)) for name in stations]
         for sender, name in zip(senders, stations, strict=True):
             sender.connect((nodes[name].gateway, _PORT))
-            # Its agent's address has to be resolved while there is room on the air.
+            # Resolve the agent's address while the air has room.
             sender.send(b"")
             time.sleep(_RESOLVE_S)
         _send(senders, payload_bytes, _SETTLE_S, pause_s)
@@ -64,6 +74,6 @@ def _send(senders: list[socket.socket], payload_bytes: int, seconds: float,
 
 
 def _socket(pid: int) -> socket.socket:
-    """A datagram socket in a process's network namespace."""
+    """Return a datagram socket in a process's network namespace."""
     with network_of(pid):
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

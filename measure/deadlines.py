@@ -1,8 +1,8 @@
-"""A socket waits for so long and no longer, by the kernel's own count.
+"""Set a limit on blocking socket calls that the kernel enforces.
 
-Python's timeouts ask the clock before each call, and poll. In virtual time that is what moves time
-on: a program that looks on would delay those that it looks at, more or less by who runs first.
-Runs inside a machine: standard library only.
+Python's timeouts read the clock before each call, and poll. In virtual time, reading the clock
+advances the time. An observer would then delay the observed programs, by an amount that depends on
+scheduling. Runs inside a machine: standard library only.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import socket
 import struct
 
-#: As `struct timeval` of socket(7): seconds and microseconds.
+#: `struct timeval` of socket(7): seconds and microseconds.
 _TIMEVAL = "ll"
 
 
 def wait_at_most(sock: socket.socket, seconds: float) -> None:
-    """Have each call on a socket block, for so long at most; then it raises BlockingIOError.
+    """Limit each blocking call on a socket to `seconds`.
 
-    At least a microsecond: the kernel takes none for no limit.
+    After this time the call raises BlockingIOError. The limit is at least a microsecond, because 0
+    means no limit to the kernel.
     """
     micros = max(1, round(seconds * 1e6))
     limit = struct.pack(_TIMEVAL, *divmod(micros, 1_000_000))

@@ -1,15 +1,16 @@
-"""The one error that ends a repetition or a testbed with a reason for its record."""
+"""Error that ends a repetition or a testbed with a reason for its record."""
 
 
 class MeasureError(RuntimeError):
-    """Something did not come about in time; the text names node, event and where to look.
+    """A failure of a testbed or a repetition.
 
-    `stage` says how far the repetition got: `testbed`, `link`, `dot1x`, `registration`, `ike`,
-    `data`, `stream`. `cause` is what daemons' logs say of why; it is the reason's end.
+    The text names node, event and log. `stage` states how far the repetition got: `testbed`,
+    `link`, `dot1x`, `registration`, `ike`, `data` or `stream`. `cause` is the cause from the
+    daemons' logs, and ends the reason.
     """
 
     def __init__(self, stage: str, reason: str, cause: str = "") -> None:
-        # All arguments go to the base class, so that the error survives pickling.
+        # Pass all arguments to the base class: pickling restores the error from them.
         super().__init__(stage, reason, cause)
         self.stage = stage
         self.reason = f"{reason}; {cause}" if cause else reason

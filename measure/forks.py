@@ -1,12 +1,16 @@
-"""Programs of ours on nodes, each a fork of one Python that has imported what they are made of.
+"""Start Python programs on nodes as forks of one process with all imports done.
 
-To start Python and import is most of what such a program's start takes in a guest, and of its
-memory; a testbed has four of Mobile IP alone. `python3 -m measure.forks DESCRIPTOR MODULE...`
-imports the modules and takes requests from a socket, each one message: four descriptors (standard
-input, output and error, and one that its exit status is written to when it has ended) and words
-with null bytes behind them: the process in whose network and mounts to be ("" for this one's own),
-a module, and the arguments of its `main(arguments)`. It answers with the fork's number. It ends
-with whoever asks, and the forks with it.
+In a guest, starting Python and importing takes most of a program's start time and memory. A testbed
+runs four such programs for Mobile IP alone.
+
+`python3 -m measure.forks DESCRIPTOR MODULE...` imports the modules and reads requests from a
+socket. A request is one message:
+
+- Four descriptors: standard input, output and error, and a pipe for the exit status.
+- Words that end with null bytes: a process, a module and the arguments of its `main(arguments)`.
+  The fork enters the network and mount namespaces of the process; "" keeps its own.
+
+The answer is the fork's pid. The process and its forks end when the socket is closed.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from topologies import namespaces
 _NUMBER = struct.Struct("@l")
 _ROOM = 1 << 16
 _STANDARD_FILES = 3
-#: What is imported takes a fraction of a second, on a busy machine several.
+#: The imports take a fraction of a second, and several seconds on a busy machine.
 _START_S = 30.0
 # Linux: <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +47,7 @@ _File = IO[bytes] | socket.socket
 
 
 class Forks:
-    """A service: the Python that others are forks of. They may be asked for once it has started."""
+    """A service: the Python process that programs are forked from, usable after `start`."""
 
     name = "forks"
     needs: Sequence[str] = ()
@@ -54,10 +58,14 @@ class Forks:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Have it import; who asks for a fork waits for that."""
+        """Start the process.
+
+        The first request waits until the imports are done.
+        """
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.settimeout(_START_S)
-        # There is one where nodes have devices; where others have none, it says what is so anyway.
+        # The library is preloaded if any node has a device. On nodes without a device it changes
+        # nothing.
         libraries = sorted(set(self._site.testbed.preloaded.values()))
         preloaded = {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
         with theirs, self._log.open("ab") as said:
@@ -67,19 +75,19 @@ class Forks:
                 env={**os.environ, **preloaded})
 
     def ready(self) -> None:
-        """Nothing more: who has forks knows when they are ready."""
+        """Return at once: the programs' own services wait until they are ready."""
 
     def stop(self) -> None:
-        """End it, and whatever forks there are."""
+        """End the process and all forks."""
         if self._line is not None:
             self._line.close()
         if self._process is not None:
             self._process.wait()
 
     def program(self, node: str, module: str, *arguments: str) -> Start:
-        """What starts a module's program on a node, given its standard output and error.
+        """Return a function that starts a module's program on a node.
 
-        That raises MeasureError.
+        The function gets standard output and error, and raises MeasureError.
         """
         def start(output: IO[bytes], said: IO[bytes]) -> Fork:
             with open(os.devnull, "rb") as nothing:
@@ -87,7 +95,10 @@ class Forks:
         return start
 
     def talking(self, node: str, module: str, *arguments: str) -> StartTalking:
-        """The same of one that is told something: its standard input and output are one socket."""
+        """Return a function that starts a program with a socket as standard input and output.
+
+        The function gets the socket and standard error, and raises MeasureError.
+        """
         def start(line: socket.socket, said: IO[bytes]) -> Fork:
             return self._fork(self._words(node, module, arguments), (line, line, said))
         return start
@@ -119,7 +130,10 @@ class Forks:
 
 
 class Fork:
-    """A running program, no child of this process: as much of Popen as who waits for it needs."""
+    """A running program that is no child of this process.
+
+    It has the part of Popen's interface that `Daemon` needs.
+    """
 
     def __init__(self, pid: int, told: int) -> None:
         self.pid = pid
@@ -127,32 +141,32 @@ class Fork:
         self._told = told
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Return the exit status, or None while the program runs."""
         if self.returncode is None and select.select([self._told], [], [], 0)[0]:
             return self.wait()
         return self.returncode
 
     def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for the program's end and return its exit status."""
         if self.returncode is None:
             status = os.read(self._told, _NUMBER.size)
-            # Without whom it was a fork of, it was killed.
+            # No status: the parent of the fork has ended, and the fork was killed with it.
             self.returncode = _NUMBER.unpack(status)[0] if status else -signal.SIGKILL
             os.close(self._told)
         return self.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the program has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it, unless it has ended."""
+        """Kill the program, unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
 
 class ForkServer:
-    """Takes requests, and says what became of each fork."""
+    """A server that forks programs on request and reports their exit status."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -160,7 +174,7 @@ class ForkServer:
         self._waiting.register(line, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until there is nobody to ask any more."""
+        """Answer requests until the socket is closed."""
         while True:
             for key, _ in self._waiting.select():
                 if key.data is not None:
@@ -192,7 +206,7 @@ class ForkServer:
 
 
 def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
-    """The fork from here to its end."""
+    """Run the fork until its end."""
     status = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -207,7 +221,7 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
         status = importlib.import_module(module).main(arguments)
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 - as the interpreter would, at the end of a program
+    except BaseException:  # as the interpreter does at a program's end
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -216,11 +230,11 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """Import, then serve."""
+    """Import the modules, then serve."""
     line = socket.socket(fileno=int(sys.argv[1]))
     for module in sys.argv[2:]:
         importlib.import_module(module)
-    # Or each fork would copy all of it when it first looks for garbage.
+    # Otherwise each fork would copy all memory at its first garbage collection.
     gc.freeze()
     ForkServer(line).serve()
 

@@ -1,4 +1,4 @@
-"""What EAP says inside TLS is read from a capture, with the keys that its server told."""
+"""Read the EAP conversation inside TLS from a capture, with the server's TLS keys."""
 
 from __future__ import annotations
 
@@ -13,31 +13,40 @@ _NAMES = ("frame.time_epoch", "eth.src", "eap.type", "eap.identity", "tls.handsh
           "tls.handshake.extensions.supported_version", "tls.handshake.extensions_key_share_group",
           "tls.handshake.ciphersuite", "tls.handshake.server_named_curve",
           "tls.handshake.version", "diameter.avp.code", "data.data")
-#: The dissector takes an identity request inside for the beginning of another conversation.
+#: The PEAP dissector would take an inner identity request for the start of another conversation.
 _PLAIN = ("--disable-protocol", "peap")
 
 
 @dataclass(frozen=True)
 class Inside:
-    """One EAP frame of a mobile node's interface, as far as it and the keys tell."""
+    """An EAP frame of a mobile node's interface, with the decrypted fields."""
 
     time_s: float
     source: str
     types: tuple[int, ...]
     identities: tuple[str, ...]
     handshakes: tuple[int, ...]
-    #: What a hello offers or chooses: versions, groups of key shares, suites, a named curve.
+    #: Offer or choice of a TLS hello: versions, groups of key shares, cipher suites and named
+    #: curve.
     versions: tuple[int, ...]
     groups: tuple[int, ...]
     suites: tuple[int, ...]
     curves: tuple[int, ...]
-    #: Attributes that TTLS carries, and what PEAP does.
+    #: AVP codes that TTLS carries, and the content of PEAP.
     attributes: tuple[int, ...]
     data: tuple[bytes, ...]
 
 
 def read(capture: Path, keys: Sequence[str]) -> list[Inside]:
-    """The EAP frames of a capture; `keys` are lines of an SSLKEYLOGFILE. Raises MeasureError."""
+    """Read the EAP frames of a capture.
+
+    Args:
+        capture: The capture file.
+        keys: Lines of an SSLKEYLOGFILE.
+
+    Raises:
+        MeasureError: tshark cannot read the file.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
         file.write("".join(f"{line}\n" for line in keys))
         file.flush()

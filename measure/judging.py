@@ -1,4 +1,4 @@
-"""What judges of all studies say alike of a repetition: why it is not proven, and what is kept."""
+"""Helpers shared by the studies' judges: failed checks, dropped packets, files and values."""
 
 from __future__ import annotations
 
@@ -12,49 +12,53 @@ _SHOWN = 3
 
 
 class MadeCheck(Protocol):
-    """A check that was made, as it is seen or as a record has it."""
+    """A check with its result, as made or as recorded."""
 
     @property
     def check(self) -> str:
-        """What was checked."""
+        """Return the statement that was checked."""
 
     @property
     def ok(self) -> bool:
-        """Whether it holds."""
+        """Return whether the statement holds."""
 
     @property
     def detail(self) -> str:
-        """The counts behind it."""
+        """Return the counts behind the result."""
 
 
 def judged(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
-    """A check that holds where nobody complains; of many complaints the first few are told."""
+    """Return a check that holds if there are no complaints.
+
+    The detail lists the first few complaints. Args: name: The statement that is checked.
+    complaints: Reasons why the statement does not hold. detail: Detail of a check that holds.
+    """
     said = "; ".join(complaints[:_SHOWN]) + (
         f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
     return CheckRecord(check=name, ok=not complaints, detail=said or detail)
 
 
 def recorded(checks: Iterable[MadeCheck]) -> list[CheckRecord]:
-    """Checks as a record has them."""
+    """Convert checks to the form of records."""
     return [CheckRecord(check=made.check, ok=made.ok, detail=made.detail) for made in checks]
 
 
 def unproven(checks: Iterable[MadeCheck]) -> list[str]:
-    """A reason for each check that does not hold."""
+    """Return a failure reason for each check that does not hold."""
     return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
 
 
 def lost(raw: Mapping[str, Any]) -> list[str]:
-    """The reason that captures lost packets; none where they did not."""
+    """Return the reason that captures lost packets, or nothing if none did."""
     packets = sum(int(capture["dropped"]) for capture in raw["captures"])
     return [f"the captures lack {packets} packets"] * bool(packets)
 
 
 def kept(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Of the raw values those that a record keeps, as far as they are there."""
+    """Return the raw values with these names, as far as they exist."""
     return {name: raw[name] for name in names if name in raw}
 
 
 def present(out: Path, names: Sequence[str]) -> list[str]:
-    """Of the files that are kept beside a record those that the repetition left."""
+    """Return those of the named files that the repetition left in its folder."""
     return [name for name in names if (out / name).exists()]

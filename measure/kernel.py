@@ -1,4 +1,4 @@
-"""Kernel state that proves a policy: station flags, IPsec transforms, processor time."""
+"""Read kernel state that proves a policy: station flags, IPsec SAs and processor time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-#: Where mac80211 tells of its radios, in kernels that are built to: qop's guest is.
+#: debugfs folder of mac80211, present in kernels built with it, as qop's guest.
 _RADIOS = Path("/sys/kernel/debug/ieee80211")
 
 
 def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
-    """What the access point's kernel says of each station, keyed by MAC address."""
+    """Return the flags of each station in an access point's kernel, by MAC address."""
     return nl80211.station_flags(testbed.node(node).pid, interface)
 
 
 def is_authorized(testbed: Testbed, node: str, interface: str, mac: str,
                   root: Path = _RADIOS) -> bool:
-    """Whether an access point's kernel lets a station's frames pass.
+    """Return whether an access point's kernel lets a station's frames pass.
 
-    Somebody waits for the answer, and a file of debugfs is the quickest, where there is one.
+    Callers wait for the answer, so the fastest source comes first: a file of debugfs, if it exists.
     """
     for device in root.glob(f"*/netdev:{interface}"):
         try:
@@ -39,7 +39,10 @@ def is_authorized(testbed: Testbed, node: str, interface: str, mac: str,
 
 
 def link_keys(mac: str, root: Path = _RADIOS) -> list[str]:
-    """Pairwise keys that access points' kernels have for a station, in hex; none where not told."""
+    """Return the pairwise keys that access points' kernels have for a station, in hex.
+
+    The list is empty if the kernel does not show keys.
+    """
     keys = []
     for folder in sorted(root.glob("*/keys/*")):
         station = folder / "station"
@@ -49,23 +52,27 @@ def link_keys(mac: str, root: Path = _RADIOS) -> list[str]:
 
 
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
-    """The node's IPsec SAs; of keys their sizes."""
+    """Return the node's IPsec SAs, with key sizes instead of keys."""
     return xfrm.states(testbed.node(node).pid)
 
 
 def xfrm_keys(testbed: Testbed, node: str) -> list[dict[str, str]]:
-    """What opens each of the node's ESP SAs: spi, mode, enc and its key, auth and its key."""
+    """Return the keys of the node's ESP SAs, as `parse_xfrm_keys` does."""
     return parse_xfrm_keys(testbed.run(node, ["ip", "xfrm", "state", "list"]))
 
 
 def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
-    """`ip xfrm state` as one dict an ESP SA; keys in hex, `auth_bits` what packets bear of it."""
+    """Parse `ip xfrm state`: a dict for each ESP SA.
+
+    The dict has spi, mode, enc and enc_key, auth and auth_key, with keys in hex. `auth_bits` is the
+    length of the truncated ICV.
+    """
     keys: list[dict[str, str]] = []
     for words in map(str.split, text.splitlines()):
         if words[:2] == ["proto", "esp"]:
             keys.append({name: words[words.index(name) + 1] for name in ("spi", "mode")})
         elif keys and words[:1] in (["enc"], ["aead"]):
-            # One that encrypts nothing has no key.
+            # Null encryption has no key.
             keys[-1] |= {"enc": words[1], "enc_key": "".join(words[2:3]).removeprefix("0x")}
         elif keys and words[:1] == ["auth-trunc"]:
             keys[-1] |= {"auth": words[1], "auth_key": words[2].removeprefix("0x"),
@@ -74,23 +81,23 @@ def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
 
 
 def tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
-    """Whether an agent's kernel sends what is for a mobile node of its own through a tunnel."""
+    """Return whether an agent's kernel sends a mobile node's packets through a tunnel."""
     return routing.device_to(testbed.node(agent).pid, address).startswith("mip")
 
 
 def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:
-    """What a server's established TCP connections have received, by the client's address:port."""
+    """Return the bytes that a server's TCP connections have received, by client address:port."""
     return parse_sockets(testbed.run(node, ["ss", "-Htni", "state", "established",
                                             f"sport = :{port}"]))
 
 
 def parse_sockets(text: str) -> dict[str, int]:
-    """`ss -Htni` as {peer's address:port: bytes received}."""
+    """Parse `ss -Htni` into bytes received by the peer's address:port."""
     received: dict[str, int] = {}
     peer = ""
     for line in text.splitlines():
         if line[:1].strip():
-            # A server for both families shows IPv4 addresses as those of IPv6.
+            # A dual-stack socket shows IPv4 addresses as IPv4-mapped IPv6 addresses.
             peer = line.split()[-1].replace("[::ffff:", "").replace("]", "")
             received[peer] = 0
         match = re.search(r"\bbytes_received:(\d+)", line)
@@ -100,23 +107,24 @@ def parse_sockets(text: str) -> dict[str, int]:
 
 
 def processor_seconds(stat: str | None = None) -> dict[str, float]:
-    """Processor time since boot, by use, in seconds (first line of /proc/stat)."""
+    """Return processor time since boot by use, in s (first line of /proc/stat)."""
     line = (stat if stat is not None else Path("/proc/stat").read_text()).splitlines()[0]
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     return {name: int(ticks) / 100 for name, ticks in zip(names, line.split()[1:], strict=False)}
 
 
 def processor_seconds_of(pid: int) -> tuple[float, float]:
-    """User and system seconds of a process so far, of all its threads."""
-    # The name, in brackets, may hold blanks and brackets; fields count after it.
+    """Return the user and system time of a process and its threads, in s."""
+    # The process name, in brackets, may contain blanks and brackets; count fields after it.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
 
 
 def work_of_nobody(net: Path = Path("/proc/net")) -> dict[str, int]:
-    """What the processor clock charges to no node, so far: the harness' own; empty elsewhere.
+    """Return the work that the processor clock charges to no node: the harness's own.
 
-    Nanoseconds of work, system calls (`entries`) and page faults (`faults`).
+    The dict has nanoseconds of work (`work_ns`), system calls (`entries`) and page faults
+    (`faults`). It is empty under other clocks.
     """
     file = net / "processor"
     if not _exists(file):
@@ -127,13 +135,13 @@ def work_of_nobody(net: Path = Path("/proc/net")) -> dict[str, int]:
             "entries": int(counted["entries"]), "faults": int(counted["faults"])}
 
 
-@functools.cache  # looked for once, not while something is timed
+@functools.cache  # looked up once, not while something is timed
 def _exists(file: Path) -> bool:
     return file.exists()
 
 
 def processor_clock() -> dict[str, str]:
-    """What the processor clock counts work by, and what it has counted; empty under other clocks.
+    """Return the state of the processor clock, empty under other clocks.
 
     Keys are those of the guest's kernel: `counter`, `calibration_ns`, `work_total_ns`, ...
     """

@@ -1,11 +1,11 @@
-"""Moves say how a mobile node gets to another access point of its subnet.
+"""Words for how a mobile node moves to another access point of its subnet.
 
-Beside these there are the words of `link.roaming`: with keys that it has, or made of them.
+Further words are those of `link.roaming`: with cached keys, or with keys derived from them.
 """
 
 from __future__ import annotations
 
-#: All is negotiated anew.
+#: Full authentication at the new access point.
 ANEW = "full"
-#: To an access point that the mobile node has been at before, whose keys it still has.
+#: Return to an access point whose PMKSA the mobile node has cached.
 BACK = "pmksa"

@@ -1,9 +1,9 @@
-"""Who is measured goes before who looks on, where time is not real.
+"""Give measured processes real-time priority over observers (virtual and processor clocks).
 
-There, whoever looks at the clock delays those that wait for the processor, and the fair scheduler
-lets now one and now another go first. What has precedence is served in the order in which it
-wakes up, and wakes up when it is due (an ordinary program's timers have 50 us of slack, and go off
-with whatever else is due). Runs inside a machine: standard library only.
+In virtual time, a process that reads the clock delays those that wait for the processor. The fair
+scheduler also changes the order of processes. Real-time processes run in the order in which they
+wake up, and wake up when they are due. The timers of ordinary processes have 50 us of slack, and
+expire together with other timers. Runs inside a machine: standard library only.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: How a program that looks on is started by one that has precedence.
+#: Command prefix that starts an observer at ordinary priority from a real-time process.
 LOOKING_ON = ("chrt", "--other", "0")
-#: The process that all of the kernel's threads are below.
+#: PID of kthreadd, the parent of all kernel threads.
 _KERNEL = 2
-#: Of each second, the part that programs with precedence may have; -1: all.
+#: Share of each second that real-time processes may use, in us; -1: all of it.
 _SHARE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 @contextmanager
 def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
-    """Precedence for a process and all below it, and what they start, while this lasts.
+    """Give a process and its descendants real-time priority inside the context.
 
-    Processes whose command is one of `but` are left as they are. The kernel's own work goes before
-    all: a station takes in that it is associated while its access point is busy.
+    The kernel's own workers get the highest priority: a station must process its association while
+    its access point is busy.
+
+    Args:
+        root: PID of the process.
+        but: Command names of processes that keep their priority.
     """
     before = _SHARE.read_text()
-    # They compute in no time; the kernel would have them wait for the polls that they have made.
+    # Computing takes no virtual time, so the limit would stop processes after their many polls.
     _SHARE.write_text("-1")
     _schedule(kernel_workers(), os.SCHED_FIFO, 2)
     _schedule(family(root, but), os.SCHED_FIFO, 1)
@@ -41,17 +45,17 @@ def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
 
 
 def kernel_workers(proc: Path = Path("/proc")) -> list[int]:
-    """The kernel's threads that do what packets and timers have left to be done."""
+    """Return the kernel threads that process deferred packets and timers."""
     return [each for each in family(_KERNEL, proc=proc)
             if (proc / str(each) / "comm").read_text().startswith(("kworker/", "ksoftirqd/"))]
 
 
 def family(root: int, but: Sequence[str] = (), proc: Path = Path("/proc")) -> list[int]:
-    """All threads of a process and of those below it, each before those that it has started."""
+    """Return all threads of a process and its descendants, parents first."""
     children: dict[int, list[int]] = {}
     commands: dict[int, str] = {}
     for entry in proc.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             begin, _, end = entry.read_text().rpartition(")")
             number = int(entry.parent.name)
             commands[number] = begin.partition("(")[2]

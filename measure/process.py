@@ -1,7 +1,7 @@
-"""Start a daemon on a node, know when it is ready, and end it by its own pid.
+"""Start daemons on nodes, wait until they are ready, and end them by pid.
 
-What it says goes into a file that is looked at until it is ready, and then only when somebody asks.
-Whoever read along would compute on the machine's processor while the daemon is timed.
+The output goes to a file. The file is read until the daemon is ready, and later only on request. A
+permanent reader would use the machine's processor while the daemon is timed.
 """
 
 from __future__ import annotations
@@ -22,44 +22,49 @@ from measure.causes import find_cause, last_line
 from measure.errors import MeasureError
 
 _STOP_S = 2.0
-# Daemons take a fraction of a second; more than 10 s were seen on an emulated, shared processor.
+# In s. Daemons start in a fraction of a second, but took more than 10 s on an emulated, shared
+# processor.
 _READY_S = 30.0
-#: Between two looks at whether it is.
+#: Interval between two checks for the ready line, in s.
 _LOOK_S = 0.005
 _TAIL_LINES, _TAIL_BYTES = 12, 1 << 16
 
 
 class Process(Protocol):
-    """As much of Popen as a daemon needs of whatever runs it."""
+    """The part of Popen's interface that a daemon needs from its process."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Return the exit status, or None while the process runs."""
 
     def send_signal(self, number: signal.Signals, /) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
 
     def kill(self) -> None:
-        """End it."""
+        """Kill the process."""
 
     def wait(self) -> int | None:
-        """Its exit status, when it has ended."""
+        """Wait for the end of the process and return its exit status."""
 
 
-#: Starts a program, given its standard output and error.
+#: Starts a program with the given standard output and error.
 Start = Callable[[IO[bytes], IO[bytes]], Process]
-#: The same, given a socket that is its standard input and output, and its standard error.
+#: Starts a program with a socket as its standard input and output, and with the given standard
+#: error.
 StartTalking = Callable[[socket.socket, IO[bytes]], Process]
 
 
 def has_ended(process: Process, within_s: float) -> bool:
-    """Whether a process ends in time; `Popen.wait` would look less and less often."""
+    """Return whether a process ends within `within_s` seconds.
+
+    `Popen.wait` would check at growing intervals.
+    """
     if process.poll() is not None:
         return True
     try:
         descriptor = os.pidfd_open(process.pid)
-    except ProcessLookupError:  # no child of this process, and waited for already
+    except ProcessLookupError:  # not a child of this process, and already waited for
         return True
     try:
         return bool(select.select([descriptor], [], [], within_s)[0])
@@ -68,11 +73,11 @@ def has_ended(process: Process, within_s: float) -> bool:
 
 
 class Daemon:
-    """A running daemon whose output goes to `log`, where a line says "ready".
+    """A running daemon that logs to `log`, where a line shows that it is ready.
 
-    It is started by a command, or by what starts it otherwise, given its standard output and error.
-    With `data`, standard output is what it makes and goes to that file, and only standard error to
-    the log. No two may have a log at the same time. A context manager; leaving it ends the daemon.
+    The daemon is started by a command, or by a function that gets the files for standard output and
+    error. With `data`, standard output goes to that file and only standard error to the log. No two
+    daemons may use one log at the same time. A context manager; leaving it ends the daemon.
     """
 
     def __init__(self, name: str, command: Sequence[str] | Start, log: Path, ready: str, *,
@@ -86,7 +91,8 @@ class Daemon:
         self._is_asked = False
         with (log.open("ab") as said,
               data.open("wb") if data else contextlib.nullcontext(said) as output):
-            #: Where in the log its output begins; what is before is of others.
+            #: Offset in the log at which this daemon's output begins; earlier lines are of other
+            #: daemons.
             self._begins_at = said.tell()
             self.process: Process = command(output, said) if callable(command) else \
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=said,
@@ -100,11 +106,15 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Process id of the daemon itself (the wrappers it is started by replace themselves)."""
+        """Return the daemon's process id (its wrapper programs replace themselves by exec)."""
         return self.process.pid
 
     def wait_ready(self) -> Daemon:
-        """Block until the ready line was seen; raises MeasureError when it is not to come."""
+        """Wait until the output has the ready line.
+
+        Raises:
+            MeasureError: The daemon ended, or the line did not come in time.
+        """
         until = time.monotonic() + self._timeout_s
         while True:
             state = self.process.poll()
@@ -119,19 +129,24 @@ class Daemon:
                            f"{self.cause()} (log: {self.log.name})")
 
     def cause(self) -> str:
-        """Return what its output says of why it failed, or else the last line."""
+        """Return the cause of a failure from the output, or else the last line."""
         return self.recent_cause() or last_line(self._lines(_TAIL_BYTES))
 
     def recent_cause(self) -> str:
-        """Return what the end of its log says of why something failed; "" if nothing."""
+        """Return the cause of a failure from the end of the output; "" if there is none."""
         return find_cause(self.name.partition(" on ")[0], self._lines(_TAIL_BYTES))
 
     def position(self) -> int:
-        """Return where in its log the next line will stand."""
+        """Return the offset in the log at which the next line will begin."""
         return self.log.stat().st_size
 
     def cause_since(self, position: int, *, takes_weak: bool = True) -> str:
-        """Return what it has said from a position on of why something failed; "" if nothing."""
+        """Return the cause that the log states after a position, or "".
+
+        Args:
+            position: Offset in the log.
+            takes_weak: Whether lines that only hint at a cause count, too.
+        """
         with self.log.open("rb") as log:
             log.seek(position)
             said = log.read(_TAIL_BYTES).decode("utf-8", "replace")
@@ -139,24 +154,24 @@ class Daemon:
                           takes_weak=takes_weak)
 
     def output(self) -> list[str]:
-        """The last lines of output, oldest first."""
+        """Return the last lines of output, oldest first."""
         return self._lines(_TAIL_BYTES)[-_TAIL_LINES:]
 
     def ask_to_stop(self) -> None:
-        """Tell the daemon to end, once, and wait for nothing; `stop` does."""
+        """Send the stop signal once, without waiting for the daemon's end."""
         if not self._is_asked and self.process.poll() is None:
             self.process.send_signal(self._stop_signal)
         self._is_asked = True
 
     def stop(self) -> None:
-        """End the daemon and wait for it."""
+        """End the daemon and wait for its end, or kill it after 2 s."""
         self.ask_to_stop()
         if not has_ended(self.process, _STOP_S):
             self.process.kill()
         self.process.wait()
 
     def _lines(self, last_bytes: int | None = None) -> list[str]:
-        """The lines of its output so far, of all of it or of so many bytes at its end."""
+        """Return the output's lines so far, or those of its last `last_bytes` bytes."""
         with self.log.open("rb") as log:
             ends_at = log.seek(0, os.SEEK_END)
             log.seek(max(self._begins_at, ends_at - (last_bytes or ends_at)))

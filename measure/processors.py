@@ -1,7 +1,7 @@
-"""Gives nodes the processors of their devices, by the processor clock: a factor a kind of work.
+"""Give nodes their devices' processors (processor clock): a factor for each kind of work.
 
-A device states what an operation takes there, and by whom that was published; the same operation is
-timed here, in work that the guest's kernel counts, and the ratio is the factor. Inside the machine.
+A device document states the published time of an operation. The same operation is timed here, by
+the guest kernel's work counter. The ratio is the factor. Inside the machine.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ from topologies.device import STANDS_FOR
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: Each operation is timed so often, and the least counts: what disturbs only adds.
+#: Runs of each operation. The least time counts, because disturbance only adds time.
 _TIMES = 9
 _BYTES = 1 << 16
 _SIGNATURES = 8
-#: A mean that the guest's kernel keeps has followed by then: it takes an eighth of each 32 rounds.
+#: Rounds until a running mean of the guest's kernel has converged: it takes in 1/8 per 32 rounds.
 _ROUNDS = 2048
 
 
 def speeds() -> dict[str, float]:
-    """What this machine takes for the standing operations, and its switching, for `give`."""
+    """Return this machine's times for the standard operations and for switching, for `give`."""
     return {**this_machine(), **this_switching()}
 
 
 def give(testbed: Testbed, devices: Mapping[str, Mapping[str, Any]],
          own: Mapping[str, float]) -> dict[str, str]:
-    """Slow the nodes down to their devices; what each was given, in words for its records.
+    """Slow the nodes down to the speed of their devices.
 
-    `own` is what `speeds` said of this machine.
+    Args:
+        testbed: The running testbed.
+        devices: Device documents by node.
+        own: This machine's speeds, as `speeds` returns them.
+
+    Returns:
+        A description of each node's factors, for its records.
     """
     given = {}
     for node, device in devices.items():
@@ -57,10 +63,15 @@ def give(testbed: Testbed, devices: Mapping[str, Mapping[str, Any]],
 
 def constants_ns(work: Mapping[str, Mapping[str, Any]],
                  switching: Mapping[str, float]) -> tuple[int, int]:
-    """What a system call and a page fault take beside their work; `switching` is this machine's.
+    """Return a device's fixed cost of a system call and of a page fault (ns).
 
-    A device states its system call's in seconds, or how many times this machine's own it takes; the
-    page fault's goes with that. Where it says nothing, both cost their work alone.
+    This cost is added to the work itself. A device states the cost of a system call in seconds, or
+    as a factor of this machine's. The factor applies to the page fault, too. Without a statement
+    both costs are 0.
+
+    Args:
+        work: The device's `work`.
+        switching: This machine's cost, as `this_switching` returns it.
     """
     call = work.get("system-call", {})
     if factor := call.get("factor"):
@@ -69,9 +80,14 @@ def constants_ns(work: Mapping[str, Mapping[str, Any]],
 
 
 def permille(work: Mapping[str, Mapping[str, Any]], own: Mapping[str, float]) -> list[int]:
-    """Factors in thousandths, in the kernel's order of kinds; `own` is `this_machine`'s.
+    """Return a device's factors in thousandths, in the kernel's order of kinds.
 
-    Raises KeyError with a kind of which the device says nothing.
+    Args:
+        work: The device's `work`.
+        own: This machine's times, as `this_machine` returns them.
+
+    Raises:
+        KeyError: The device states nothing of a kind, which the error names.
     """
     return [round(_factor(kind, operation, work, own) * 1000)
             for kind, operation in STANDS_FOR.items()]
@@ -90,17 +106,17 @@ def _factor(kind: str, operation: str, work: Mapping[str, Mapping[str, Any]],
 
 
 def this_machine() -> dict[str, float]:
-    """Seconds of work that the standing operations take here: one of each, or a byte of each."""
+    """Return the seconds that the standard operations take here, per operation or per byte."""
     return {"sha256-in-c": _worked_s(_hash()) / _BYTES,
             "aes-128-in-c": _worked_s(_encrypt()) / _BYTES,
             "rsa-1024-private": _worked_s(_sign()) / _SIGNATURES}
 
 
 def this_switching() -> dict[str, float]:
-    """Nanoseconds that User-Mode Linux' own switching takes here beside the work, by what for.
+    """Return the cost of User-Mode Linux's own switching by cause, in ns.
 
-    Of rounds of the same, as the guest's kernel learns it; the median, for it learns too little as
-    often as too much (6.6 us where all other testbeds had 8).
+    The guest's kernel estimates the cost from equal rounds. The median of several estimates counts,
+    because an estimate can be too low or too high (6.6 us where all other testbeds had 8).
     """
     return {name: sorted(_switching_ns(rounds) for _ in range(_TIMES))[_TIMES // 2]
             for name, rounds in (("entry_ns", _call), ("fault_ns", _fault))}
@@ -125,7 +141,11 @@ def _fault() -> None:
 
 
 def preload(library: str, folder: Path) -> Path:
-    """Put the library that says which work is public-key's where programs can load it."""
+    """Write the library that marks public-key work to a file that programs can preload.
+
+    Raises:
+        MeasureError: The host has no C compiler.
+    """
     if not library:
         raise MeasureError("testbed", "devices need a C compiler where the run was started; "
                            "install gcc and libc6-dev")
@@ -133,7 +153,7 @@ def preload(library: str, folder: Path) -> Path:
 
 
 def place(library: str, file: Path) -> Path:
-    """A library as it was sent, in a file of this machine's."""
+    """Decode a base-64 library into a file of this machine and return the file."""
     file.write_bytes(base64.b64decode(library))
     return file
 
@@ -152,7 +172,7 @@ def _worked_ns() -> int:
 
 
 def _hash() -> Callable[[], object]:
-    """SHA-256 by the kernel, whose implementation is compiled C."""
+    """Return a SHA-256 workload that runs in the kernel, whose implementation is compiled C."""
     data, taking = bytes(_BYTES), _kernel_cipher("hash", "sha256")
 
     def work() -> object:
@@ -163,7 +183,7 @@ def _hash() -> Callable[[], object]:
 
 
 def _encrypt() -> Callable[[], object]:
-    """AES-128 by the kernel, likewise."""
+    """Return an AES-128 workload that runs in the kernel."""
     data, taking = bytes(_BYTES), _kernel_cipher("skcipher", "ecb(aes)", bytes(16))
 
     def work() -> object:
@@ -182,12 +202,12 @@ def _kernel_cipher(kind: str, name: str, key: bytes = b"") -> socket.socket:
 
 
 def _sign() -> Callable[[], object]:
-    """RSA with the private key, by OpenSSL as the daemons use it."""
-    # Only here: nothing else of the worker's needs it, and it takes a while to load.
+    """Return an RSA private-key workload that runs in OpenSSL, as daemons use it."""
+    # Imported here only: nothing else in the worker needs it, and it loads slowly.
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-    key = rsa.generate_private_key(65537, 1024)  # noqa: S505 - it protects nothing
+    key = rsa.generate_private_key(65537, 1024)  # it protects nothing
 
     def work() -> object:
         for _ in range(_SIGNATURES):

@@ -1,9 +1,9 @@
-"""Sends and receives small numbered datagrams at a steady pace, on a node, while it moves.
+"""Send and receive numbered datagrams at a steady pace on a node during a handoff.
 
-`python3 -m measure.pulse ADDRESS INTERVAL_MS FILE [OWN]`: says `ready`, begins at the word `begin`,
-and at the end of its input writes what it sent and what arrived, by the kernel's stamps. A number
-is used up whether or not the datagram could be sent. With an address of its own it sends from that
-one alone, wherever it is, as a session does that outlives a move.
+`python3 -m measure.pulse ADDRESS INTERVAL_MS FILE [OWN]` prints `ready` and starts at the line
+`begin`. At the end of its input, it writes the count of sent datagrams and the arrivals with the
+kernel's timestamps. A number is used even if the datagram could not be sent. With an own address it
+always sends from that address, like a session that survives a handoff.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import sys
 import time
 from pathlib import Path
 
-#: UDP's port at both ends.
+#: UDP port at both ends.
 PORT = 5210
-#: As much as 20 ms of telephone speech.
+#: Payload in bytes: 20 ms of telephone speech.
 PAYLOAD_BYTES = 160
 _NUMBER = struct.Struct("!I")
 _STAMP = struct.Struct("@qq")
-#: SO_TIMESTAMPNS of Linux, which Python has no name for.
+#: Linux's SO_TIMESTAMPNS, which Python does not define.
 _TIMESTAMP_NS = 35
 
 
 class Pulse:
-    """One end: sends a datagram each interval, and notes when each of the other end's arrives."""
+    """An endpoint that sends a datagram each interval and records each arrival."""
 
     def __init__(self, address: str, interval_s: float, own: str = "") -> None:
         self._target = (address, PORT)
@@ -35,12 +35,12 @@ class Pulse:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NS, 1)
         self._socket.bind((own, PORT))
-        self._socket.setblocking(False)  # noqa: FBT003 - the library's own signature
+        self._socket.setblocking(False)  # signature of the standard library
         self._sent = 0
         self._arrivals: list[tuple[int, float]] = []
 
     def run(self) -> None:
-        """Send and receive until there is no more input."""
+        """Send and receive until the input ends."""
         next_s = time.monotonic()
         while True:
             readable, _, _ = select.select([self._socket, sys.stdin], [], [],
@@ -54,7 +54,7 @@ class Pulse:
                 next_s += self._interval_s
 
     def said(self) -> dict[str, object]:
-        """How many were sent, and of each that arrived its number and time."""
+        """Return the number of sent datagrams, and number and time of each arrival."""
         return {"sent": self._sent, "arrivals": self._arrivals}
 
     def _send(self) -> None:
@@ -63,19 +63,19 @@ class Pulse:
         try:
             self._socket.sendto(payload, self._target)
         except OSError:
-            return  # no link, or no way there: lost, as any other
+            return  # no link or no route: counts as lost
 
     def _take(self) -> None:
         try:
             data, ancillary, _, _ = self._socket.recvmsg(PAYLOAD_BYTES, 64)
         except OSError:
-            return  # what the network says of a datagram that was sent
+            return  # an ICMP error for an earlier datagram
         seconds, nanoseconds = _STAMP.unpack_from(ancillary[0][2])
         self._arrivals.append((_NUMBER.unpack_from(data)[0], seconds + nanoseconds / 1e9))
 
 
 def main(address: str, interval_ms: str, file: str, own: str = "") -> None:
-    """Be one end, from the word on to the end of input."""
+    """Run one end, from the first input line to the end of input."""
     pulse = Pulse(address, float(interval_ms) / 1e3, own)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

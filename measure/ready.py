@@ -1,9 +1,8 @@
-"""A tshark that has started stays ready: each capture is dissected by a copy of it, a fork.
+"""Dissect each capture with a fork of one tshark that has already started.
 
-Starting is half of what a repetition's dissection takes of the processor, and the same each time.
-The copy is tshark as it was before it opened anything (`ready.c` is preloaded), so nothing of one
-capture is known to the next. Without a C compiler, or where tshark cannot be preloaded, it is
-started for each.
+Starting tshark is half of the processor time of a repetition's dissection. The fork is in the state
+before any file was opened (`ready.c` is preloaded), so no capture affects the next. Without a C
+compiler, or if tshark cannot be preloaded, tshark is started for each capture.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ _COMPILE = ("cc", "-shared", "-fPIC", "-O2", "-s")
 _ELF = b"\x7fELF"
 _START_S = 60.0
 _ANSWER = struct.Struct("@ll")
-#: As ready.c has it; what is longer is asked of a tshark of its own.
+#: Limit of a request in ready.c; a longer request gets its own tshark.
 _ROOM_BYTES = 1 << 16
 
 
 class NotReadyError(Exception):
-    """There is no tshark that has started, or none any more; nobody has read the input."""
+    """An error: no started tshark is available, and the input is unread."""
 
 
 class Ready:
-    """One of them, which has started with a command and an environment.
+    """A started tshark with one command and one environment.
 
-    It ends with the process that asks it, however that ends.
+    The tshark ends when this process ends, for whatever reason.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         library = _compiled()
         self.used_s = 0.0
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # As a file in memory, which whoever inherits it can load, with whatever rights.
+        # A file in memory: any process that inherits the descriptor can load it, whatever its user.
         with theirs, _in_memory() as file:
             file.write(library)
             file.flush()
@@ -70,10 +69,19 @@ class Ready:
 
     def run(self, preferences: Sequence[str], stdin: IO[bytes] | IO[str],
             timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """What a copy with these preferences (as `-o` takes them) does with this input.
+        """Dissect an input with a fork of the started tshark.
 
-        One that is killed counts as its copy. Raises NotReadyError, and TimeoutError; after either
-        it is of no more use.
+        Args:
+            preferences: Preferences, as for the option `-o`.
+            stdin: The input.
+            timeout_s: Time limit of the dissection, in s.
+
+        Returns:
+            Status and output. If the server was killed, the status is that of a killed process.
+
+        Raises:
+            NotReadyError: The server cannot take the request; do not use the object again.
+            TimeoutError: The dissection took too long; do not use the object again.
         """
         request = b"".join(each.encode() + b"\0" for each in preferences)
         if not 0 < len(request) <= _ROOM_BYTES:
@@ -90,7 +98,11 @@ class Ready:
                 *(_text(file) for file in (said, complaint)))
 
     def _answer(self, timeout_s: float) -> int | None:
-        """The exit status that comes next, None where nothing ever will. Raises TimeoutError."""
+        """Return the next exit status, or None if the server has ended.
+
+        Raises:
+            TimeoutError: No answer came in time.
+        """
         self._line.settimeout(timeout_s)
         try:
             said = self._line.recv(_ANSWER.size)
@@ -103,7 +115,10 @@ class Ready:
         return os.waitstatus_to_exitcode(status)
 
     def end(self) -> None:
-        """End it with its copy, if there is one; safe twice."""
+        """End tshark and its fork.
+
+        Safe to call twice.
+        """
         self._line.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -111,7 +126,7 @@ class Ready:
 
 
 class _Kept:
-    """The one that this process has, for one command at a time."""
+    """A holder of this process's started tshark, for one command at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -120,7 +135,11 @@ class _Kept:
         self.failed: object = None
 
     def get(self, command: Sequence[str], environment: Mapping[str, str]) -> Ready:
-        """That of a command, started if there is none. Raises NotReadyError."""
+        """Return the started tshark of a command, after starting it if necessary.
+
+        Raises:
+            NotReadyError: tshark cannot be started in this way.
+        """
         of = (os.getpid(), _executable(), *command, *sorted(environment.items()))
         if self.failed == of:
             raise NotReadyError
@@ -135,7 +154,7 @@ class _Kept:
         return self.ready
 
     def drop(self) -> None:
-        """End it, unless it is another process's, of which this one is a copy."""
+        """End tshark, unless it belongs to a parent process of this fork."""
         if self.ready is not None and isinstance(self.of, tuple) and self.of[0] == os.getpid():
             self.ready.end()
         self.ready = None
@@ -148,7 +167,7 @@ atexit.register(_kept.drop)
 def run(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str], *,
         environment: Mapping[str, str],
         timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run of `command` with `-o` before each preference; texts are its outputs."""
+    """Run `command` with `-o` before each preference, like subprocess.run with text output."""
     if _executable() and _kept.lock.acquire(blocking=False):
         try:
             return _by_copy(command, preferences, stdin, environment, timeout_s)
@@ -175,12 +194,12 @@ def _by_copy(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes
 
 
 def used_s() -> float:
-    """Processor time that the one of this process has taken, its copies' included."""
+    """Return the processor time of this process's started tshark and its forks, in s."""
     return _kept.ready.used_s if _kept.ready is not None else 0.0
 
 
 def _executable() -> str | None:
-    """The tshark that a command would start, if it is one to preload something into."""
+    """Return the path of tshark, if it is an ELF program that can be preloaded."""
     found = shutil.which("tshark")
     if found is None:
         return None
@@ -191,7 +210,11 @@ def _executable() -> str | None:
 
 @functools.cache
 def _compiled() -> bytes:
-    """What is preloaded. Raises NotReadyError where it cannot be compiled."""
+    """Compile the preloaded library and return it.
+
+    Raises:
+        NotReadyError: The compiler is missing or fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "ready.so"
         try:

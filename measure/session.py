@@ -1,9 +1,9 @@
-"""The session is the worker's line to the harness: commands come in, events go out, in order.
+"""The worker's connection to the harness: commands in, events out, both in order.
 
-Commands are JSON lines on standard input or, where the clock is virtual, numbered files. Virtual
-time runs off whenever the machine has nothing to do, so it must not wait for the harness idly:
-looking for a file over and over takes none of it. (The harness stops the whole machine in the
-meantime, so that it takes little of the processor, either.)
+Commands are JSON lines on standard input. In virtual time they are numbered files, because virtual
+time advances whenever the machine is idle. The worker must therefore not wait idly: polling for a
+file takes no virtual time. Meanwhile the harness stops the whole machine, so polling costs the host
+little.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ _CHUNK_BYTES = 1 << 16
 
 
 def say(event: str, **fields: Any) -> None:
-    """One event to the harness."""
+    """Send one event to the harness."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 
 class Source(Protocol):
-    """Where commands come from."""
+    """A source of commands."""
 
     def take(self, *, wait: bool) -> dict[str, Any] | None:
-        """The next command; None if there is none (yet), or with `wait`, never again."""
+        """Return the next command, or None if there is none.
+
+        Args:
+            wait: Wait for a command; None then means that no command will follow.
+        """
 
 
 class Lines:
-    """Commands as JSON lines on a descriptor."""
+    """A source of commands that reads JSON lines from a descriptor."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -46,7 +50,7 @@ class Lines:
         self._has_ended = False
 
     def take(self, *, wait: bool) -> dict[str, Any] | None:
-        """As `Source.take`."""
+        """Return the next command, or None if there is none (see `Source.take`)."""
         while b"\n" not in self._pending:
             if self._has_ended or not (wait or self._has_more()):
                 return None
@@ -62,7 +66,10 @@ class Lines:
 
 
 class Files:
-    """Commands as numbered files in a folder, 1.json, 2.json and so on; each appears whole."""
+    """A source of commands that reads numbered files of a folder.
+
+    The files are 1.json, 2.json and so on. Each appears complete.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,7 +77,10 @@ class Files:
         self._next = self._following()
 
     def take(self, *, wait: bool) -> dict[str, Any] | None:
-        """As `Source.take`; waiting is looking over and over."""
+        """Return the next command, or None if there is none (see `Source.take`).
+
+        Waiting is polling for the file.
+        """
         while not self._next.exists():
             if not wait:
                 return None
@@ -83,24 +93,30 @@ class Files:
 
 
 class Inbox:
-    """Commands in the order in which they came; those for a repetition can be taken during it."""
+    """A queue of commands in order of arrival.
+
+    A repetition can take the commands for itself early.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._waiting: deque[dict[str, Any]] = deque()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Every command that is not for a repetition, until there will be no more."""
+        """Yield every command that is not for a repetition, until the input ends."""
         while True:
             command = self._waiting.popleft() if self._waiting else self._source.take(wait=True)
             if command is None:
                 return
-            # What is told to a repetition that has ended is of no use to anybody.
+            # A message for a repetition that has ended is dropped.
             if command["do"] != "tell":
                 yield command
 
     def told(self) -> Iterator[dict[str, Any]]:
-        """What was told to the repetition so far, without waiting; the rest stays for later."""
+        """Yield the messages for the repetition so far, without waiting.
+
+        Other commands stay queued.
+        """
         while (command := self._source.take(wait=False)) is not None:
             if command["do"] == "tell":
                 yield {key: value for key, value in command.items() if key != "do"}
@@ -108,13 +124,13 @@ class Inbox:
                 self._waiting.append(command)
 
     def forget(self) -> None:
-        """Drop what was told before now: it was meant for an earlier repetition."""
+        """Drop earlier messages, which were meant for an earlier repetition."""
         for _ in self.told():
             pass
 
 
 class RepetitionSession:
-    """One repetition's session: raw values, stamps, reports, and commands from the harness."""
+    """A session of one repetition: raw values, stamps, reports and commands."""
 
     def __init__(self, inbox: Inbox, divide_out: Callable[[], None] | None = None) -> None:
         self.raw: dict[str, Any] = {"stamps": {}}
@@ -123,9 +139,10 @@ class RepetitionSession:
         self._has_looked = False
 
     def stamp(self, name: str) -> None:
-        """Note the machine's wall clock under a name, and what was computed for nothing so far.
+        """Store the wall-clock time and the harness's own work so far under a name.
 
-        The first is where something begins: company is divided out before it, unless it was.
+        The first stamp marks the start of a timed part. Host load is measured before it, unless
+        that was done.
         """
         if not self._has_looked:
             self.before_timing()
@@ -134,27 +151,27 @@ class RepetitionSession:
             self.raw.setdefault("harness_work", {})[name] = work
 
     def before_timing(self) -> None:
-        """Divide out of nodes' times what company there is on the host now; see `company`."""
+        """Measure the host load and scale the nodes' CPU factors to compensate."""
         self._has_looked = True
         if self._divide_out is not None:
             self._divide_out()
 
     def report(self, name: str, **fields: Any) -> None:
-        """Say something at once, with the machine's time."""
+        """Send a report at once, with the machine's time."""
         say("report", **fields, name=name, time_s=time.time())
 
     def part(self, name: str) -> RepetitionSession:
-        """A part with raw values and stamps of its own, which are kept among the whole's."""
+        """Return a session for one part, whose raw values are stored within the whole's."""
         part = RepetitionSession(self._inbox, self._divide_out)
         self.raw.setdefault("parts", {})[name] = part.raw
         return part
 
     def shareable(self) -> None:
-        """Say that from here on others may use the processor beside this repetition."""
+        """Report that other repetitions may use the processor from here on."""
         self.report("shareable")
 
     def commands(self) -> Iterator[Mapping[str, Any]]:
-        """Commands that have come in so far; each is reported as it is taken."""
+        """Yield the commands received so far and report each."""
         for command in self._inbox.told():
             self.report("told", command=command)
             yield command

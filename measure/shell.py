@@ -1,4 +1,4 @@
-"""A shell command of a user's runs on a node, on a terminal of the machine's where one is named."""
+"""Run a user's shell command on a node, optionally on a terminal of the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROMPT = r"[{}] \w # "
 
 
 def run(testbed: Testbed, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Run `argv` on `node`; its `status`, and without a `terminal` its `output`."""
+    """Run `argv` on `node` and return its `status`, and without a `terminal` its `output`."""
     node = command["node"]
     if node not in testbed.network.nodes:
         raise MeasureError("testbed", f"no node {node!r}; there are "
@@ -24,7 +24,7 @@ def run(testbed: Testbed, command: Mapping[str, Any]) -> dict[str, Any]:
         done = subprocess.run(argv, capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL)
         return {"status": done.returncode, "output": done.stdout + done.stderr}
-    # The worker ignores interrupts; what runs on a terminal must not inherit that.
+    # The worker ignores interrupts; a program on a terminal must not inherit that.
     argv = ["setsid", "-w", "-c", "env", "--default-signal=INT,QUIT", *argv]
     with open(command["terminal"], "r+b", buffering=0) as tty:
         status = subprocess.call(argv, stdin=tty, stdout=tty, stderr=tty, env={
@@ -33,7 +33,7 @@ def run(testbed: Testbed, command: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(testbed: Testbed, here: str) -> dict[str, str]:
-    """A prompt with the node's name, and functions that go to the other nodes by theirs."""
+    """Return a prompt with the node's name, and shell functions that enter the other nodes."""
     environment = {"PS1": _PROMPT.format(here)}
     for name in testbed.network.nodes:
         pid = testbed.node(name).pid

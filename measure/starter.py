@@ -1,13 +1,16 @@
-"""Program beside the nodes: starts programs of ours on them at once, with all loaded.
+"""Program that starts Python programs on nodes by fork, with all imports done.
 
-`python3 -m measure.starter PROCESS NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each
-with a `node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one, whose process is called
-PROCESS, into the network of process `pid`; it begins at that time of the machine's clock and writes
-its events to the log;
-`{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. One that
-was run with `"listens": true` gets what `{"do": "tell", "line"}` says on its standard input. So a
-guest holds what is imported once, which is scarce there, and no program's start takes the time of
-another.
+`python3 -m measure.starter PROCESS NAME=MODULE:FUNCTION ...` imports the functions and reads JSON
+lines, each with a `node`:
+
+- `{"run": NAME, "pid", "config", "log", "at_ns"}` forks a program, whose process is called PROCESS,
+  into the network namespace of process `pid`. The program begins at that time of the machine's
+  monotonic clock and logs to the file. With `"listens": true` it reads standard input.
+- `{"do": "tell", "line"}` sends a line to the program's standard input.
+- `{"do": "wait", "for_s"}` answers whether the program has ended by then.
+- `{"do": "stop"}` ends the program.
+
+So a guest's scarce memory holds the imports once, and no program's start delays another program.
 """
 
 from __future__ import annotations
@@ -27,16 +30,16 @@ from typing import Any
 
 from topologies import namespaces
 
-#: So long before its time a program is awake: what starts beside it does not disturb it then.
+#: Lead of the wake-up before a program's start time, in ns: other starts then do not disturb it.
 _AWAKE_NS = 10_240_000
 _STOP_S = 5.0
-# Linux: <linux/prctl.h>. Without slack, sleeps end when they should, whatever else is due then.
+# Linux: <linux/prctl.h>. Without timer slack, sleeps end on time and do not wait for other timers.
 _PR_SET_TIMERSLACK = 29
 _RUN: dict[str, Callable[[Path], Any]] = {}
 
 
 class Child:
-    """A program of the protocol's, forked from this one."""
+    """A program forked from this process."""
 
     def __init__(self, command: dict[str, Any]) -> None:
         self._line: int | None = None
@@ -53,7 +56,7 @@ class Child:
         self.descriptor = os.pidfd_open(self.pid)
 
     def tell(self, line: str) -> bool:
-        """Say a line to it; whether it listens."""
+        """Send a line to the program and return whether the program listens."""
         if self._line is None:
             return False
         try:
@@ -63,11 +66,11 @@ class Child:
         return True
 
     def wait(self, for_s: float) -> bool:
-        """Whether it has ended by then."""
+        """Return whether the program ends within `for_s` seconds."""
         return bool(select.select([self.descriptor], [], [], for_s)[0])
 
     def end(self) -> int:
-        """End it, if it has not; its status."""
+        """End the program, if it runs, and return its exit status."""
         if not self.wait(0):
             os.kill(self.pid, signal.SIGTERM)
             if not self.wait(_STOP_S):
@@ -80,7 +83,7 @@ class Child:
 
 
 def _become(command: dict[str, Any], heard: int) -> None:
-    """The forked process from here to its end."""
+    """Run the forked process until its end."""
     status, log, at_ns = 1, command["log"], command["at_ns"]
     try:
         Path("/proc/self/comm").write_text(sys.argv[1])
@@ -98,13 +101,13 @@ def _become(command: dict[str, Any], heard: int) -> None:
 
 
 def main() -> None:
-    """Answer commands until there are no more."""
+    """Answer commands until the input ends."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
     for argument in sys.argv[2:]:
         name, _, place = argument.partition("=")
         module, _, function = place.partition(":")
         _RUN[name] = getattr(importlib.import_module(module), function)
-    # Or each fork would copy all of it when it first looks for garbage.
+    # Otherwise each fork would copy all memory at its first garbage collection.
     gc.freeze()
     children: dict[str, Child] = {}
     for line in sys.stdin:

@@ -1,6 +1,6 @@
-"""List what a policy asks of daemons and no check shows: it could be otherwise than it says.
+"""List policy settings for daemons that no check can verify.
 
-Beside what docs/proof.md says of the checks themselves.
+docs/proof.md states further limits of the checks themselves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from policies import Dot1xLayer, Policy, TlsSettings
 from policies.options import is_secret
 from policies.proposals import GROUPS
 
-#: The kind of key that the suite which goes with it tells; others pass encrypted, or are not read.
+#: The key type that its cipher suite shows. Other key types are sent encrypted, or are not parsed.
 _TOLD_BY_SUITE = "p-384"
 
 
 class Unchecked(NamedTuple):
-    """A setting that no check covers: its path in the layers, in words, and what it is set to."""
+    """A setting that no check covers: path in the layers, description, and value."""
 
     path: str
     said: str
@@ -26,17 +26,17 @@ class Unchecked(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The setting with its value."""
+        """Return the description with the value."""
         return f"{self.said} ({self.value})" if self.value else self.said
 
 
 def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> list[Unchecked]:
-    """Return the settings of a policy that go to daemons, and that no check covers.
+    """Return the policy settings for daemons that no check covers.
 
     Args:
-        policy: What daemons are told.
-        evidence: The checks that were made; a setting is covered by one that holds. None: those
-            that a good repetition has.
+        policy: The policy of the cell.
+        evidence: The checks that were made; a check that holds covers its settings. None stands for
+            the checks of a good repetition.
     """
     layers = policy.layers
     holding = None if evidence is None else {check.check for check in evidence if check.ok}
@@ -50,7 +50,7 @@ def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> lis
 
 
 def _options(policy: Policy, holding: set[str] | None) -> Iterator[Unchecked]:
-    """Yield the options that no check covers, by the table of what is known of options."""
+    """Yield the options without a check, by the table of known options."""
     for setting in sorted(policy.layers.settings()):
         check = setting.group.check
         if not check or (holding is not None and check not in holding):

@@ -1,7 +1,7 @@
-"""The worker is the process inside a machine: it builds the network and does as the harness says.
+"""The process inside a machine that builds the network and executes the harness's commands.
 
-`python3 -m measure.worker JOB_DIR` as root. JSON lines come in and go out (see `session`);
-docs/architecture.md describes them (seam 5). The end of input means: clean up.
+`python3 -m measure.worker JOB_DIR` as root. Commands and events are JSON lines (see `session`);
+docs/architecture.md describes them (seam 5). The end of input means: clean up and exit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from topologies.radio import RadioError
 
 
 class Worker:
-    """One testbed, the workload that a study measures on it, and the commands it understands."""
+    """A testbed with its workload, controlled by the harness's commands."""
 
     def __init__(self, job_dir: Path) -> None:
         self.job_dir = job_dir
@@ -46,11 +46,11 @@ class Worker:
         self.logs.mkdir(parents=True, exist_ok=True)
         is_real = self.clock == "real"
         self._inbox = Inbox(Lines() if is_real else Files(job_dir / "commands"))
-        # Before anything is built: what it lacks is said at once.
+        # Before anything is built: a missing workload is reported at once.
         self._workload_class = workload.load(self.job["inside"])
         self._workload: Workload | None = None
         self._stack = ExitStack()
-        #: Devices by node, where the clock is one that they make a difference to.
+        #: Devices by node, empty under clocks that ignore them.
         self._devices: dict[str, Any] = (
             self.job.get("devices", {}) if self.clock == "processor" else {})
         self._slowed: dict[str, str] = {}
@@ -58,7 +58,7 @@ class Worker:
         self._company: company.Company | None = None
 
     def serve(self) -> None:
-        """Build, announce, and serve commands until `stop` or the end of input."""
+        """Build the network and execute commands until `stop` or the end of input."""
         with self._stack:
             say("hello", pid=os.getpid())
             if self.network.has_radios:
@@ -78,17 +78,17 @@ class Worker:
         say("bye")
 
     def _answer(self, command: dict[str, Any]) -> None:
-        """Do a command; whatever becomes of it is one event."""
+        """Execute a command and report its result as one event."""
         try:
             say(**self._do(command))
         except MeasureError as error:
             say("failed", **self._told(error))
-        except Exception as error:  # noqa: BLE001 - a study's code may raise any; the log has it
+        except Exception as error:  # a study's code may raise anything; the log has the traceback
             traceback.print_exc()
             say("failed", **self._told(MeasureError("testbed", describe_error(error))))
 
     def _told(self, error: MeasureError) -> dict[str, str]:
-        """Return a failure as the harness is told, without the run's secrets."""
+        """Return a failure as the harness receives it, without the run's secrets."""
         secrets = [*secrets_of(self.job.get("secrets", {}).values())]
         said = {"stage": error.stage, "reason": hide_secrets(error.reason, secrets)}
         return said | ({"cause": hide_secrets(error.cause, secrets)} if error.cause else {})
@@ -102,7 +102,7 @@ class Worker:
         return does[command["do"]](command)
 
     def _prepare(self) -> None:
-        """What needs no policy, which may still be rendered meanwhile."""
+        """Prepare all that needs no policy, which may still be rendered meanwhile."""
         mount = Path(self.job["mount"])
         shutil.rmtree(mount, ignore_errors=True)
         mount.mkdir(parents=True)
@@ -128,7 +128,7 @@ class Worker:
                     for node, device in self._devices.items()})
 
     def _configure(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Put a policy's files in their place, if there are any, and start the services."""
+        """Install a policy's files, if there are any, and start the services."""
         if self._workload is not None:
             raise MeasureError("testbed", "configured already; a policy needs a fresh testbed")
         conf, mount = command.get("conf"), Path(self.job["mount"])
@@ -141,13 +141,16 @@ class Worker:
                     fault=self.job.get("fault", ""))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
-        # Not before: services start within deadlines that are this machine's.
+        # Only now: services must start within deadlines that assume this machine's own speed.
         self._slowed = processors.give(self.testbed, self._devices, self._machine_speeds)
         self._workload = made
         return {"event": "configured", "speeds": self._machine_speeds}
 
     def _speeds(self, pieces: company.Pieces) -> dict[str, float]:
-        """This machine's, as far as they are known or it takes them: the least of both."""
+        """Return this machine's speeds: known values where they exist, else measured ones.
+
+        The least times of the calibration workloads are the minimum of known and measured values.
+        """
         known: dict[str, float] = self.job.get("speeds") or {}
         least = {name: min(value, known.get(name, value)) for name, value in
                  pieces.least_ns(is_known=bool(company.of(known))).items()}
@@ -155,7 +158,7 @@ class Worker:
         return {**(processors.speeds() if self._devices and not is_known else known), **least}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
-        """One repetition; its raw values are there however it ends."""
+        """Measure one repetition and write its raw values, whether it succeeds or not."""
         out = self.job_dir / "out" / command["name"]
         out.mkdir(parents=True, exist_ok=True)
         self._inbox.forget()
@@ -178,12 +181,12 @@ class Worker:
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 
     def _beside(self) -> dict[str, str]:
-        """What company was divided out of a repetition, in the mean."""
+        """Return the mean host-load factor that was compensated in a repetition."""
         factor = self._company.since() if self._company else None
         return {} if factor is None else {"company": f"{factor:.3f}"}
 
     def _call(self, command: dict[str, Any]) -> dict[str, Any]:
-        """A further command of the workload's own."""
+        """Execute a further command of the workload."""
         calls = self._configured().calls
         if command["command"] not in calls:
             raise MeasureError("testbed", f"no call {command['command']!r} in this study; there "
@@ -200,7 +203,7 @@ class Worker:
 
 
 def _monitor_up() -> None:
-    """The radios' common monitor interface shows every frame once it is up."""
+    """Set up the common monitor interface, which shows every frame on the air."""
     try:
         with Interfaces() as interfaces:
             interfaces.up("hwsim0")

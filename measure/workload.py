@@ -1,4 +1,4 @@
-"""What the worker is handed by a study: services to start, and how one repetition is measured.
+"""Interface between the worker and a study: services to start, and how to measure.
 
 Standard library only: this runs inside the machine, where start-up time counts.
 """
@@ -20,13 +20,17 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 
 @dataclass(frozen=True)
 class Site:
-    """Where a workload measures: the running testbed and what it was started with.
+    """The running testbed of a workload, with everything the testbed was started with.
 
-    `tasks` are those of every cell that this testbed serves, by the cell's name. `mount` has the
-    rendered files of every node, `logs` takes the logs of daemons. `withhold` names services that
-    are left out on purpose. `devices` are documents by node, for programs that charge their work.
-    `fault` is the negative control that is asked for, "" without: a study's own are its workload's
-    to do.
+    - `tasks`: the tasks of all cells that this testbed serves, by the cell's name.
+    - `options`, `secrets`: the run's options and keys.
+    - `withhold`: names of services that are left out on purpose.
+    - `mount`: folder with the rendered files of every node.
+    - `logs`: folder for the daemons' logs.
+    - `clock`: real, virtual or processor.
+    - `devices`: device documents by node, for programs that charge their own work.
+    - `fault`: the negative control, "" without one. The workload itself carries out a study's own
+      fault.
     """
 
     testbed: Testbed
@@ -42,30 +46,33 @@ class Site:
 
     @property
     def network(self) -> Network:
-        """The network that the testbed was built from."""
+        """Return the network that the testbed was built from."""
         return self.testbed.network
 
     def having(self, file: str, duty: str = "") -> list[str]:
-        """Nodes (of a duty) with a rendered file: a daemon runs where its file is, nowhere else."""
+        """Return the nodes (of a duty) that have a rendered file.
+
+        A daemon runs exactly on the nodes that have its file.
+        """
         nodes = self.network.of_duty(duty) if duty else self.network.nodes
         return [name for name in nodes if (self.mount / name / file).exists()]
 
     def run_folder(self, node: str) -> Path:
-        """Where a node's daemons have their sockets; made if it is missing."""
+        """Return the folder of a node's sockets and create it if it is missing."""
         folder = self.mount / node / "run"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def log(self, program: str, node: str) -> Path:
-        """The log of a program on a node."""
+        """Return the path of a program's log on a node."""
         return self.logs / f"{node}-{program}.log"
 
 
 class Service(Protocol):
-    """A daemon or a group of them on the nodes of a testbed.
+    """A daemon or a group of daemons on the nodes of a testbed.
 
-    Services start in the order that `needs` asks for, all that can side by side; `stop` is called
-    in reverse order on every way out, also after a start that failed.
+    Services start in the order of `needs`, in parallel where possible. `stop` is called in reverse
+    order on every exit, also after a failed start.
     """
 
     name: str
@@ -73,61 +80,103 @@ class Service(Protocol):
     needs: Sequence[str]
 
     def start(self) -> None:
-        """Start it; return before it is ready where that takes time."""
+        """Start the service without waiting until it is ready, if that takes time."""
 
     def ready(self) -> None:
-        """Wait until it serves. Raises MeasureError with the daemon, the event and the log."""
+        """Wait until the service is ready.
+
+        Raises:
+            MeasureError: The service is not ready in time; the text names daemon, event and log.
+        """
 
     def stop(self) -> None:
-        """End it and all that it started; safe at any time."""
+        """End the service and all its processes.
+
+        Safe to call at any time.
+        """
 
 
 class Session(Protocol):
-    """The line to the harness while a repetition runs, and what the repetition leaves behind."""
+    """A connection to the harness during a repetition, with the repetition's raw values."""
 
-    #: Becomes `raw.json`, however the repetition ends; plain JSON values only.
+    #: Content of `raw.json`, written however the repetition ends; plain JSON values only.
     raw: dict[str, Any]
 
     def stamp(self, name: str) -> None:
-        """Note the machine's wall clock, which also stamps captures, in `raw["stamps"]`."""
+        """Store the machine's wall-clock time in `raw["stamps"]`.
+
+        Captures are stamped by this clock, too.
+
+        Args:
+            name: Key of the stamp.
+        """
 
     def before_timing(self) -> None:
-        """Say that something is timed next: by the processor clock, company is divided out anew."""
+        """Announce that a timed part follows.
+
+        By the processor clock, this measures the host load and scales the nodes' CPU factors.
+        """
 
     def report(self, name: str, **fields: Any) -> None:
-        """Say something at once: a line in the repetition's events, with the machine's time."""
+        """Send a report at once: a line in the repetition's events, with the machine's time.
+
+        Args:
+            name: Name of the report.
+            fields: Further JSON values of the report.
+        """
 
     def part(self, name: str) -> Session:
-        """A session of its own within this one: what it leaves is in `raw["parts"]` by its name."""
+        """Return a session for one part of the repetition.
+
+        Args:
+            name: Key of the part's raw values in `raw["parts"]`.
+        """
 
     def shareable(self) -> None:
-        """Say that from here on others may use the processor beside this repetition."""
+        """Announce that other repetitions may use the processor from here on."""
 
     def commands(self) -> Iterator[Mapping[str, Any]]:
-        """Commands that came in so far, without waiting; each is in the events with its time."""
+        """Yield the commands received so far, without waiting.
+
+        Each command is in the events with its time.
+        """
 
 
 class Workload(Protocol):
-    """A study's own part inside the machine; its module has a class of this name.
+    """A study's own part inside the machine.
 
-    It is made with its `Site` once the policy's files are there.
+    The study's module has a class of this name. It is created with its `Site` when the policy's
+    files are in place.
     """
 
-    #: Further commands by name: each takes a task and returns what is answered.
+    #: Further commands by name. Each takes a task and returns the answer.
     calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
 
     def __init__(self, site: Site) -> None:
-        """Make it for one testbed; nothing runs yet."""
+        """Prepare the workload for one testbed, without starting anything."""
 
     def services(self) -> Sequence[Service]:
-        """What must run before anything is measured."""
+        """Return the services that must run before anything is measured."""
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: leave captures in `out`, raw values in `session`. Raises MeasureError."""
+        """Measure one repetition.
+
+        Args:
+            task: The task of the cell, as the study defined it.
+            out: Folder for captures.
+            session: Receives raw values, stamps and reports.
+
+        Raises:
+            MeasureError: The repetition failed; the record states the reason.
+        """
 
 
 def load(inside: str) -> type[Workload]:
-    """A study's workload, by the module that has it; raises MeasureError, whatever it raises."""
+    """Import a study's module and return its `Workload` class.
+
+    Raises:
+        MeasureError: The import failed, by any exception.
+    """
     try:
         workload: type[Workload] = importlib.import_module(inside).Workload
     except Exception as error:

@@ -1,1 +1,1 @@
-"""Libraries preloaded into unmodified daemons: their public-key work as a device does it."""
+"""Libraries preloaded into unmodified daemons: public-key work takes a device's time."""

@@ -1,4 +1,4 @@
-"""A daemon's emulated processor: what it is started with, and what it was charged so far.
+"""Emulated processor of a daemon: its start environment and its account of work.
 
 Runs inside the machine: standard library only.
 """
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: As `struct account` in charge.c.
+#: Layout of `struct account` in charge.c.
 _ACCOUNT = struct.Struct("=dddQQ")
 
 
 @dataclass(frozen=True)
 class Charged:
-    """What an emulated processor did since it began: seconds, and jobs by kind.
+    """Work of an emulated processor since its start: seconds, and jobs by kind.
 
-    It was `busy_s`; its jobs asked for `charged_s`, and took `elapsed_s` in all because they share.
+    The processor was busy for `busy_s`. Its jobs requested `charged_s`, and took `elapsed_s` in all
+    because they share the processor.
     """
 
     busy_s: float
@@ -31,10 +32,14 @@ class Charged:
 
 
 def costs_s(work: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]:
-    """Seconds of a signature and of a verification, by a device's `work`.
+    """Return the seconds of a signature and of a verification on a device.
 
-    `key` is such as rsa-1024 or p-256. Raises KeyError with the operation that the device does not
-    say.
+    Args:
+        work: The device's `work`: operations with their seconds.
+        key: Kind of key, such as rsa-1024 or p-256.
+
+    Raises:
+        KeyError: The device states no seconds for the operation, which the error names.
     """
     names = ("private", "public") if key.startswith("rsa") else ("sign", "verify")
     costs = {}
@@ -47,11 +52,11 @@ def costs_s(work: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]
 
 
 class ChargedDevice:
-    """The processor of one daemon; `environment` starts it there."""
+    """An emulated processor of one daemon, which starts with `environment`."""
 
     def __init__(self, folder: Path, library: str, costs: Mapping[str, float],
                  processors: int = 1) -> None:
-        #: Whether anything that it does takes time.
+        #: Whether any operation takes time.
         self.is_slow = any(cost > 0 for cost in costs.values())
         folder.mkdir(parents=True, exist_ok=True)
         self._account = folder / "charged"
@@ -64,5 +69,5 @@ class ChargedDevice:
             **{f"QOP_CHARGE_{kind.upper()}_S": repr(cost) for kind, cost in costs.items()}}
 
     def charged(self) -> Charged:
-        """What it did so far."""
+        """Return the work done so far."""
         return Charged(*_ACCOUNT.unpack(self._account.read_bytes()))

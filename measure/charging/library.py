@@ -1,4 +1,4 @@
-"""Builds what is preloaded into daemons, outside the machine, which has no compiler."""
+"""Compile the libraries that daemons preload, outside the machine (it has no compiler)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from pathlib import Path
 
 from measure.errors import MeasureError
 
-#: What charges for signatures, in virtual time; what says which work is of which kind; what has
-#: captures hand over soon what has come; what has a TCP stream last until all of it has arrived;
-#: what has captures made by copies of a tcpdump that has started.
+#: Sources. `charge` charges for signatures in virtual time. `kinds` tells the kernel which work is
+#: of which kind. `prompt` makes captures deliver packets soon. `drained` keeps a TCP stream open
+#: until all data has arrived. `copies` captures with copies of a started tcpdump.
 CHARGE, KINDS, PROMPT, DRAINED, COPIES = (
     Path(__file__).with_name(f"{name}.c")
     for name in ("charge", "kinds", "prompt", "drained", "copies"))
-# Against no library: a machine's C library may be older than the one here.
+# Linked against no library: a machine's C library may be older than the host's.
 ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
          "-Wall", "-Wextra", "-Werror")
 
 
 @functools.cache
 def encoded(source: Path = CHARGE) -> str:
-    """A compiled library in base 64, to be sent into a machine. Raises MeasureError."""
+    """Compile a library and return it in base 64, for sending to a machine.
+
+    Raises:
+        MeasureError: There is no C compiler, or the compiler failed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "charge.so"
         try:
@@ -39,7 +43,10 @@ def encoded(source: Path = CHARGE) -> str:
 
 
 def to_send(source: Path = CHARGE) -> str:
-    """The same; "" where it cannot be compiled, which the machine says where it is needed."""
+    """Compile a library and return it in base 64, or "" if that fails.
+
+    The machine reports a missing library where one is needed.
+    """
     with contextlib.suppress(MeasureError):
         return encoded(source)
     return ""

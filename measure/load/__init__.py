@@ -1,1 +1,1 @@
-"""Loads an authentication server with complete authentications that arrive whatever it does."""
+"""Open-loop load generator for a RADIUS server, with complete EAP-TLS authentications."""

@@ -1,9 +1,14 @@
-"""The generator as a program: `python3 -m measure.load TARGET.json`, told what to do by lines.
+"""Run the load generator as a program: `python3 -m measure.load TARGET.json`.
 
-JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count",
-"pauses_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share"}, which
-the next line ends, and which may have "rate", "late_s", "is_even" (negative controls). Each is
-answered by one line; what it came to is in the file that it names as "out".
+Commands are JSON lines on standard input:
+
+- {"do": "prime", "stations"}
+- {"do": "closed", "customers", "count", "pauses_s", "reads_anew"}
+- {"do": "open", "rate_per_s", "seed", "stations", "offering_share"}; the next line ends this load.
+  Negative controls add "rate", "late_s" or "is_even".
+
+The program answers each command with one line. It writes the result to the file that the command
+names as "out".
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from measure.load.schedule import even, poisson
 
 def do(generator: LoadGenerator, command: dict[str, Any],
        lines: FileIO) -> tuple[float, list[LoadAttempt]]:
-    """Do a command; when it began, and all attempts."""
+    """Execute one command and return its start time (monotonic, s) and all attempts."""
     if command["do"] == "prime":
         return time.monotonic(), generator.prime(command["stations"])
     if command["do"] == "closed":
@@ -41,9 +46,9 @@ def do(generator: LoadGenerator, command: dict[str, Any],
 
 
 def main() -> None:
-    """Do what is said, line by line, until there is no more."""
+    """Execute the command of each input line until the input ends."""
     target = LoadTarget(**json.loads(Path(sys.argv[1]).read_text()))
-    # Unbuffered: whether there is a line has to show at the descriptor.
+    # Unbuffered: select() must show each pending line on the descriptor.
     lines = FileIO(sys.stdin.fileno(), closefd=False)
     with LoadGenerator(target) as generator:
         print("ready", flush=True)
@@ -57,13 +62,17 @@ def main() -> None:
 
 
 def _go_first() -> None:
-    """Before whom `measure.precedence` has go before others, since it was last asked, too."""
-    with contextlib.suppress(PermissionError):  # in some containers: then lateness will tell
+    """Set the real-time priority to 2, above the measured processes.
+
+    `measure.precedence` may have lowered the priority since the last command, so each command sets
+    it again.
+    """
+    with contextlib.suppress(PermissionError):  # in some containers; lateness then shows it
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
 def answer(generator: LoadGenerator, command: dict[str, Any], lines: FileIO) -> None:
-    """Do a command and write down what it came to."""
+    """Execute one command and write its result to the file `out`."""
     offset_s = time.time() - time.monotonic()
     used_s = time.process_time()
     began_s, ended = do(generator, command, lines)

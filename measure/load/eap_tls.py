@@ -1,6 +1,6 @@
-"""The peer's side of EAP-TLS (RFC 5216, 9190): TLS by OpenSSL, framed and in fragments.
+"""Peer side of EAP-TLS (RFC 5216, RFC 9190): TLS by OpenSSL, framed and fragmented.
 
-Nothing is sent here: each message of the server's makes one of the peer's.
+This module sends nothing: it turns each message of the server into the reply of the peer.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class EapTlsError(Exception):
-    """The authentication failed; the text is the reason."""
+    """A failed authentication, with the reason as text."""
 
 
 def context(pki: Path, version: str) -> ssl.SSLContext:
-    """What all peers with this folder's key and certificates have in common."""
+    """Return the TLS context shared by all peers with this folder's key and certificates.
+
+    Args:
+        pki: Folder with ca.pem, cert.pem and key.pem.
+        version: TLS version, "1.2" or "1.3".
+    """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = False  # a server is known by its authority, as by supplicants
+    made.check_hostname = False  # a supplicant, too, checks only the server's CA
     made.set_ciphers("DEFAULT@SECLEVEL=0")
     made.load_verify_locations(pki / "ca.pem")
     made.load_cert_chain(pki / "cert.pem", pki / "key.pem")
     made.minimum_version = made.maximum_version = _VERSIONS[version]
-    if version == "1.2":  # as hostap's peers: sessions by their numbers, which FreeRADIUS knows
+    if version == "1.2":  # like hostap's peers: session IDs, which FreeRADIUS stores
         made.options |= ssl.OP_NO_TICKET
     return made
 
 
 class EapTlsPeer:
-    """One authentication, from the identity to the server's last word."""
+    """The peer of one EAP-TLS authentication, from the identity to the last message."""
 
     def __init__(self, made: Callable[[], ssl.SSLContext], identity: str,
                  session: ssl.SSLSession | None = None) -> None:
@@ -48,20 +53,24 @@ class EapTlsPeer:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the server took up the session that was offered."""
+        """Return whether the server resumed the offered session."""
         return bool(self._tls and self._tls.session_reused)
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What a later authentication may offer."""
+        """Return the TLS session that a later authentication may offer."""
         return self._tls.session if self._tls else None
 
     def identity(self) -> bytes:
-        """The first message, in answer to a request that nobody needs to have sent."""
+        """Return the EAP identity response that opens the conversation without a request."""
         return _packet(1, IDENTITY, self._identity)
 
     def answer(self, data: bytes) -> bytes:
-        """What the peer says to a request. Raises EapTlsError."""
+        """Return the peer's response to an EAP request.
+
+        Raises:
+            EapTlsError: The request is malformed, or the TLS handshake failed.
+        """
         if len(data) < 5 or data[0] != REQUEST:
             raise EapTlsError("no EAP request")
         identifier, kind = data[1], data[4]
@@ -80,15 +89,15 @@ class EapTlsPeer:
         return self._next_fragment(identifier)
 
     def _step(self) -> None:
-        """Have TLS take what has come, and see what it has to say."""
-        if self._tls is None:  # not before the server begins, as in hostap's
+        """Pass the received data to TLS and collect its output."""
+        if self._tls is None:  # not before the server starts EAP-TLS, like hostap's peer
             self._tls = self._made().wrap_bio(self._from_server, self._to_server,
                                               session=self._offered)
         try:
             if not self._is_done:
                 self._tls.do_handshake()
                 self._is_done = True
-            self._tls.read(1)  # in 1.3 tickets, and the server's word that it is done
+            self._tls.read(1)  # TLS 1.3: tickets, and the server's protected success indication
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

@@ -1,7 +1,8 @@
-"""The load generator: authentications begun on schedule, each timed from when it was due.
+"""Load generator: start authentications on schedule and time each from its due time.
 
-Nothing waits for an answer before the next one begins, so a server that stands still is seen by
-all who came meanwhile. One process, all requests in flight at once. Standard library only.
+No authentication waits for an earlier answer. A stalled server therefore delays every
+authentication that falls due meanwhile. One process holds all requests in flight. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from measure.load.eap_tls import EapTlsError, EapTlsPeer, context
 from measure.load.instants import AHEAD_S, REAL_AHEAD_S, InstantTimer
 from measure.load.schedule import ScheduledArrival
 
-#: The source port of the first socket; the others follow. Whoever is begun on one stays there, so
-#: that a capture of one port has whole authentications. Kernels give none of them away.
+#: The source port of the first socket; the others follow. One authentication keeps one socket, so a
+#: capture of one port has whole authentications. The ports lie below the kernel's ephemeral range.
 FIRST_PORT, SOCKETS = 20_000, 8
-#: As hostapd does: again after 3 s, and after twice as long each time.
+#: Retransmission as in hostapd: after 3 s, then after twice as long each time; give up after 30 s.
 RETRY_S, GIVE_UP_S = 3.0, 30.0
 _IDENTIFIERS = 256
-#: So many requests can wait for answers at once.
+#: Limit of requests that can wait for answers at the same time.
 IN_FLIGHT = SOCKETS * _IDENTIFIERS
 _NO_WORK_S = 1.0
 
 
 class LoadError(Exception):
-    """An authentication failed where none is to, and why."""
+    """A failure of an authentication that must succeed, with the reason as text."""
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Whom to ask, and as whom; and whether to go before all else that computes there.
+    """RADIUS server and credentials to use, and whether to run at real-time priority.
 
-    In real time a machine may have one processor for all: who is due has not to wait for the
-    server.
+    In real time, a machine may have one processor for everything. Real-time priority lets a due
+    authentication start without waiting for the server.
     """
 
     server: str
@@ -58,14 +59,17 @@ class LoadTarget:
 
 @dataclass(slots=True)
 class LoadAttempt:
-    """One authentication under way, and in the end what became of it. Times are monotonic, in s."""
+    """An authentication from its start to its result.
+
+    Times are monotonic, in s.
+    """
 
     number: int
     due_s: float
     begun_s: float
     station: int
     socket: int
-    #: None once it has ended: TLS takes tens of kilobytes for each.
+    #: None once the attempt has ended: the TLS state takes tens of kilobytes per attempt.
     peer: EapTlsPeer | None
     is_resumed: bool = False
     ended_s: float = 0.0
@@ -77,7 +81,10 @@ class LoadAttempt:
     sent: bytes = b""
 
     def row(self, since_s: float) -> list[Any]:
-        """Due, late by, latency, station, socket, packets, retransmissions, resumed, reason."""
+        """Return the attempt as a list in the order of `ROW`.
+
+        The due time is relative to `since_s`; the response time counts from the due time, in s.
+        """
         return [round(self.due_s - since_s, 9), round(self.begun_s - self.due_s, 9),
                 round(self.ended_s - self.due_s, 9), self.station, self.socket, self.packets,
                 self.retransmitted, self.is_resumed, self.reason]
@@ -94,12 +101,12 @@ class _Port:
     waiting: dict[int, LoadAttempt] = field(default_factory=dict)
 
 
-#: When to send again, the attempt's number and its packets by then, which order equal ones.
+#: Time of the next transmission; number and packet count of the attempt break ties.
 _Timer = tuple[float, int, int, LoadAttempt]
 
 
 class _Scheduled:
-    """Arrivals by the clock: all `rate` times as quick as the schedule, and begun so much late."""
+    """Arrivals of an open loop, scaled by `rate` and delayed by `late_s`."""
 
     def __init__(self, arrivals: Iterator[ScheduledArrival], began_s: float, rate: float,
                  late_s: float) -> None:
@@ -109,11 +116,11 @@ class _Scheduled:
 
     @property
     def begins_s(self) -> float:
-        """When the next one is to be begun."""
+        """Return the start time of the next arrival (monotonic, s)."""
         return self._due_s + self._late_s
 
     def take(self) -> tuple[float, ScheduledArrival]:
-        """When the next one is due, and who; then it is the one after."""
+        """Return the due time of the next arrival and the arrival, then advance."""
         due_s, coming = self._due_s, self._coming
         self._coming = next(self._arrivals)
         return due_s, coming
@@ -124,9 +131,10 @@ class _Scheduled:
 
 
 class LoadGenerator:
-    """Authenticates stations with one certificate, by RADIUS, straight at the server.
+    """A RADIUS client that authenticates many stations with one certificate.
 
-    A context manager; leaving it closes its sockets.
+    It talks to the server directly, without an access point. A context manager; leaving it closes
+    the sockets.
     """
 
     def __init__(self, target: LoadTarget) -> None:
@@ -134,7 +142,7 @@ class LoadGenerator:
         self._secret = target.secret.encode()
         self._tls = self._context()
         self._sessions: dict[int, ssl.SSLSession] = {}
-        #: Not before stations are asked to have one.
+        #: False until `prime`: only then are sessions stored.
         self._keeps_sessions = False
         self._ports = [self._port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
@@ -143,7 +151,7 @@ class LoadGenerator:
         self._started = self._under_way = 0
         self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S,
                                       learns=target.goes_first)
-        #: When whatever woke it came, as the clock was read last.
+        #: Time at which the last event arrived, as read from the clock last (monotonic, s).
         self._now_s = time.monotonic()
 
     def __enter__(self) -> LoadGenerator:
@@ -156,11 +164,17 @@ class LoadGenerator:
 
     def open_loop(self, arrivals: Iterator[ScheduledArrival], rate: float, stop: int,
                   late_s: float = 0.0) -> tuple[float, list[LoadAttempt]]:
-        """Begin on schedule until `stop` is readable, then see those under way to their end.
+        """Start authentications on schedule until `stop` is readable, then finish those in flight.
 
-        `rate` 1 is the schedule's own; 0.5 has everything take twice as long, and `late_s` begins
-        everybody so much after they are due (negative controls). Gives the instant it began and all
-        attempts.
+        Args:
+            arrivals: The schedule, without an end.
+            rate: Factor on the arrival rate. 1 is the schedule's own rate; at 0.5 everything takes
+                twice as long (negative control).
+            stop: Descriptor that ends the schedule when it is readable.
+            late_s: Delay of every start after its due time, in s (negative control).
+
+        Returns:
+            The start time of the schedule (monotonic, s) and all attempts.
         """
         scheduled = _Scheduled(arrivals, time.monotonic(), rate, late_s)
         self._ended, is_open = [], True
@@ -171,8 +185,8 @@ class LoadGenerator:
             for descriptor in ready:
                 if descriptor != stop:
                     self._receive(self._by_descriptor[descriptor])
-                    # An answer takes its time to be answered: whoever is due has not to wait for
-                    # all of those that came at once.
+                    # Answering takes time. A due authentication must not wait until every answer
+                    # that arrived at once is handled.
                     self._begin_due(scheduled, is_open=is_open)
             self._retry()
         return scheduled.began_s, self._ended
@@ -184,11 +198,19 @@ class LoadGenerator:
 
     def closed_loop(self, customers: int, count: int, pauses_s: Sequence[float] = (), *,
                     reads_anew: bool = False) -> tuple[float, list[LoadAttempt]]:
-        """So many authentications, `customers` of them at a time, each a full one.
+        """Run `count` full authentications, at most `customers` at a time.
 
-        Before each there is a pause, one after the other of those, in which one customer alone
-        leaves the server in peace. Each may read key and certificates anew, as hostap's peer does.
-        Raises LoadError if one fails: what a server takes is not told by those.
+        Args:
+            customers: The number of authentications in flight.
+            count: The number of authentications in all.
+            pauses_s: Idle times before each authentication, used in turn, in s (for one customer).
+            reads_anew: Read key and certificates for each authentication, as hostap's peer does.
+
+        Returns:
+            The start time (monotonic, s) and all attempts.
+
+        Raises:
+            LoadError: An authentication failed, so the times do not show what the server needs.
         """
         began_s = time.monotonic()
         self._ended, begun, looked_at = [], 0, 0
@@ -209,7 +231,7 @@ class LoadGenerator:
         return began_s, self._ended
 
     def prime(self, stations: int) -> list[LoadAttempt]:
-        """Authenticate every station once, one after the other, so that each has a session."""
+        """Authenticate every station once in turn, so that each has a session."""
         self._keeps_sessions = True
         _, ended = self.closed_loop(1, stations)
         return ended
@@ -228,7 +250,7 @@ class LoadGenerator:
     def _begin(self, arrival: ScheduledArrival, due_s: float, *, reads_anew: bool = False) -> None:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
-            del self._sessions[arrival.station]  # a ticket is for one use (RFC 8446, C.4)
+            del self._sessions[arrival.station]  # a ticket is used once (RFC 8446, C.4)
         peer = EapTlsPeer(self._context if reads_anew else lambda: self._tls,
                           self._target.identity, session)
         attempt = LoadAttempt(self._started, due_s, self._now_s, arrival.station,
@@ -242,7 +264,7 @@ class LoadGenerator:
         if not port.free:
             self._end(attempt, "no identifier is free")
             return
-        # The one that was free for longest: a late answer is not taken for another's.
+        # The identifier that was free for longest: a late answer then matches no other request.
         attempt.identifier, attempt.authenticator = port.free.popleft(), os.urandom(16)
         attempt.sent = radius.request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
@@ -253,13 +275,13 @@ class LoadGenerator:
         self._send(attempt, RETRY_S)
 
     def _send(self, attempt: LoadAttempt, wait_s: float) -> None:
-        with contextlib.suppress(OSError):  # as if it were lost: it is sent again
+        with contextlib.suppress(OSError):  # like a lost packet: it is retransmitted
             self._ports[attempt.socket].socket.send(attempt.sent)
         heapq.heappush(self._timers, (self._now_s + wait_s, attempt.number, attempt.packets,
                                       attempt))
 
     def _wait(self, until_s: float | None, stop: int | None) -> list[int]:
-        """Wait until then, or until something came or is to be sent again; what is readable."""
+        """Return the descriptors that are readable by `until_s` or the next retransmission."""
         while self._timers and not self._is_waiting(self._timers[0]):
             heapq.heappop(self._timers)
         waits_s = [self._timers[0][0]] if self._timers else []
@@ -269,17 +291,20 @@ class LoadGenerator:
         return ready
 
     def _is_waiting(self, timer: _Timer) -> bool:
-        """Whether what it is about has no answer yet."""
+        """Return whether the request of a timer has no answer yet."""
         _, _, packets, attempt = timer
         port = self._ports[attempt.socket]
         return port.waiting.get(attempt.identifier) is attempt and attempt.packets == packets
 
     def _receive(self, port: _Port) -> None:
-        """Take a datagram; where there are more, the port is found readable again."""
+        """Read one datagram from a port.
+
+        select() reports the port again if there are more.
+        """
         try:
             data = port.socket.recv(4096)
         except (BlockingIOError, ConnectionRefusedError):
-            return  # nobody listens yet, or any more
+            return  # no server listens there, or no longer
         self._now_s = time.monotonic()
         packet = radius.parse(data)
         attempt = port.waiting.get(packet.identifier) if packet else None
@@ -303,8 +328,8 @@ class LoadGenerator:
         attempt.ended_s, attempt.reason = self._now_s, reason
         if attempt.peer is not None and not reason:
             attempt.is_resumed = attempt.peer.is_resumed
-            # To read a session takes as long as a third of resuming it does, and in TLS 1.2 the one
-            # that was resumed stays as it is.
+            # Reading a session takes a third of the time of a resumption. With TLS 1.2 a resumed
+            # session does not change.
             is_new = not attempt.is_resumed or self._target.version != "1.2"
             if self._keeps_sessions and is_new and (session := attempt.peer.session) is not None:
                 self._sessions[attempt.station] = session
@@ -313,7 +338,7 @@ class LoadGenerator:
         self._ended.append(attempt)
 
     def _retry(self) -> None:
-        """Send again what was not answered in time, and give up on what never was."""
+        """Retransmit requests without an answer, and end attempts after 30 s."""
         while self._timers and self._timers[0][0] <= self._now_s:
             timer = heapq.heappop(self._timers)
             if not self._is_waiting(timer):

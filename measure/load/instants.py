@@ -1,9 +1,10 @@
-"""Whoever waits for descriptors is woken at an instant, to the nanosecond. Standard library only.
+"""Provide select() with a nanosecond deadline: timerfd and a short busy-wait.
 
-A timeout is not enough: the kernel lets it be late by a thousandth of itself, and `epoll`'s are
-whole milliseconds. To be woken and to look at the clock takes some microseconds, too: the timer
-goes off before the instant, and the clock is read until it has come. How long it takes to be woken
-depends on the machine, and on whether it rested: where time is real, that is learnt from each time.
+Standard library only. A timeout of select() may be late by a thousandth of its length, and `epoll`
+counts whole milliseconds. Waking up and reading the clock takes some microseconds, too. So the
+timer expires before the deadline, and the clock is read until the deadline. The wake-up time
+depends on the machine and on whether it was idle. In real time the lead is learnt from each
+wake-up.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from collections.abc import Collection
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _NS = 1_000_000_000
-#: So long before an instant the timer goes off: in virtual time a clock is read twice meanwhile.
+#: Lead of the timer before the deadline, in s: in virtual time the clock is read twice meanwhile.
 AHEAD_S = 0.00001
-#: In real time a guest takes that long, at least, to wake up who goes before all others; at most so
-#: long is waited for with the clock being read.
+#: Lead in real time, in s: least time a guest takes to wake a real-time process, and the upper
+#: limit of busy-waiting.
 REAL_AHEAD_S, MAX_AHEAD_S = 0.00008, 0.0005
-#: Who is woken too late wakes up that much sooner the next time; nine who are not, as much later
-#: (Robbins and Monro's way to a quantile): so nine in ten are woken in time.
+#: Step of learning: a late wake-up raises the lead by 0.9 steps, a timely one lowers it by 0.1
+#: (Robbins-Monro estimate of a quantile). So nine in ten wake-ups are in time.
 _LEARN_S, _TOO_LATE = 0.00002, 0.1
 
 
 class _Instant(ctypes.Structure):
-    """`struct itimerspec`: how often again, and when."""
+    """`struct itimerspec`: interval and expiry time."""
 
     _fields_ = (("again_s", ctypes.c_long), ("again_ns", ctypes.c_long),
                 ("at_s", ctypes.c_long), ("at_ns", ctypes.c_long))
 
 
 class InstantTimer:
-    """Waits for descriptors until an instant of the monotonic clock, until it is closed.
+    """A timer that waits for descriptors until a deadline on the monotonic clock.
 
-    The clock is read from `ahead_s` before the instant on; if it `learns`, from as long before as
-    nine in ten are woken in time.
+    The clock is read from `ahead_s` before the deadline on. With `learns`, this lead adapts so that
+    nine in ten wake-ups are in time.
     """
 
     def __init__(self, ahead_s: float = AHEAD_S, *, learns: bool = False) -> None:
@@ -49,11 +50,19 @@ class InstantTimer:
         self._armed_ns = 0
 
     def close(self) -> None:
-        """Give the timer back."""
+        """Close the timer's descriptor."""
         os.close(self._timer)
 
     def wait(self, descriptors: Collection[int], until_s: float) -> tuple[list[int], float]:
-        """Those that are readable, as soon as any is, or at that instant; and what time it is."""
+        """Wait until a descriptor is readable or the deadline has come.
+
+        Args:
+            descriptors: The descriptors to wait for.
+            until_s: The deadline on the monotonic clock, in s.
+
+        Returns:
+            The readable descriptors, and the time (monotonic, s).
+        """
         at_ns = max(1, round((until_s - self.ahead_s) * _NS))
         if at_ns != self._armed_ns:
             instant = _Instant(0, 0, *divmod(at_ns, _NS))
@@ -69,6 +78,6 @@ class InstantTimer:
         return [descriptor for descriptor in ready if descriptor != self._timer], now_s
 
     def _learn(self, *, is_late: bool) -> None:
-        """Of one who slept until the timer went off, and whom nothing else woke."""
+        """Adjust the lead after a sleep that only the timer ended."""
         step_s = _LEARN_S * (1 - _TOO_LATE if is_late else -_TOO_LATE)
         self.ahead_s = min(MAX_AHEAD_S, max(AHEAD_S, self.ahead_s + step_s))

@@ -1,6 +1,6 @@
-"""RADIUS packets with EAP inside (RFC 2865, 3579), as a client makes and reads them.
+"""Build and parse a RADIUS client's packets that carry EAP (RFC 2865, RFC 3579).
 
-Standard library only: it runs inside the machine, and reads captures outside.
+Standard library only: the module runs inside the machine, and reads captures outside.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _USER_NAME, _NAS_ADDRESS, _SERVICE, _MTU, _STATE, _CALLING, _PORT_TYPE, _INFO = 
 _EAP_MESSAGE, _AUTHENTICATOR = 79, 80
 _WIRELESS, _FRAMED = 19, 2
 _RATE = b"CONNECT 11Mbps 802.11b"
-#: What an EAP packet of a method's may have beside the method's own: as hostapd says it.
+#: Framed-MTU of EAP packets in bytes: the value that hostapd sends.
 _FRAMED_MTU = 1400
 
 
 @dataclass(frozen=True)
 class RadiusPacket:
-    """A packet as it was read: its EAP message in one piece, and the server's state."""
+    """A parsed RADIUS packet, with its EAP message reassembled and its State."""
 
     code: int
     identifier: int
@@ -36,12 +36,12 @@ class RadiusPacket:
 
     @property
     def user(self) -> str:
-        """The identity that it claims for whoever it is about."""
+        """Return the User-Name attribute."""
         return self.attributes.get(_USER_NAME, b"").decode("utf-8", "replace")
 
 
 def parse(data: bytes) -> RadiusPacket | None:
-    """What a datagram holds; None if it is not a whole packet."""
+    """Parse a datagram, or return None if it holds no complete packet."""
     if len(data) < _HEADER_BYTES:
         return None
     code, identifier, length = struct.unpack_from("!BBH", data)
@@ -61,9 +61,19 @@ def parse(data: bytes) -> RadiusPacket | None:
 
 def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, state: bytes,
             calling: str, nas: str, secret: bytes) -> bytes:
-    """An Access-Request with its Message-Authenticator (RFC 3579, 3.2), for the NAS at an address.
+    """Build an Access-Request with a Message-Authenticator (RFC 3579, 3.2).
 
-    It has the attributes that hostap's RADIUS client has: a server reads and checks each of them.
+    The packet has the attributes that hostap's RADIUS client sends: a server reads and checks each.
+
+    Args:
+        identifier: The packet's Identifier.
+        authenticator: The Request Authenticator, 16 bytes.
+        eap: The EAP packet; it is split into EAP-Message attributes.
+        user: The User-Name.
+        state: The State of the last challenge; empty for the first request.
+        calling: The Calling-Station-Id.
+        nas: The NAS-IP-Address.
+        secret: The shared secret.
     """
     body = b"".join((
         _about(user, calling, nas),
@@ -79,7 +89,7 @@ def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, sta
 
 @functools.cache
 def _about(user: str, calling: str, nas: str) -> bytes:
-    """The attributes that are the same in all requests of a station."""
+    """Return the attributes that all requests of one station share."""
     return b"".join((
         _attribute(_USER_NAME, user.encode()),
         _attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
@@ -90,7 +100,7 @@ def _about(user: str, calling: str, nas: str) -> bytes:
 
 
 def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:
-    """Whether a datagram answers the request of that authenticator (RFC 2865, 3)."""
+    """Return whether a datagram has a valid Response Authenticator (RFC 2865, 3)."""
     expected = hashlib.md5(data[:4] + authenticator + data[_HEADER_BYTES:] + secret,
                            usedforsecurity=False).digest()
     return hmac.compare_digest(expected, data[4:_HEADER_BYTES])

@@ -1,4 +1,4 @@
-"""Arrivals are fixed before the first of them: when, who, and whether they offer a session."""
+"""Schedule arrivals in advance: their times and stations, and who offers a TLS session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class ScheduledArrival:
-    """One authentication to be begun, so long after the load begins."""
+    """An authentication that is due `due_s` seconds after the load begins."""
 
     due_s: float
     station: int
@@ -18,7 +18,11 @@ class ScheduledArrival:
 
 def poisson(rate_per_s: float, seed: int, *, stations: int,
             offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
-    """Arrivals with exponential gaps, without end; equal arguments give equal arrivals."""
+    """Yield arrivals with exponential gaps, without end.
+
+    Equal arguments yield equal arrivals. `offering_share` is the share of arrivals that offer a
+    session.
+    """
     rng = random.Random(f"{seed}/{rate_per_s:g}")  # noqa: S311 - repeatable on purpose
     due_s = 0.0
     while True:
@@ -28,7 +32,7 @@ def poisson(rate_per_s: float, seed: int, *, stations: int,
 
 def even(rate_per_s: float, seed: int, *, stations: int,
          offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
-    """The same stations at the same rate, with equal gaps (a negative control)."""
+    """Yield the stations of `poisson` at equal gaps (a negative control)."""
     arrivals = poisson(rate_per_s, seed, stations=stations, offering_share=offering_share)
     for number, arrival in enumerate(arrivals, 1):
         yield replace(arrival, due_s=number / rate_per_s)

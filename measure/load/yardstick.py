@@ -1,7 +1,7 @@
-"""A fixed piece of work at a beat, each timed: how quick the machine is, whatever else it does.
+"""Run a fixed calibration workload every 40 ms and log how long it takes.
 
-`python3 -m measure.load.yardstick`: a line on standard input names the file that takes what was
-seen so far, [[when, seconds], ...]. Inside the machine: standard library only.
+`python3 -m measure.load.yardstick`: a line on standard input names the file for the samples so far,
+[[wall-clock time, seconds], ...]. Inside the machine: standard library only.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ import sys
 import time
 from pathlib import Path
 
-#: From one to the next; it takes some hundredths of that.
+#: Interval between two runs, in s; a run takes some hundredths of it.
 BEAT_S = 0.04
 _DATA, _CALLS = bytes(1 << 17), 40
-#: Before the load generator, which goes before all that is measured.
+#: Real-time priority: above the load generator, which is above everything that is measured.
 _FIRST = 3
 
 
 def work() -> None:
-    """Some computing and some calls of the kernel, as servers do."""
+    """Run the calibration workload: hashing and system calls, as in servers."""
     hashlib.sha256(_DATA).digest()
     for _ in range(_CALLS):
         os.getppid()
 
 
 def timed() -> tuple[float, float]:
-    """When it was done, and for how long, once caches and processor are warm."""
+    """Return the wall-clock time and the duration of one run, in s.
+
+    A first run warms the caches and the processor.
+    """
     work()
     begun_s = time.perf_counter()
     work()
@@ -38,8 +41,8 @@ def timed() -> tuple[float, float]:
 
 
 def main() -> None:
-    """Do it at each beat until nobody listens any more."""
-    with contextlib.suppress(PermissionError):  # in some containers: then others delay it
+    """Run the workload at each interval until the input ends."""
+    with contextlib.suppress(PermissionError):  # in some containers; other processes then delay it
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_FIRST))
     print("ready", flush=True)
     seen: list[tuple[float, float]] = []

@@ -1,1 +1,1 @@
-"""Daemons as services: each knows what it needs, starts, says when it is ready, and stops."""
+"""Daemons as services: each states its needs, starts, reports readiness and stops."""

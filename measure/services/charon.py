@@ -1,4 +1,7 @@
-"""Charon as a service, and the tunnels between gateways that must stand before anything runs."""
+"""Service for strongSwan's charon, and IPsec tunnels between gateways.
+
+Tunnels between gateways must be up before anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +19,38 @@ from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.namespaces import mount_in_memory
 
-#: Daemon and the program that tells it what to do: Debian's, and those of the strongSwan with
-#: ML-KEM, which a study brings.
+#: The daemon and its control program: Debian's, and those of a strongSwan with ML-KEM, which a
+#: study installs.
 _DEBIANS = ("/usr/lib/ipsec/charon", "swanctl")
 _WITH_MLKEM = ("/opt/strongswan6/libexec/ipsec/charon", "/opt/strongswan6/sbin/swanctl")
-# 8 s were seen, where the processor is emulated and shared.
+# 8 s were measured on an emulated, shared processor.
 _LOAD_S = 30.0
 
 
 class Charon(Daemons):
-    """An IKE daemon, with its connections loaded, on every node that has its configuration."""
+    """An IKE daemon with loaded connections, on every node that has its configuration."""
 
     name = "charon"
     file = "strongswan.conf"
 
     def socket(self, node: str) -> Path:
-        """Where the charon of a node listens for vici."""
+        """Return the path of a node's vici socket."""
         return self.site.mount / node / "run" / "charon.vici"
 
     @property
     def follows(self) -> bool:
-        """Whether tunnels follow their nodes (MOBIKE), by what was rendered."""
+        """Return whether the rendered connections enable MOBIKE."""
         return any("mobike = yes" in self._connections(node) for node in self.nodes())
 
     def launch(self, node: str) -> Daemon:
         """Start the daemon of one node."""
-        # Charon keeps its pid file in /run: every node needs a /run of its own.
+        # charon keeps its pid file in /run, so every node needs its own /run.
         mount_in_memory(self.site.testbed.node(node).pid, "/run")
         return self.daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
                            {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 
     def ready(self) -> None:
-        """Wait until they run, and load what each is to do."""
+        """Wait until all daemons run, then load their connections."""
         super().ready()
         for node in self.daemons:
             self._load_connections(node)
@@ -56,7 +59,7 @@ class Charon(Daemons):
         return (self.site.mount / node / "swanctl/swanctl.conf").read_text()
 
     def _programs(self, node: str) -> tuple[str, str]:
-        """By what was rendered: what is proposed, only one of them may know."""
+        """Return charon and swanctl: the build that knows the rendered proposals."""
         return _WITH_MLKEM if "mlkem" in self._connections(node) else _DEBIANS
 
     def _load_connections(self, node: str) -> None:
@@ -76,7 +79,7 @@ class Charon(Daemons):
 
 
 class IpsecTunnels:
-    """Tunnels that one gateway opens to its peers once all of them are up."""
+    """Tunnels that one gateway opens to its peers when all of them are up."""
 
     name = "tunnels"
     needs: Sequence[str] = (Charon.name,)
@@ -88,7 +91,10 @@ class IpsecTunnels:
         self._children = children
 
     def start(self) -> None:
-        """Negotiate the children of the first gateway; nothing where fewer than two have IPsec."""
+        """Negotiate the child SAs of the first gateway.
+
+        With fewer than two gateways that have IPsec, no tunnel is needed.
+        """
         gateways = self._site.having(Charon.file, self._duty)
         if len(gateways) < 2:
             return
@@ -99,7 +105,7 @@ class IpsecTunnels:
                              self._site.log(Charon.name, gateways[0]))
 
     def ready(self) -> None:
-        """Nothing more: a negotiation has ended when it returns."""
+        """Return at once: `start` returns after the negotiation."""
 
     def stop(self) -> None:
-        """Nothing: tunnels end with their daemons."""
+        """Return at once: the tunnels end with their daemons."""

@@ -1,4 +1,7 @@
-"""A service of daemons: one program on several nodes, each process ended by its own pid."""
+"""Base class of services that run one program on several nodes.
+
+Each process is ended by its own pid.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,63 @@ from measure.workload import Site
 
 
 class Daemons:
-    """One program on every node that is to run it; a study's own services extend this.
+    """A program on every node that runs it. Base class of a study's own services.
 
-    `nodes` says where it runs, by default where `file` was rendered; `launch` starts it on one.
+    `nodes` states where it runs: by default where `file` was rendered. `launch` starts it on one
+    node.
     """
 
     name: str
     needs: Sequence[str] = ()
-    #: The rendered file that makes a node run it.
+    #: The rendered file whose presence makes a node run the program.
     file: str = ""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        #: By node; filled by `start`.
+        #: Running daemons by node, filled by `start`.
         self.daemons: dict[str, Daemon] = {}
 
     def nodes(self) -> Sequence[str]:
-        """Nodes that run it."""
+        """Return the nodes that run the program."""
         return self.site.having(self.file)
 
     def launch(self, node: str) -> Daemon:
-        """Start it on a node."""
+        """Start the program on one node.
+
+        Args:
+            node: The node's name.
+
+        Returns:
+            The started daemon; it need not be ready yet.
+        """
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start it on every node that runs it."""
+        """Start the program on every node that runs it."""
         for node in self.nodes():
             self.daemons[node] = self.launch(node)
 
     def ready(self) -> None:
-        """Wait until it serves on every node. Raises MeasureError."""
+        """Wait until the program serves on every node.
+
+        Raises:
+            MeasureError: A daemon ended, or was not ready in time.
+        """
         for daemon in self.daemons.values():
             daemon.wait_ready()
 
     def stop(self) -> None:
-        """End it everywhere, the last first."""
+        """End all daemons, in reverse order of their start."""
         while self.daemons:
             _, daemon = self.daemons.popitem()
             daemon.stop()
 
     @contextmanager
     def silent(self, nodes: Iterable[str]) -> Iterator[None]:
-        """Hold it still on these nodes, where it runs there: it answers nothing meanwhile."""
+        """Stop the daemons on these nodes with SIGSTOP inside the context.
+
+        They answer nothing meanwhile. Nodes that do not run the program are ignored.
+        """
         held = [self.daemons[node].pid for node in nodes if node in self.daemons]
         for pid in held:
             os.kill(pid, signal.SIGSTOP)
@@ -66,19 +84,27 @@ class Daemons:
                 os.kill(pid, signal.SIGCONT)
 
     def kill(self, node: str) -> None:
-        """End it on a node where it is (a negative control)."""
+        """Kill the daemon on one node (a negative control)."""
         self.daemons[node].process.kill()
         self.daemons[node].process.wait()
 
     def revive(self) -> None:
-        """Start it anew wherever it has ended. Raises MeasureError."""
+        """Start every daemon that has ended again.
+
+        Raises:
+            MeasureError: A daemon is not ready in time.
+        """
         for node, daemon in self.daemons.items():
             if daemon.process.poll() is not None:
                 daemon.stop()
                 self.daemons[node] = self.launch(node).wait_ready()
 
     def check_alive(self) -> None:
-        """Raise MeasureError if it has ended on any node."""
+        """Check that all daemons run.
+
+        Raises:
+            MeasureError: A daemon has ended; the text has its status, cause and log.
+        """
         for daemon in self.daemons.values():
             if (status := daemon.process.poll()) is not None:
                 whose = f" (killed; the kernel: {last_killing() or 'nothing'})" \
@@ -88,7 +114,14 @@ class Daemons:
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:
-        """A process on a node that is ready once its output matches; logged under the service."""
+        """Start a process on a node and return it as a daemon.
+
+        Args:
+            node: The node's name.
+            argv: The command.
+            ready: Regular expression; a line of output that matches shows that the daemon is ready.
+            environment: Variables in addition to the worker's own.
+        """
         self.site.run_folder(node)
         return Daemon(f"{self.name} on {node}", self.site.testbed.command(node, argv),
                       self.site.log(self.name, node), ready,

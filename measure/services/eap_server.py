@@ -1,7 +1,8 @@
-"""Hostapd as the authentication server, and the subscriber server that its EAP-AKA asks.
+"""Services for EAP-AKA: hostapd as the authentication server, and its subscriber server.
 
-The subscriber server is a node of its own in a study's network, or a program beside the first such
-hostapd, which the others ask, too: a card counts the challenges of one server.
+The subscriber server (HSS) runs on its own node of a study's network. Without such a node, it runs
+on the first node whose hostapd needs one, and all others use it. One server is needed because a
+card counts the challenges of one server.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from measure.services.daemons import Daemons
 from measure.services.launcher import environment
 from topologies.model import HOME_AGENT
 
-#: Duty of a node with a study's subscriber server.
+#: Duty of the node that runs a study's subscriber server.
 HSS = "hss"
-#: In the rendered list of methods, those that a card decides by: EAP-AKA' has a sign more.
+#: Methods that need a card, in the rendered list: AKA, or AKA' with an apostrophe.
 _BY_CARD = re.compile(r"^\"\d\"\* AKA('?)$", re.MULTILINE)
 
 
 class SubscriberServers(Daemons):
-    """The subscriber server, on a node of that duty or beside a hostapd that asks one."""
+    """The subscriber server, on an HSS node or on a node whose hostapd needs one."""
 
     name = "hss"
     file = "eap_server"
 
     def nodes(self) -> Sequence[str]:
-        """Nodes of that duty; without any, the first whose hostapd decides by a card."""
+        """Return the HSS nodes, or else the first node whose hostapd uses a card."""
         return self.site.network.of_duty(HSS) or [*self._by_card()][:1]
 
     def launch(self, node: str) -> Daemon:
-        """Start it with the run's one subscriber."""
+        """Start the server with the run's one subscriber."""
         subscriber = self.site.secrets["hss"]
         return self._program(node, "serve", {
             "address": self._address(node),
@@ -42,14 +43,17 @@ class SubscriberServers(Daemons):
             "subscribers": {self.site.secrets["network"]["imsi"]: dict(subscriber)}})
 
     def _by_card(self) -> Mapping[str, bool]:
-        """Nodes whose hostapd decides by a card, and whether it does by EAP-AKA'."""
+        """Return the nodes whose hostapd uses a card, and whether by EAP-AKA'."""
         listed = {node: _BY_CARD.search((self.site.mount / node / self.file
                                          / "eap_users").read_text())
                   for node in self.site.having(self.file)}
         return {node: bool(method[1]) for node, method in listed.items() if method}
 
     def _address(self, node: str) -> str:
-        """Where the subscriber server of a node listens: an agent's, where others ask it."""
+        """Return the address of a node's subscriber server.
+
+        A home agent listens on its outer address, where the other agents can reach it.
+        """
         place = self.site.network.nodes[node]
         return place.outer_address if place.has(HOME_AGENT) else place.address
 
@@ -61,16 +65,16 @@ class SubscriberServers(Daemons):
 
 
 class SubscriberGateways(SubscriberServers):
-    """What passes on between hostapd's socket and the subscriber server, beside each hostapd."""
+    """A gateway on each hostapd's node, from hostapd's socket to the subscriber server."""
 
     name = "hss-gateway"
 
     def nodes(self) -> Sequence[str]:
-        """Nodes whose hostapd decides by a card."""
+        """Return the nodes whose hostapd uses a card."""
         return [*self._by_card()]
 
     def launch(self, node: str) -> Daemon:
-        """Start it; its socket is where hostapd looks for one."""
+        """Start the gateway on the socket that hostapd connects to."""
         [server] = super().nodes()
         return self._program(node, "gateway", {
             "socket": str(self.site.run_folder(node) / "hss.sock"),
@@ -78,7 +82,7 @@ class SubscriberGateways(SubscriberServers):
 
 
 class EapServer(Daemons):
-    """The server on every node that has its configuration."""
+    """An authentication server on every node that has its configuration."""
 
     name = "eap_server"
     file = "eap_server"

@@ -1,4 +1,4 @@
-"""The mobile nodes' sockets for echoes as a service: open before anything is timed."""
+"""Service for the mobile nodes' ICMP echo sockets, which opens them before anything is timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topologies.model import STATION
 
 
 class EchoSockets:
-    """A socket on every station."""
+    """An echo socket on every station."""
 
     name = "echoes"
     needs: Sequence[str] = ()
@@ -20,14 +20,14 @@ class EchoSockets:
         self.sockets: dict[str, EchoSocket] = {}
 
     def start(self) -> None:
-        """Open them."""
+        """Open the sockets."""
         for name in self._site.network.of_duty(STATION):
             self.sockets[name] = EchoSocket(self._site.testbed.node(name).pid)
 
     def ready(self) -> None:
-        """Nothing more: a socket is there when it is open."""
+        """Return at once: a socket is ready when it is open."""
 
     def stop(self) -> None:
-        """Close them, or their nodes' namespaces would stay."""
+        """Close the sockets, because open sockets keep the nodes' namespaces alive."""
         while self.sockets:
             self.sockets.popitem()[1].close()

@@ -1,7 +1,8 @@
-"""An evil twin takes an access point's place: its name, address and channel, and no secret of it.
+"""Evil twin: a rogue access point with an access point's SSID, BSSID and channel.
 
-Where EAP decides who may pass, it is an authentication server as well, whose certificate it has
-made itself. Where EAP gives no keys and shows no certificate (MD5), it says yes to everybody.
+The twin knows no secret of the network. With EAP it is also an authentication server, with a
+self-signed certificate. With EAP-MD5, which derives no keys and has no server certificate, the twin
+accepts every station.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Site
 
 _PROGRAM = "measure.services.twins_answers"
-#: As whoever does not know the network's own would have to invent them.
+#: Invented keys, as an attacker would choose them who does not know the network's keys.
 _SECRETS = {"wpa_passphrase": "nobody told the twin", "wep_key0": "746865207477696e2773206b65"}
-#: What only the real one has: its bridge, its server, and the keys that access points share.
+#: Settings that only the real access point has: its bridge, its server, and the keys that access
+#: points share.
 _OF_THE_NETWORK = re.compile(r"bridge|(auth_server|radius_client|own_ip)_\w+|r[01]kh|okc")
 _SERVES, _EAP = "ieee8021x", re.compile(r"^\s*eap=(\w+)", re.MULTILINE)
 _METHODS = "PEAP,TTLS,TLS,PWD"
-#: Of as many bits as any policy asks for.
+#: Key size: no policy requires a stronger one.
 _CERTIFICATE = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384",
                 "-nodes", "-days", "30", "-subj", "/CN=radius")
 _CERTIFICATE_S = 20.0
@@ -37,7 +39,17 @@ _CERTIFICATE_S = 20.0
 @contextmanager
 def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
                 mobile_node: str) -> Iterator[None]:
-    """The access point is gone while this lasts, and its twin is there. Raises MeasureError."""
+    """Replace an access point by its evil twin inside the context.
+
+    Args:
+        site: The running testbed.
+        hostapd: The service of the real access point.
+        access_point: The node that the twin replaces.
+        mobile_node: The station; its configuration shows the EAP method.
+
+    Raises:
+        MeasureError: The twin could not be started.
+    """
     node = site.network.nodes[access_point]
     folder = site.run_folder(access_point) / "twin"
     folder.mkdir(exist_ok=True)
@@ -70,7 +82,13 @@ def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
 
 
 def settings_of(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, str]:
-    """The twin's configuration of hostapd: the real one's, but for what it cannot know."""
+    """Return the twin's hostapd settings: the real ones without what it cannot know.
+
+    Args:
+        real: Text of the real access point's hostapd.conf.
+        folder: Folder for the twin's sockets, certificate and users.
+        says_yes: Whether the twin accepts every station instead of running an EAP server.
+    """
     lines = (line.partition("=") for line in real.splitlines() if not line.startswith("#"))
     settings = {name: value for name, is_one, value in lines
                 if is_one and not _OF_THE_NETWORK.fullmatch(name)}
@@ -87,7 +105,7 @@ def settings_of(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, str]
 
 
 def _make_certificate(folder: Path) -> None:
-    """What its authentication server shows, and whom it would let in: anybody."""
+    """Write the EAP server's certificate, and a user list that accepts every user."""
     (folder / "users").write_text(f'* {_METHODS}\n"t" MSCHAPV2 "nobody told the twin" [2]\n')
     try:
         subprocess.run([*_CERTIFICATE, "-keyout", str(folder / "key.pem"), "-out",

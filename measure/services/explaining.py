@@ -1,4 +1,4 @@
-"""Add to a failure what the daemons that took part have said of why. Standard library only."""
+"""Add the cause from the daemons' logs to a failure. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 
-#: Services that may know why a stage failed; for other stages nobody is asked.
+#: Services whose logs can explain a failure, by stage; other stages have none.
 _OF_ASSOCIATION = ("wpa_supplicant", "hostapd", "radius_proxy", "freeradius", "eap_server")
 _ASKED = {"testbed": _OF_ASSOCIATION, "link": _OF_ASSOCIATION, "dot1x": _OF_ASSOCIATION,
           "ike": ("charon",)}
@@ -18,7 +18,7 @@ _MOST_CAUSES = 3
 
 @contextmanager
 def explaining(services: Sequence[Daemons]) -> Iterator[None]:
-    """Add to a MeasureError what daemons of services have said since of why it came about."""
+    """Add the cause from these services' logs to a MeasureError raised inside the context."""
     since = {daemon: daemon.position() for service in services
              for daemon in service.daemons.values()}
     try:
@@ -32,7 +32,10 @@ def explaining(services: Sequence[Daemons]) -> Iterator[None]:
 
 def _find_cause(services: Sequence[Daemons], error: MeasureError,
                 since: Mapping[Daemon, int]) -> str:
-    """Return what they have said of why; where all words are weak, those of the server."""
+    """Return the causes that the daemons' logs state since the context began.
+
+    If only weak statements are found, the last one counts: the server's.
+    """
     names = _ASKED.get(error.stage, ())
     asked = [daemon for service in services if service.name in names
              for daemon in dict.fromkeys(service.daemons.values())]

@@ -1,4 +1,4 @@
-"""FreeRADIUS as a service."""
+"""Service for FreeRADIUS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class FreeRadius(Daemons):
         self._tells_keys = tells_keys
 
     def launch(self, node: str) -> Daemon:
-        """Start the server of one node, with a folder for sessions, or none is resumed."""
+        """Start the server of one node.
+
+        Without the folder for sessions, FreeRADIUS would resume no TLS session.
+        """
         (self.site.run_folder(node) / "sessions").mkdir(exist_ok=True)
         return self.daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
                                   str(self.site.mount / node / self.file), "-n", "radiusd"],
@@ -31,7 +34,7 @@ class FreeRadius(Daemons):
         return self.site.run_folder(node) / "tls-keys.log"
 
     def tls_keys(self) -> dict[str, list[str]]:
-        """What each server used as keys of TLS so far, a line each as Wireshark takes them."""
+        """Return the TLS keys of each server so far, as SSLKEYLOGFILE lines for Wireshark."""
         logs = {node: self._key_log(node) for node in self.daemons}
         return {node: log.read_text().splitlines() if log.exists() else []
                 for node, log in logs.items()}

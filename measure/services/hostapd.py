@@ -1,4 +1,4 @@
-"""Hostapd as a service, with a control connection to each access point."""
+"""Service for hostapd, with a control connection to each access point."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from measure.services.daemons import Daemons
 from measure.workload import Site
 from measure.wpa_ctrl import ControlSocket
 
-#: A line of the configuration: keys that one access point has cached serve the others, too.
+#: Configuration line of opportunistic key caching: access points of one process share cached PMKs.
 _SHARES_KEYS = "\nokc=1\n"
 
 
@@ -26,7 +26,10 @@ class Hostapd(Daemons):
         self._connections = ExitStack()
 
     def launch(self, node: str) -> Daemon:
-        """Start the access point of one node; those that share cached keys are one process."""
+        """Start the access point of one node.
+
+        Access points that share cached keys run in one process.
+        """
         sharing = [name for name in self.nodes() if _SHARES_KEYS in self._config(name).read_text()]
         if node not in sharing:
             return self.daemon(node, ["hostapd", str(self._config(node))], r"AP-ENABLED")
@@ -42,7 +45,7 @@ class Hostapd(Daemons):
         return self.site.mount / node / self.file
 
     def ready(self) -> None:
-        """Wait until the access points are up, and connect to their control sockets."""
+        """Wait until the access points are up, then connect to their control sockets."""
         super().ready()
         for name in self.daemons:
             interface = self.site.network.nodes[name].radio_interface
@@ -56,32 +59,32 @@ class Hostapd(Daemons):
         super().stop()
 
     def admitted(self, node: str, mac: str, deadline_s: float) -> bool:
-        """Whether an access point lets a station's frames pass, waiting for it (monotonic)."""
+        """Return whether an access point authorises a station before the deadline (monotonic)."""
         while event := self.controls[node].wait({"AP-STA-CONNECTED"}, deadline_s):
             if event.text.startswith(mac):
                 return True
         return False
 
     def expire(self, node: str, mac: str) -> None:
-        """Have an access point notice that a station has gone, as it does in time by itself.
+        """Make an access point drop a station that has left, as its inactivity timer would.
 
-        What it has cached of the station's keys, it keeps.
+        The access point keeps the station's cached keys.
         """
         self.controls[node].request(f"DISASSOCIATE {mac} tx=0")
         self.controls[node].forget()
 
     def forget(self, mac: str) -> None:
-        """Have no access point know a station any more."""
+        """Make every access point deauthenticate a station and drop its cached keys."""
         for control in self.controls.values():
             control.forget()
             control.request(f"DEAUTHENTICATE {mac}")
             control.forget()
 
     def keep_up(self, node: str, admitted: set[str]) -> None:
-        """Have a set hold the addresses that an access point lets in, by what it says meanwhile.
+        """Update the set of authorised stations from an access point's pending events.
 
-        To be called now and then where many come: events pile up unread, and with no room for one
-        more, hostapd stops until its reader comes.
+        Call this regularly when many stations join. Unread events fill the control socket, and
+        hostapd then blocks until they are read.
         """
         for event in self.controls[node].pending():
             if event.name == "AP-STA-CONNECTED":

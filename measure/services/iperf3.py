@@ -1,4 +1,4 @@
-"""Iperf3's server as a service, on the nodes where streams end."""
+"""Service for the iperf3 server, on the nodes where streams end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOK_S = 0.01
 
 
 class Iperf3(Daemons):
-    """A server that takes one stream after another, on each of these nodes."""
+    """An iperf3 server on each of the given nodes, for one stream after another."""
 
     name = "iperf3"
 
@@ -23,14 +23,20 @@ class Iperf3(Daemons):
         self._nodes = list(dict.fromkeys(nodes))
 
     def nodes(self) -> Sequence[str]:
-        """Where streams end."""
+        """Return the nodes where streams end."""
         return self._nodes
 
     def await_turn(self, node: str, within_s: float) -> None:
-        """Wait until a node's server takes the next stream; start another one if it does not.
+        """Wait until a node's server accepts the next stream, or replace the server.
 
-        After a stream that broke off, a server waits for its client for a long time. Raises
-        MeasureError.
+        After a broken stream, an iperf3 server waits for its client for a long time.
+
+        Args:
+            node: The server's node.
+            within_s: Time until the server is replaced, in s.
+
+        Raises:
+            MeasureError: The new server is not ready in time.
         """
         until = time.monotonic() + within_s
         while time.monotonic() < until and self.daemons[node].process.poll() is None:

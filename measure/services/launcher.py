@@ -1,4 +1,4 @@
-"""The worker's side of `measure.starter`: the service that starts programs of ours on nodes."""
+"""Service that starts Python programs on nodes: the worker's side of `measure.starter`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from measure.workload import Site
 
 _CODE = Path(__file__).parents[2]
 _STOP_S = 10.0
-#: What the process of a started program is called.
+#: Process name of a started program.
 PROGRAM = "qop-program"
 
 
 def environment() -> dict[str, str]:
-    """For programs of ours: where they are, and sets in the same order in every run."""
+    """Return the environment of qop's own Python programs.
+
+    PYTHONPATH leads to this code, and the fixed hash seed iterates sets in the same order in every
+    run.
+    """
     return {**os.environ, "PYTHONPATH": str(_CODE), "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHASHSEED": "0"}
 
 
 class Launcher:
-    """A service: starts programs on nodes without loading them anew each time.
+    """A service that starts programs on nodes without importing them each time.
 
-    `programs` are functions by name, as `MODULE:FUNCTION`; each takes its configuration's path.
+    `programs` maps names to functions, as `MODULE:FUNCTION`. Each function takes the path of its
+    configuration.
     """
 
     name = "launcher"
@@ -40,7 +45,7 @@ class Launcher:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it."""
+        """Start the launcher process."""
         with self._site.log("launcher", "machine").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m",
@@ -50,10 +55,10 @@ class Launcher:
                 env=environment())
 
     def ready(self) -> None:
-        """It reads what it is told once it is there."""
+        """Return at once: the process reads its commands when it has started."""
 
     def stop(self) -> None:
-        """No more commands: it ends what it has started, and itself."""
+        """End the launcher and the programs that it has started."""
         if self._process is None or self._process.stdin is None:
             return
         self._process.stdin.close()
@@ -66,9 +71,15 @@ class Launcher:
     @contextmanager
     def running(self, program: str, node: str, document: Mapping[str, Any], log: Path,
                 *, at_ns: int = 0, listens: bool = False) -> Iterator[None]:
-        """A program by its name while this lasts, from a time of the machine's clock on.
+        """Run a program on a node inside the context.
 
-        One that `listens` can be told something.
+        Args:
+            program: The program's name.
+            node: The node's name.
+            document: The program's configuration.
+            log: File for the program's output.
+            at_ns: Start time on the machine's monotonic clock, in ns.
+            listens: Whether `tell` can send lines to the program.
         """
         file = self._site.run_folder(node) / "config.json"
         file.write_text(json.dumps(document))
@@ -80,11 +91,11 @@ class Launcher:
             self._ask(do="stop", node=node)
 
     def wait(self, node: str, for_s: float) -> bool:
-        """Whether a node's program has ended by then."""
+        """Return whether a node's program ends within `for_s` seconds."""
         return bool(self._ask(do="wait", node=node, for_s=for_s)["ended"])
 
     def tell(self, node: str, command: Mapping[str, Any]) -> bool:
-        """Say a JSON line to a node's program; whether it was there to hear it."""
+        """Send a JSON line to a node's program and return whether it listens."""
         return bool(self._ask(do="tell", node=node, line=json.dumps(command))["told"])
 
     def _ask(self, **command: Any) -> dict[str, Any]:

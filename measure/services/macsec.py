@@ -1,8 +1,8 @@
-"""MACsec on wires as a service: at both ends of each, wpa_supplicant agrees on keys by MKA.
+"""Service for MACsec on wires: wpa_supplicant agrees on keys by MKA at both ends.
 
-The interfaces are there since the network was built, and pass nothing until they have keys. What
-MKA says is recorded from its first message on: keys are handed out once, and nothing later tells
-them, neither packets nor kernels.
+The MACsec interfaces exist from the start of the network and pass nothing until they have keys. MKA
+is recorded from its first message on. Keys are distributed once, and no later packet or kernel
+state shows them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from measure.services.daemons import Daemons
 from measure.workload import Site
 from topologies import wires
 
-#: What the captures of key agreements begin with; an access point's name follows.
+#: Prefix of the captures of key agreements; the access point's name follows.
 PART = "macsec"
 _FILTER = "ether proto 0x888e"
-# Two hellos of two seconds each were seen; an emulated, shared processor takes its time.
+# In s. Agreement took two hello intervals of 2 s each; an emulated, shared processor needs more.
 _AGREED_S, _POLL_S = 30.0, 0.05
 
 
@@ -38,22 +38,22 @@ class WireKeys(Daemons):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._recording = ExitStack()
-        #: Files of the recordings, by both ends of the wire.
+        #: Captures of the key agreements, by both ends of the wire.
         self._files: dict[str, Path] = {}
 
     def nodes(self) -> Sequence[str]:
-        """Nodes with protected wires."""
+        """Return the nodes with protected wires."""
         return [node for node in super().nodes() if self.ports(node)]
 
     def ports(self, node: str) -> list[str]:
-        """A node's interfaces on protected wires."""
+        """Return a node's interfaces on protected wires."""
         if not self.site.testbed.macsec:
             return []
         ends = (end.split("/") for link in self.site.network.protectable for end in link.ends)
         return [port for name, port in ends if name == node]
 
     def launch(self, node: str) -> Daemon:
-        """Start the agreement on all of a node's wires."""
+        """Start MKA on all protected wires of a node."""
         file, argv = self.site.mount / node / self.file, ["wpa_supplicant"]
         for port in self.ports(node):
             argv += ["-N"] if len(argv) > 1 else []
@@ -61,7 +61,7 @@ class WireKeys(Daemons):
         return self.daemon(node, argv, r"Successfully initialized wpa_supplicant")
 
     def start(self) -> None:
-        """Record each wire's agreement, and begin it at all ends."""
+        """Start the capture of each wire's key agreement, then MKA at all ends."""
         nodes = self.nodes()
         for link in self.site.network.protectable if nodes else ():
             node, port = link.ends[0].split("/")
@@ -74,7 +74,11 @@ class WireKeys(Daemons):
         super().start()
 
     def ready(self) -> None:
-        """Wait until frames pass every wire both ways. Raises MeasureError."""
+        """Wait until every wire passes frames in both directions.
+
+        Raises:
+            MeasureError: A wire has no keys in time.
+        """
         super().ready()
         until = time.monotonic() + _AGREED_S
         for node, daemon in self.daemons.items():
@@ -87,23 +91,27 @@ class WireKeys(Daemons):
                     time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """End the agreements, and their recordings."""
+        """End MKA and its captures."""
         super().stop()
         self._recording.close()
         self._files = {}
 
     def state(self, node: str, port: str) -> dict[str, Any]:
-        """What the node's kernel says of an interface of MACsec's."""
+        """Return the kernel's state of a node's MACsec interface (`ip macsec show`)."""
         [said] = json.loads(self.site.testbed.run(node, ["ip", "-s", "-j", "macsec", "show", port]))
         return dict(said)
 
     def states(self, access_points: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The kernels' words at both ends of access points' wires, by `node/interface`."""
+        """Return the kernel states at both ends of access points' wires, by `node/interface`."""
         ends = {end for name in access_points for end in self._wire(name)}
         return {end: self.state(*end.split("/")) for end in sorted(ends)}
 
     def keep(self, access_point: str, file: Path) -> int:
-        """Write the messages that handed out keys on an access point's wire; how many there are."""
+        """Write the MKA messages that distributed keys on an access point's wire.
+
+        Returns:
+            The number of messages.
+        """
         recorded = next((self._files[end] for end in self._wire(access_point)), None)
         messages = [frame for frame in pcap.frames(recorded) if mka.hands_out(frame.data)] \
             if recorded else []
@@ -111,13 +119,13 @@ class WireKeys(Daemons):
         return len(messages)
 
     def _wire(self, access_point: str) -> Sequence[str]:
-        """Both ends of an access point's first wire, where it is protected."""
+        """Return both ends of an access point's first wire, or nothing if it is unprotected."""
         _, link = self.site.network.link_of(access_point)
         return link.ends if link.ends[0] in self._files else ()
 
 
 def is_secured(state: Mapping[str, Any]) -> bool:
-    """Whether an interface has a key in use to send by, and one to receive by."""
+    """Return whether a MACsec interface has active keys to send and to receive."""
     def active(associations: Sequence[Mapping[str, Any]]) -> bool:
         return any(each.get("active") for each in associations)
     channels = state.get("rx_sc", ())

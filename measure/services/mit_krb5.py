@@ -1,4 +1,4 @@
-"""MIT krb5 as services: a realm's KDC with its database, and a server that takes tickets."""
+"""Services for MIT krb5: a realm's KDC with its database, and application servers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 
-#: Where the application server answers: as such, and as a proxy.
+#: TCP ports of the GSS-API application server, and of the IAKERB proxy server.
 GSS_PORT, PROXY_PORT = 4444, 4445
 _DATABASE_S = 60.0
-#: Of a database that lives as long as its run, and has no secrets but the run's.
+#: Master password of a database that lasts one run and has no secrets but the run's.
 _MASTER = "master"
 
 
 class MitKdc(Daemons):
-    """A KDC on every node that has its configuration; its database is made when it starts."""
+    """A KDC on every node that has its configuration, with a new database."""
 
     name = "kdc"
     file = "kdc/kdc.conf"
 
     def launch(self, node: str) -> Daemon:
-        """Make the realm's database and keytabs, then start its KDC."""
+        """Create the realm's database and keytabs, then start its KDC."""
         environment = self._environment(node)
         realm = realm_of(self.site, node)
         for other in self.site.network.nodes:
             if (self.site.mount / other).is_dir():
-                self.site.run_folder(other)  # a keytab of its own is written there
-        # Not on the node: making a database is no part of what it does when it is asked.
+                self.site.run_folder(other)  # kadmin writes the node's keytab there
+        # Run outside the node: creating a database must not count as the KDC's work.
         self._do(["kdb5_util", "-r", realm, "create", "-s", "-P", _MASTER], "", environment, node)
         commands = (self.site.mount / node / "kdc" / "principals").read_text()
         self._do(["kadmin.local", "-r", realm], commands, environment, node)
@@ -41,7 +41,7 @@ class MitKdc(Daemons):
                            r"commencing operation", environment)
 
     def keys(self, node: str, folder: Path) -> None:
-        """Copy all keys of a realm to a folder, as `REALM.keytab`: what a judge opens things by."""
+        """Copy all keys of a realm into `folder/REALM.keytab`, for the judge to decrypt with."""
         realm = realm_of(self.site, node)
         environment = self._environment(node)
         listed = self._do(["kadmin.local", "-r", realm, "listprincs"], "", environment, node)
@@ -68,42 +68,49 @@ class MitKdc(Daemons):
 
 
 class GssServer(Daemons):
-    """A server that takes tickets, on every node that has a keytab to take them by."""
+    """An application server on every Kerberos server node that has a krb5.conf."""
 
     name = "gss-server"
     needs: Sequence[str] = (MitKdc.name,)
     options: Sequence[str] = ("-port", str(GSS_PORT))
 
     def nodes(self) -> Sequence[str]:
-        """Nodes of that duty."""
+        """Return the Kerberos server nodes that have a krb5.conf."""
         return [node for node in self.site.network.of_duty("kerberos_server")
                 if (self.site.mount / node / "krb5" / "krb5.conf").exists()]
 
     def launch(self, node: str) -> Daemon:
-        """Start it for whatever service its keytab has."""
+        """Start the server for the services in its keytab."""
         return self.daemon(
-            # Its words when they come, and not when a buffer is full.
+            # Line buffering: the server's output appears at once.
             node, ["stdbuf", "-oL", "gss-server", *self.options, "-verbose", "host"], r"starting",
             {**library_environment(self.site, node),
              "KRB5_KTNAME": f"FILE:{self.site.run_folder(node) / 'keytab'}"})
 
 
 class IakerbServer(GssServer):
-    """The same for clients that reach no KDC: it passes what they say on to one."""
+    """An application server for clients that reach no KDC: an IAKERB proxy."""
 
     name = "iakerb-server"
     options: Sequence[str] = ("-port", str(PROXY_PORT), "-iakerb")
 
 
 def realm_of(site: Site, kdc: str) -> str:
-    """The realm that a node's KDC serves, as its configuration says."""
+    """Return the realm that a node's KDC serves, from its configuration."""
     lines = (site.mount / kdc / "kdc" / "krb5.conf").read_text().splitlines()
     return next(line.partition("=")[2].strip() for line in lines if "default_realm" in line)
 
 
 def library_environment(site: Site, node: str, *, knows_kdcs: bool = True,
                         before: Sequence[Path] = ()) -> dict[str, str]:
-    """What has a program on a node use the rendered settings; files `before` them win."""
+    """Return the environment that makes programs on a node use the rendered krb5 settings.
+
+    Args:
+        site: The running testbed.
+        node: The node's name.
+        knows_kdcs: Whether the settings include the KDCs' addresses.
+        before: Files of settings that take precedence.
+    """
     place = site.mount / node / "krb5"
     files = [*before, place / "krb5.conf", *([place / "kdcs.conf"] if knows_kdcs else [])]
     return {"KRB5_CONFIG": ":".join(map(str, files))}

@@ -1,4 +1,4 @@
-"""Mobile IP as services: agents on the wire's side, registrations on the mobile nodes'."""
+"""Services for Mobile IP: agents on the wired nodes, registrations on the mobile nodes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.model import HOME_AGENT, STATION
 
-# The first index that RFC 5944 leaves to users.
+# The first SPI that RFC 5944 does not reserve.
 _SPI = 256
 _AGENT, _NODE = "topologies.mobile_ip.agent", "topologies.mobile_ip.node"
-#: The program tries for longer than anybody waits for it.
+#: Time the program tries longer than the worker waits for it, in s.
 _SPARE_S = 5.0
-#: What the programs are made of; see `measure.forks`.
+#: Modules of the programs, imported in advance by `measure.forks`.
 PROGRAMS = (_AGENT, _NODE)
 
 
 @dataclass(frozen=True)
 class MobileIp:
-    """Settings of Mobile IP that are the same for every node of a testbed.
+    """Settings of Mobile IP that all nodes of a testbed share.
 
-    Agents hold `key_hex`, mobile nodes `node_key_hex`: the same key, but for a negative control.
-    For another one `runner` names a module that runs their programs.
+    Agents use `key_hex`, mobile nodes `node_key_hex`. Both are equal except in a negative control.
+    `runner` names a module that runs the programs for another negative control.
     """
 
     key_hex: str
@@ -41,12 +41,12 @@ class MobileIp:
     runner: str = ""
 
     def program(self, module: str, settings: Path) -> list[str]:
-        """The module whose program is run, and its arguments."""
+        """Return the module to run and its arguments."""
         return [*([self.runner] if self.runner else []), module, str(settings)]
 
 
 class Agents(Daemons):
-    """A home agent, which is a foreign agent to visitors, on every node with that duty."""
+    """A home agent on every node with that duty, and foreign agent for visitors."""
 
     name = "mobile-ip"
 
@@ -56,7 +56,7 @@ class Agents(Daemons):
         self._forks = forks
 
     def nodes(self) -> Sequence[str]:
-        """The home agents."""
+        """Return the home agents."""
         return self.site.network.of_duty(HOME_AGENT)
 
     def launch(self, node: str) -> Daemon:
@@ -82,7 +82,7 @@ class Agents(Daemons):
 
 
 class Registrations:
-    """The mobile node's program on every station."""
+    """The mobile node's Mobile IP program on every station."""
 
     name = "registrations"
     needs: Sequence[str] = ()
@@ -91,23 +91,27 @@ class Registrations:
         self.site = site
         self._shared = settings
         self._forks = forks
-        #: By station; filled by `start`.
+        #: Running programs by station, filled by `start`.
         self.programs: dict[str, RegistrationDaemon] = {}
 
     def start(self) -> None:
-        """Start them all."""
+        """Start all programs."""
         for name in self.site.network.of_duty(STATION):
             program = self._shared.program(_NODE, self._settings(name))
             self.programs[name] = RegistrationDaemon(
                 name, self._forks.talking(name, *program), self.site.log("mobile-ip", name))
 
     def ready(self) -> None:
-        """Wait until each runs. Raises MeasureError."""
+        """Wait until each program runs.
+
+        Raises:
+            MeasureError: A program ended, or was not ready in time.
+        """
         for program in self.programs.values():
             program.wait_ready()
 
     def stop(self) -> None:
-        """End them, the last first."""
+        """End the programs, in reverse order of their start."""
         while self.programs:
             _, program = self.programs.popitem()
             program.stop()
@@ -125,6 +129,6 @@ class Registrations:
 
 def _written(site: Site, node: str, values: dict[str, object]) -> Path:
     path = site.run_folder(node) / "mobile-ip.json"
-    path.touch(0o600)  # a key is in it
+    path.touch(0o600)  # the file contains a key
     path.write_text(json.dumps(values))
     return path

@@ -1,8 +1,9 @@
-"""WireGuard between mobile nodes and their agents: everything of a node's goes through its tunnel.
+"""WireGuard tunnels between mobile nodes and their agents, for all traffic of a node.
 
-A node's address is the same inside and outside, as with ESP. So what is not the tunnel's own is
-sent to the device by a rule, and what is, by its mark, goes on as though there were none: on the
-link at home, and where Mobile IP leads it elsewhere. Mobile IP's messages are sent below all this.
+As with ESP, a node has one address inside and outside of the tunnel. A rule sends all packets to
+the WireGuard device, except the tunnel's own packets. These carry a mark and are routed as without
+a tunnel: on the link at home, by Mobile IP when away. Mobile IP's own messages stay outside the
+tunnel.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ from measure.services.wireguard import (
 from measure.workload import Site
 
 _FILE = "wireguard.json"
-#: After local addresses, before Mobile IP's own rule, which the tunnel's packets go on to.
+#: Rule priorities: after local addresses and before Mobile IP's own rule, to which the tunnel's
+#: packets go on.
 _MARKED, _TO_TUNNEL, _BEYOND = "400", "401", "434"
-#: The main table's rule: where no Mobile IP runs.
+#: Priority of the main table's rule, used where no Mobile IP runs.
 _MAIN = "32766"
 _TABLE = str(MARK)
-#: As much as leaves room for the outer headers in 1500 bytes; WireGuard's 1420 is for IPv6.
+#: MTU that leaves room for the outer headers in 1500 bytes; WireGuard's default of 1420 is for
+#: IPv6.
 _MTU_BYTES = "1440"
 
 
 class MobileWireGuard:
-    """A service: tunnels wherever the policy's files say so, anew for each authentication."""
+    """A service for tunnels where the policy's files require them.
+
+    Each authentication gets new tunnels.
+    """
 
     name = "mobile wireguard"
     needs: Sequence[str] = ()
@@ -46,7 +52,11 @@ class MobileWireGuard:
         self._said: dict[str, dict[str, Any]] = {}
 
     def start(self) -> None:
-        """Make keys, and the rules by which packets go to the tunnels. Raises MeasureError."""
+        """Create the keys, the routing rules and the tunnels.
+
+        Raises:
+            MeasureError: The kernel refuses a device.
+        """
         self._said = {node: json.loads((self._site.mount / node / _FILE).read_text())
                       for node in self._site.having(_FILE)}
         self._keys = {node: make_key() for node in self._said}
@@ -56,10 +66,10 @@ class MobileWireGuard:
         self.renew()
 
     def ready(self) -> None:
-        """Nothing more: a device takes packets as soon as it is up."""
+        """Return at once: a device takes packets as soon as it is up."""
 
     def stop(self) -> None:
-        """Remove devices and rules."""
+        """Remove the devices and routing rules."""
         if self._tunnels is not None:
             self._tunnels.stop()
             self._tunnels = None
@@ -69,7 +79,13 @@ class MobileWireGuard:
         self._said = {}
 
     def renew(self) -> None:
-        """Have tunnels without sessions: the next packet begins one. Raises MeasureError."""
+        """Replace the tunnels by new ones without sessions.
+
+        The next packet starts a handshake.
+
+        Raises:
+            MeasureError: The kernel refuses a device.
+        """
         if not self._said:
             return
         if self._tunnels is not None:
@@ -81,22 +97,26 @@ class MobileWireGuard:
 
     @property
     def roams(self) -> bool:
-        """Whether the policy's tunnels follow their nodes, by what was rendered."""
+        """Return whether the policy's tunnels follow their nodes, from the rendered files."""
         return any(json.loads((self._site.mount / node / _FILE).read_text())["roams"]
                    for node in self._site.having(_FILE))
 
     def follow(self, node: str) -> None:
-        """Have a node's tunnel choose anew which address it sends from. Raises MeasureError."""
+        """Make a node's tunnel select its source address again.
+
+        Raises:
+            MeasureError: The kernel refuses the change.
+        """
         if self._tunnels is not None and node in self._said:
             self._tunnels.renew_endpoints(node)
 
     def state(self, node: str) -> list[dict[str, Any]]:
-        """What a node's kernel has of its peers; nothing without a tunnel."""
+        """Return the kernel's state of a node's peers, empty without a tunnel."""
         return [asdict(state) for state in self._tunnels.state(node)] \
             if self._tunnels is not None and node in self._said else []
 
     def device(self, node: str) -> str:
-        """A node's device; "" without a tunnel."""
+        """Return the name of a node's device, or "" without a tunnel."""
         return DEVICE if node in self._said else ""
 
     def _end(self, node: str) -> WireGuardEnd:
@@ -110,7 +130,11 @@ class MobileWireGuard:
         return WireGuardEnd(self._keys[node], address, peers, mark=MARK)
 
     def _rules(self, node: str) -> list[list[str]]:
-        """The tunnel's own packets go on; the others from the mobile node, or to it, go in."""
+        """Return the arguments of a node's `ip rule` commands.
+
+        The first rule lets the tunnel's own packets pass. The others send packets from, or to, the
+        mobile node into the tunnel.
+        """
         said = self._said[node]
         targets: list[list[str]] = [[]] if said["duty"] == "mobile" else [
             ["to", peer["address"]] for peer in said["peers"]]

@@ -1,4 +1,4 @@
-"""A program of a study's own on a node: told what to do by lines, which it answers by lines."""
+"""Control a study's own program on a node by lines on standard input and output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measure.errors import MeasureError
 
 
 class HostProgram:
-    """A running program: told what to do by lines, which it answers. A context manager."""
+    """A running program, controlled by lines that it answers. A context manager."""
 
     def __init__(self, name: str, argv: Sequence[str], log: Path,
                  environment: Mapping[str, str] | None = None) -> None:
@@ -28,22 +28,30 @@ class HostProgram:
         self.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                with contextlib.suppress(BrokenPipeError):  # what it was told last, in vain
+                with contextlib.suppress(BrokenPipeError):  # the last command may still be unread
                     stream.close()
 
     def kill(self) -> None:
-        """End it where it is, if it has not ended."""
+        """Kill the program, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def do(self, command: str) -> None:
-        """Have it do something to its end. Raises MeasureError."""
+        """Send a command and wait until the program has completed it.
+
+        Raises:
+            MeasureError: The program has ended.
+        """
         self.tell(command)
         self.expect(f"done {command}")
 
     def tell(self, command: str) -> None:
-        """Have it begin something. Raises MeasureError."""
+        """Send a command without waiting for its completion.
+
+        Raises:
+            MeasureError: The program has ended.
+        """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{command}\n")
@@ -52,14 +60,22 @@ class HostProgram:
             raise self._gone() from None
 
     def end(self) -> None:
-        """Have it write its log and end. Raises MeasureError."""
+        """Make the program write its log and exit.
+
+        Raises:
+            MeasureError: The program exited with an error.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         if self._process.wait():
             raise self._gone()
 
     def expect(self, line: str) -> None:
-        """Wait for what it says. Raises MeasureError."""
+        """Read one line and check that it is the expected one.
+
+        Raises:
+            MeasureError: The program printed another line or has ended.
+        """
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != line:
             raise self._gone()

@@ -1,8 +1,8 @@
-"""RadSec as a service: beside each access point, a proxy that takes RADIUS to the server in TLS.
+"""Service for RadSec: a proxy on each access point carries RADIUS in TLS.
 
-Its connection is made once, with the first request, and stays. So one is asked before anything is
-measured, as a busy access point's stations would have long ago, and what the wire shows of it is
-kept for every repetition: nothing later tells who is at the other end.
+The proxy connects once, at the first request, and keeps the connection. A first request is
+therefore sent before anything is measured, as in a busy network. The capture of the TLS handshake
+is kept for every repetition: no later packet shows who the peer is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from measure.time_limits import TimeLimits
 from measure.workload import Site
 from topologies.namespaces import network_of
 
-#: What the captures of connections being made begin with; an access point's name follows.
+#: Prefix of the captures of TLS handshakes; the access point's name follows.
 PART = "radsec"
 _ACCESS_REQUEST, _USER_NAME = 1, 1
 _ASKING = b"radius-proxy"
@@ -35,7 +35,7 @@ _SETTLE_S = 0.25
 
 @dataclass(frozen=True)
 class Connected:
-    """A connection as it was made: its keys, lines of the server's key log, and its capture."""
+    """A new TLS connection: its lines of the server's key log, and its capture."""
 
     keys: Sequence[str]
     summary: Mapping[str, Any]
@@ -52,7 +52,7 @@ class RadiusProxies(Daemons):
     def __init__(self, site: Site, servers: FreeRadius) -> None:
         super().__init__(site)
         self._servers = servers
-        #: By access point; filled by `ready`.
+        #: TLS connections by access point, filled by `ready`.
         self.connections: dict[str, Connected] = {}
 
     def launch(self, node: str) -> Daemon:
@@ -62,7 +62,11 @@ class RadiusProxies(Daemons):
                            r"Ready to process requests")
 
     def ready(self) -> None:
-        """Wait until they run, and have each make its connection. Raises MeasureError."""
+        """Wait until the proxies run, then make each connect to its server.
+
+        Raises:
+            MeasureError: A proxy is not ready, or gets no answer from the server.
+        """
         super().ready()
         if self._servers.name in self.site.withhold:
             return
@@ -76,7 +80,7 @@ class RadiusProxies(Daemons):
         with capturing(self.site.testbed, [point], WHOLE, part=PART, out=folder,
                        logs=self.site.logs, summaries=taken):
             self._ask(node)
-            time.sleep(_SETTLE_S)  # tcpdump reads what is there already
+            time.sleep(_SETTLE_S)  # time for tcpdump to read the packets that have arrived
         keys = self._keys()[known:]
         if not keys:
             raise MeasureError("testbed", f"{self.name} on {node}: no TLS connection to the "
@@ -89,7 +93,7 @@ class RadiusProxies(Daemons):
         return [line for lines in self._servers.tls_keys().values() for line in lines]
 
     def _ask(self, node: str) -> None:
-        """Whether somebody may come in whom nobody knows; the server's answer is awaited."""
+        """Send an Access-Request for an unknown user and wait for the server's answer."""
         bridge = next(i.bridge for i in self.site.network.nodes[node].interfaces.values()
                       if i.radio)
         address = self.site.network.nodes[node].interfaces[bridge or ""].ip

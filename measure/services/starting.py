@@ -1,4 +1,7 @@
-"""The starter brings services up by their needs, side by side, and takes them down in reverse."""
+"""Start services in the order of their needs, in parallel where possible, and stop them.
+
+Services stop in reverse order.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ from measure.workload import Service
 
 
 class Starter:
-    """Running services. A context manager: they run inside it, and none is left after it.
+    """A context manager that runs services inside the context.
 
-    `withhold` names services that are left out on purpose (a negative control); who needs one of
-    them starts without it. Raises MeasureError for a name that no service has.
+    No service is left running afterwards. `withhold` names services that are left out on purpose (a
+    negative control). Services that need one of them start without it.
+
+    Raises:
+        MeasureError: `withhold` names a service that does not exist.
     """
 
     def __init__(self, services: Sequence[Service], withhold: Collection[str] = ()) -> None:
@@ -30,7 +36,7 @@ class Starter:
         with self._stack:
             for wave in waves(self._services, self._withheld):
                 for service in wave:
-                    # First, so that what a failing start leaves behind goes, too.
+                    # Before `start`, so that the rest of a failed start is stopped, too.
                     self._stack.callback(service.stop)
                     service.start()
                 for service in wave:
@@ -43,9 +49,14 @@ class Starter:
 
 
 def waves(services: Sequence[Service], provided: Collection[str] = ()) -> list[list[Service]]:
-    """Services in groups that may start side by side, each after all that it needs.
+    """Group services into waves that can start in parallel, each after its needs.
 
-    `provided` are names that count as ready. Raises MeasureError for needs that cannot be met.
+    Args:
+        services: The services to start.
+        provided: Names of services that count as ready.
+
+    Raises:
+        MeasureError: Two services share a name, or needs cannot be met.
     """
     names = [service.name for service in services]
     for service in services:

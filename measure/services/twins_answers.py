@@ -1,6 +1,6 @@
-"""Program: answers for everybody behind an evil twin: any question by ARP and, asked to, EAP-MD5.
+"""Program that answers stations behind an evil twin: any ARP request, and optionally EAP-MD5.
 
-`python3 -m measure.services.twins_answers INTERFACE arp|eap`; standard library only.
+`python3 -m measure.services.twins_answers INTERFACE arp|eap`. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ _FRAME_BYTES = 4096
 
 
 def answer(frame: bytes, own: bytes, *, says_yes: bool) -> bytes:
-    """What the twin says to an Ethernet frame, from its own address; b"" for nothing."""
+    """Return the twin's reply to an Ethernet frame, or b"" if there is none.
+
+    Args:
+        frame: The received frame.
+        own: The twin's MAC address.
+        says_yes: Whether the twin accepts EAP-MD5.
+    """
     sender, kind, said = frame[6:12], int.from_bytes(frame[12:14], "big"), frame[14:]
     if sender == own:
         return b""
@@ -33,7 +39,7 @@ def answer(frame: bytes, own: bytes, *, says_yes: bool) -> bytes:
 
 
 def _eap(said: bytes) -> bytes:
-    """Whoever knocks is asked for a name, then for any proof, and then let in."""
+    """Return the next EAP packet: identity request, MD5 challenge or Success."""
     if said[1] == _EAPOL_START:
         return _packet(_EAP_REQUEST, 1, bytes((_IDENTITY,)))
     if said[1] != _EAPOL_EAP or len(said) < 9 or said[4] != _EAP_RESPONSE:
@@ -49,7 +55,7 @@ def _packet(code: int, number: int, data: bytes = b"") -> bytes:
 
 
 def main(interface: str, way: str) -> None:
-    """Answer until ended."""
+    """Answer frames until the process is ended."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
         air.bind((interface, 0))
         own = air.getsockname()[4]

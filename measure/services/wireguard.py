@@ -1,7 +1,7 @@
-"""WireGuard as a service: the kernel's device on each node, its keys and peers, and its state.
+"""Service for WireGuard: the kernel's device on each node, with keys, peers and state.
 
-A tunnel is made by `start` and gone with `stop`, and its keys' sessions with it: who starts it
-again measures another handshake, which the kernel makes when the first packet wants through.
+`start` creates a tunnel, and `stop` removes it with its session keys. After a restart the kernel
+makes a new handshake when the first packet needs the tunnel.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from measure.workload import Site
 from topologies.namespaces import network_of
 
 _KEY_BYTES = 32
-#: Of the packets that tunnels send, where rules have to tell them from those that go in.
+#: Firewall mark of the tunnels' own packets, for rules that tell them from the inner packets.
 MARK = 51820
-#: What a node's device is called.
+#: Name of a node's WireGuard device.
 DEVICE = "wg0"
 
 
 @dataclass(frozen=True)
 class WireGuardKey:
-    """A static key pair, as WireGuard's tools write them: base64."""
+    """A static key pair in base64, the format of WireGuard's tools."""
 
     private: str
     public: str
@@ -36,9 +36,9 @@ class WireGuardKey:
 
 @dataclass(frozen=True)
 class WireGuardPeer:
-    """Another end: its public key, where it is, and which inner addresses are behind it.
+    """A remote peer: public key, endpoint, and the inner addresses behind it.
 
-    Without an `address` it has to speak first. `keepalive_s` of 0: no keepalives.
+    A peer without an `address` must send the first packet. `keepalive_s` of 0 disables keepalives.
     """
 
     public_key: str
@@ -50,9 +50,10 @@ class WireGuardPeer:
 
 @dataclass(frozen=True)
 class WireGuardEnd:
-    """A node's end of tunnels: its key, its inner address (with a prefix), and its peers.
+    """A node's end of tunnels: key, inner address (with a prefix) and peers.
 
-    An end without an `address` has that of another interface. `mark` is what its own packets bear.
+    An end without an `address` uses another interface's address. `mark` is the firewall mark of the
+    tunnel's own packets.
     """
 
     key: WireGuardKey
@@ -64,9 +65,10 @@ class WireGuardEnd:
 
 @dataclass(frozen=True)
 class WireGuardState:
-    """What the kernel says of a peer; `handshake_s` is the wall clock's, None before the first.
+    """Kernel state of a peer.
 
-    `endpoint` is the address that its last packet came from, or that it was said to have.
+    `handshake_s` is wall-clock time, None before the first handshake. `endpoint` is the source of
+    the peer's last packet, or the configured address.
     """
 
     public_key: str
@@ -77,9 +79,9 @@ class WireGuardState:
 
 
 class WireGuardTunnels:
-    """Tunnels between nodes; routes to what peers have behind them are set with them.
+    """Tunnels between nodes, with routes to the networks behind the peers.
 
-    In the main table, or in another one that rules lead to.
+    The routes are in the main table, or in another table that rules select.
     """
 
     name = "wireguard"
@@ -92,7 +94,11 @@ class WireGuardTunnels:
         self._made: list[str] = []
 
     def start(self) -> None:
-        """Make the device of every node. Raises MeasureError."""
+        """Create the device of every node.
+
+        Raises:
+            MeasureError: The kernel refuses a device.
+        """
         for node, end in self._ends.items():
             try:
                 self._make(node, end)
@@ -100,24 +106,28 @@ class WireGuardTunnels:
                 raise self._refused(node, (error.stderr or "").strip() or str(error)) from None
 
     def ready(self) -> None:
-        """Nothing more: a device takes packets as soon as it is up."""
+        """Return at once: a device takes packets as soon as it is up."""
 
     def stop(self) -> None:
-        """Remove the devices, and with them their sessions and routes."""
+        """Remove the devices with their sessions and routes."""
         while self._made:
             self._site.testbed.run(self._made.pop(), ["ip", "link", "del", self._device])
 
     def state(self, node: str) -> list[WireGuardState]:
-        """What a node's kernel has of its peers. Raises MeasureError."""
+        """Return the kernel's state of a node's peers.
+
+        Raises:
+            MeasureError: The kernel refuses the query.
+        """
         with self._netlink(node) as netlink:
             messages = netlink.info(self._device)
         return [_state(peer) for message in messages
                 for peer in message.get_attr("WGDEVICE_A_PEERS") or ()]
 
     def renew_endpoints(self, node: str) -> None:
-        """Say again where a node's peers are: the kernel forgets which address it sent from.
+        """Set the endpoints of a node's peers again, which clears the cached source address.
 
-        While an address stays on any interface, it would go on to send from there.
+        Otherwise the kernel keeps sending from that address while any interface has it.
         """
         with self._netlink(node) as netlink:
             for peer in self._ends[node].peers:
@@ -142,13 +152,17 @@ class WireGuardTunnels:
 
     @contextmanager
     def _netlink(self, node: str) -> Iterator[Any]:
-        """What speaks to the kernel in a node's namespace. Raises MeasureError."""
-        # Half a second in a guest, which testbeds without a tunnel do not take.
+        """Open a WireGuard netlink socket in a node's namespace.
+
+        Raises:
+            MeasureError: The kernel refuses an operation.
+        """
+        # The import takes half a second in a guest; testbeds without a tunnel skip it.
         from pyroute2 import WireGuard
         from pyroute2.netlink.exceptions import NetlinkError
 
         try:
-            # A socket stays in the namespace that it was made in.
+            # A socket stays in the namespace in which it was created.
             with network_of(self._site.testbed.node(node).pid):
                 netlink = WireGuard()
             with netlink:
@@ -162,7 +176,7 @@ class WireGuardTunnels:
 
 
 def make_key() -> WireGuardKey:
-    """A fresh key pair."""
+    """Return a new key pair."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     private = os.urandom(_KEY_BYTES)

@@ -1,4 +1,4 @@
-"""Wpa_supplicant as a service, with a control connection to each station's interface."""
+"""Service for wpa_supplicant, with a control connection to each station's interface."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class WpaSupplicant(Daemons):
 
     def launch(self, node: str) -> Daemon:
         """Start the supplicant of one node."""
-        # Started without an interface, so that adding one through the global socket is answered
-        # when the interface's own control socket is there.
+        # Started without an interface: adding one through the global socket returns when the
+        # interface's own control socket exists.
         return self.daemon(node, ["wpa_supplicant", "-g", self._global(node)],
                            r"Successfully initialized wpa_supplicant")
 
     def ready(self) -> None:
-        """Wait until they run, give each its interface, and connect to it."""
+        """Wait until the supplicants run, add their interfaces and connect to them."""
         super().ready()
         for name in self.daemons:
             self.controls[name] = self._connections.enter_context(self._attached(name))
