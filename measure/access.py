@@ -1,4 +1,4 @@
-"""Access is what mobile nodes get onto the network by: the services, and the stations on them."""
+"""Network access of mobile nodes: the services, and the stations that use them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from measure.time_limits import TimeLimits
 from measure.workload import Service, Site
 from topologies.model import HOME_AGENT, Scenario
 
-if TYPE_CHECKING:  # it takes more than the standard library, which few policies do
+if TYPE_CHECKING:  # needs more than the standard library, and only some policies use it
     from measure.card import SoftwareCard
 
-# Child SAs between home agents: for nodes that are away, for visitors, for everything else.
+# Child SAs between home agents: for nodes that are away, for visitors, and for all other traffic.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
 
 
@@ -43,7 +43,7 @@ class Access:
         self.site = site
         self.limits = TimeLimits.of(site.testbed)
         self._freeradius = FreeRadius(site, tells_keys=True)
-        #: Of wires that MACsec protects; none without it.
+        #: MACsec on protected wires; no daemon runs without MACsec.
         self.wire_keys = WireKeys(site)
         self._eap_server = EapServer(site)
         self._proxies = RadiusProxies(site, self._freeradius)
@@ -58,11 +58,11 @@ class Access:
         self._stations: dict[str, MeasuredStation] = {}
         self._at_home: set[str] = set()
         self._measured: set[str] = set()
-        #: What passed the closed port, by mobile node: looked at once each.
+        #: Captures of the closed port by mobile node; each port is checked once.
         self.port_checks: dict[str, PortCheck] = {}
 
     def services(self) -> list[Service]:
-        """All that must run; slow starters first."""
+        """Return all services of the policy, slow starters first."""
         mobile_ip: list[Service] = [] if self.follows else [
             self._forks, self._agents, self._registrations]
         return [self._freeradius, self._eap_server, SubscriberServers(self.site),
@@ -72,32 +72,36 @@ class Access:
 
     @property
     def has_ipsec(self) -> bool:
-        """Whether the policy has tunnels between mobile nodes and home agents."""
+        """Return whether the policy has tunnels between mobile nodes and home agents."""
         return bool(self.site.having(Charon.file, HOME_AGENT))
 
-    @cached_property  # asked while a move is timed
+    @cached_property  # read while a handoff is timed
     def follows(self) -> bool:
-        """Whether tunnels follow their nodes to other subnets, where Mobile IP does otherwise."""
+        """Return whether tunnels follow their nodes to other subnets, in place of Mobile IP."""
         return self._wireguard.roams or self._charon.follows
 
     def follow(self, scenario: Scenario) -> None:
-        """Have the mobile node's tunnel follow it to where it visits. Raises MeasureError."""
+        """Make the mobile node's tunnel follow it to the visited subnet.
+
+        Raises:
+            MeasureError: The tunnel did not follow in time.
+        """
         if scenario.visit is not None:
             station = self.station(scenario.mobile_node)
             station.follow(scenario.visit)
             self._wireguard.follow(station.name)
 
     def tunnel_device(self, node: str) -> str:
-        """The device that a node's packets leave WireGuard by; "" without one."""
+        """Return the name of a node's WireGuard device, or "" without one."""
         return self._wireguard.device(node)
 
     def tunnel_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
-        """What the kernels of mobile node and agent have of WireGuard; nothing without it."""
+        """Return the WireGuard state of mobile node and agent by node, if any."""
         return {node: states for node in (scenario.mobile_node, scenario.agent)
                 if (states := self._wireguard.state(node))}
 
     def station(self, name: str) -> MeasuredStation:
-        """A station as its services have it; they must be ready."""
+        """Return a station with its services, which must be ready."""
         if name not in self._stations:
             charon = self._charon.socket(name) if name in self._charon.daemons else None
             self._stations[name] = MeasuredStation(
@@ -108,56 +112,62 @@ class Access:
         return self._stations[name]
 
     def _answer_of_card(self, asked: str) -> str:
-        """What the subscriber's card says; it is loaded when it is asked first."""
+        """Return the answer of the subscriber's card, loaded at the first request."""
         return self._card.answer(asked)
 
     @cached_property
     def _card(self) -> SoftwareCard:
-        """The subscriber's, which stations have in turn: it counts what it was asked."""
+        """Return the subscriber's card, which all stations use in turn.
+
+        The card counts its challenges.
+        """
         from measure.card import SoftwareCard
 
         return SoftwareCard(self.site.secrets["card"])
 
     def enter(self, scenario: Scenario) -> None:
-        """Have the scenario's companions at home, and of the other stations none on the air."""
+        """Attach the scenario's companions at home and disconnect stations that take no part."""
         staying = self._at_home & set(scenario.companions)
         for name in (self._at_home | self._measured) - staying - {scenario.mobile_node}:
             self.take_off(name)
         self._at_home = staying
         self._measured = {scenario.mobile_node}
         for name in set(scenario.companions) - staying:
-            # From nothing: an attempt that failed may have left it halfway.
+            # Start from a clean state: a failed attempt may have left the station halfway.
             self.take_off(name)
             self.attach(name, scenario.home_of(name))
             self._at_home.add(name)
 
     def send_away(self, name: str) -> None:
-        """Have a companion leave, who comes again for the next repetition."""
+        """Disconnect a companion until the next repetition."""
         self.take_off(name)
         self._at_home.discard(name)
 
     def take_off(self, name: str) -> None:
-        """Off the air, forgotten by every access point, and its earlier events with it."""
+        """Disconnect a station, remove it from every access point and drop its events."""
         station = self.station(name)
         station.leave()
         self._hostapd.forget(station.mac)
         station.supplicant.forget()
 
     def reset(self, scenario: Scenario) -> MeasuredStation:
-        """The mobile node without what earlier ones left: link, scan results, keys, IPsec SAs.
+        """Remove all earlier state of the mobile node: link, scan results, keys and IPsec SAs.
 
-        Its agent has no SAs with it any more, either.
+        The agent's SAs with the node are removed, too.
+
+        Raises:
+            MeasureError: IPsec SAs are left over.
         """
         self.enter(scenario)
         self.take_off(scenario.mobile_node)
         station = self.station(scenario.mobile_node)
         if scenario.agent in self._charon.daemons:
-            # With the link down, the agent did not hear that they are given up.
+            # The link was down, so the agent did not receive the node's deletion of the SAs.
             with ike.session(self._charon.socket(scenario.agent)) as session:
                 for address in self._outer(scenario):
                     ike.terminate(session, address)
         self._wireguard.renew()
-        # What was said of it is on long wires still, and not to be taken for what is said next.
+        # Delayed packets about the old state must not be taken for new ones.
         time.sleep(self.limits.under_way_s)
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
@@ -166,10 +176,13 @@ class Access:
         return station
 
     def left(self, scenario: Scenario) -> dict[str, Any]:
-        """What is left of the mobile node where it was reset: nothing, by kernels and supplicant.
+        """Return what is left of the mobile node after `reset`, from kernels and supplicant.
 
-        `sas`: IPsec SAs by node; `keys`: cached by its supplicant; `associated`: access points that
-        have it; `tunnelled`: whether its agent still tunnels to where it was.
+        Returns:
+            sas: Number of IPsec SAs by node.
+            keys: Number of PMKSAs that its supplicant has cached.
+            associated: Access points that list the node.
+            tunnelled: Whether its agent still tunnels packets to its earlier care-of address.
         """
         testbed, nodes = self.site.testbed, self.site.network.nodes
         station = self.station(scenario.mobile_node)
@@ -182,7 +195,7 @@ class Access:
             "tunnelled": kernel.tunnelled(testbed, scenario.agent, station.address)}
 
     def ipsec_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
-        """The IPsec SAs between mobile node and agent, at both ends; none without IPsec."""
+        """Return the IPsec SAs between mobile node and agent at both ends, if any."""
         if not self.has_ipsec:
             return {}
         agent = self.site.network.nodes[scenario.agent].address
@@ -192,18 +205,22 @@ class Access:
                 for node in (scenario.mobile_node, scenario.agent)}
 
     def _outer(self, scenario: Scenario) -> list[str]:
-        """The addresses that the mobile node's tunnel goes by, at home and away."""
+        """Return the outer addresses of the mobile node's tunnel, at home and away."""
         away = [scenario.visit.ip] if scenario.visit is not None and self.follows else []
         return [self.station(scenario.mobile_node).address, *away]
 
     def connect(self, scenario: Scenario) -> MeasuredStation:
-        """Authenticate from nothing and stay connected; nothing is captured."""
+        """Authenticate from a clean state and stay connected, without captures."""
         station = self.reset(scenario)
         self.attach(station.name, scenario.home)
         return station
 
     def attach(self, name: str, access_point: str) -> None:
-        """All steps of a station onto the network, at one access point. Raises MeasureError."""
+        """Attach a station to the network at one access point, with all steps.
+
+        Raises:
+            MeasureError: A step failed; the text includes the daemons' cause.
+        """
         station = self.station(name)
         with self.explaining():
             self.join(station, access_point)
@@ -211,30 +228,40 @@ class Access:
             station.tunnel()
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Add to a MeasureError what daemons have said meanwhile of why it came about."""
+        """Add the daemons' cause to a MeasureError raised inside the context."""
         return explaining((self._supplicants, self._hostapd, self._proxies, self._freeradius,
                            self._eap_server, self._charon))
 
     def join(self, station: MeasuredStation, access_point: str) -> None:
-        """Associate and authenticate with one access point, until both sides say so.
+        """Associate and authenticate with one access point, until both sides are ready.
 
-        Of an association and of a four-way handshake, the station has seen the end before the
-        access point has: what it sends in between is lost. Raises MeasureError.
+        The station finishes the association and the four-way handshake before the access point
+        does. Its frames in between are lost.
+
+        Raises:
+            MeasureError: The station or the access point is not ready in time.
         """
         station.join(self.site.network.nodes[access_point])
         self.let_in(station, access_point)
 
     def let_in(self, station: MeasuredStation, access_point: str) -> None:
-        """Wait until an access point lets a station pass that is connected. Raises MeasureError."""
+        """Wait until an access point lets a connected station's frames pass.
+
+        Raises:
+            MeasureError: The access point does not authorise the station in time.
+        """
         if not self._admitted(station, access_point):
             raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
                                "let it pass")
 
     def tunnel(self, station: MeasuredStation, scenario: Scenario) -> None:
-        """Have a station's tunnel negotiated, until both ends have it. Raises MeasureError.
+        """Negotiate a station's tunnel until both ends have it.
 
-        The station has it before the agent has heard its last message: what it sends in between is
-        lost.
+        The station has the tunnel before the agent has received its last message. Its packets in
+        between are lost.
+
+        Raises:
+            MeasureError: An end does not have the tunnel in time.
         """
         station.tunnel()
         if not station.charon or scenario.agent not in self._charon.daemons:
@@ -248,11 +275,14 @@ class Access:
                 time.sleep(POLL_S)
 
     def expire(self, station: MeasuredStation, access_point: str) -> None:
-        """Have an access point notice that a station has gone on to another one."""
+        """Make an access point drop a station that has moved to another one."""
         self._hostapd.expire(access_point, station.mac)
 
     def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
-        """Whether an access point lets a station pass: its daemon says so, and then its kernel."""
+        """Return whether an access point authorises a station in time.
+
+        The daemon reports it first, and then the kernel.
+        """
         until = time.monotonic() + self.limits.link_s
         if not self._hostapd.admitted(access_point, station.mac, until):
             return False
@@ -260,24 +290,24 @@ class Access:
         while time.monotonic() < until:
             if kernel.is_authorized(self.site.testbed, access_point, radio, station.mac):
                 return True
-            time.sleep(POLL_S)  # or virtual time would stand still, and the kernel never get there
+            time.sleep(POLL_S)  # sleeping advances virtual time, so that the kernel gets there
         return False
 
     def twin_of(self, access_point: str, mobile_node: str) -> AbstractContextManager[None]:
-        """An evil twin in an access point's place while this lasts (an attack)."""
+        """Replace an access point by an evil twin inside the context (an attack)."""
         return evil_twin.in_place_of(self.site, self._hostapd, access_point, mobile_node)
 
     def tls_keys(self) -> dict[str, list[str]]:
-        """What each authentication server used as keys of TLS so far."""
+        """Return the TLS keys of each authentication server so far."""
         return self._freeradius.tls_keys()
 
     @property
     def proxies(self) -> Mapping[str, Connected]:
-        """The connections of RadSec as they were made, by access point; none without it."""
+        """Return the TLS connections of RadSec by access point, empty without RadSec."""
         return self._proxies.connections
 
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:
-        """Hold an agent's authentication server still, so that it admits nobody."""
+        """Suspend an agent's authentication server, so that it admits no station."""
         with self._freeradius.silent([agent]), self._eap_server.silent([agent]):
             yield

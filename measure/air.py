@@ -1,8 +1,7 @@
-"""Measure the emulated air itself: load a network's radios with UDP and count what comes through.
+"""Measure the emulated air: load a network's radios with UDP and count what arrives.
 
-`python3 -m measure.air JOB_DIR` as root, inside a machine. JOB_DIR/trial.json says what to do: a
-`MediumTrial` of harness/selftest/medium_trial.py. One JSON line goes to standard output for every
-step.
+`python3 -m measure.air JOB_DIR` as root, inside a machine. JOB_DIR/trial.json is a `MediumTrial` of
+harness/selftest/medium_trial.py. Each step prints one JSON line.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _CONNECT_S = 15.0
 _CLASS = re.compile(r"^class \w+ (\S+) .*\n Sent \d+ bytes (\d+) pkt", re.M)
 _ALL_TOGETHER = "1:1"
 _SPARE_S = 20.0
-# Queues are full by then; and nobody stops before the others are counted.
+# In s: queues are then full. The margin keeps all flows running until the last one is counted.
 _SETTLE_S = 1.0
 _MARGIN_S = 0.5
 _HOSTAPD = """interface={interface}
@@ -49,7 +48,7 @@ network={{
 
 
 class Trial:
-    """A network on a medium with its access points up and its stations connected."""
+    """A network on a medium, with running access points and connected stations."""
 
     def __init__(self, job: dict[str, Any], folder: Path) -> None:
         self.network: model.Network = model.from_json(model.Network, job["network"])
@@ -64,7 +63,7 @@ class Trial:
     def __enter__(self) -> Trial:
         with ExitStack() as stack:
             stack.enter_context(self.testbed)
-            # First all access points, then their stations.
+            # All access points first, then their stations.
             for start in (self._access_point, self._station):
                 for daemon in [stack.enter_context(start(name)) for name in self._having(start)]:
                     daemon.wait_ready()
@@ -75,24 +74,27 @@ class Trial:
         self._stack.close()
 
     def queued(self, channel: int) -> dict[str, int]:
-        """Frames that every transmitter has sent on a channel, by the number of its class."""
+        """Return the frames that each transmitter has sent on a channel, by its class number."""
         host = self.network.of_duty("access_point")[0]
         said = self.testbed.run(host, ["tc", "-s", "class", "show", "dev", f"air{channel}"])
         return {number: int(packets) for number, packets in _CLASS.findall(said)
                 if number != _ALL_TOGETHER}
 
     def round_trip_s(self) -> float:
-        """The shortest round trip of a lone packet of 84 bytes between a station and its agent."""
+        """Return the shortest round trip between a station and its agent, in s.
+
+        The packets have 84 bytes, and the network is otherwise idle.
+        """
         station = self.network.of_duty("station")[0]
         said = self.testbed.run(station, ["ping", "-n", "-c", "10", "-i", "0.05",
                                           self.network.nodes[station].gateway or ""])
         return min(float(time_ms) for time_ms in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
 
     def load(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
-        """Send UDP from nodes to addresses, all at once; goodput of each at its server (bit/s).
+        """Send UDP flows at the same time and return their goodputs in bit/s.
 
-        Counted by the kernel while all flows run. Iperf3's own duration would not do: it ends with
-        a message on a connection that has to pass the same full queue.
+        The server's kernel counts datagrams while all flows run. The duration that iperf3 states is
+        no measure, because iperf3 ends with a message on a TCP connection through the full queue.
         """
         with ExitStack() as stack:
             for flow in flows:
@@ -111,7 +113,7 @@ class Trial:
                 flow, (at_0_s, count_0), (at_s, count) in zip(flows, begun, ended, strict=True)]
 
     def _received(self, flow: dict[str, Any]) -> tuple[float, int]:
-        """A time, and how many datagrams the server's node had received by then."""
+        """Return the time (s) and the datagrams that the server's node had received by then."""
         pid = self.testbed.node(flow["server"]).pid
         lines = [line.split() for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()]
         names, values = [line for line in lines if line[0] == "Udp:"]
@@ -155,7 +157,7 @@ class Trial:
 
 
 def main() -> int:
-    """Do what the job folder says."""
+    """Measure what the job folder describes."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "trial.json").read_text())
     subprocess.run(["ip", "link", "set", "hwsim0", "up"], check=True)
@@ -173,7 +175,7 @@ def main() -> int:
 
 
 def say(**result: Any) -> None:
-    """One result to the host."""
+    """Print one result for the host."""
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
-"""Arrival is how one mobile node gets onto the network, step by step, and what that leaves behind.
+"""Steps by which one mobile node gets onto the network, with their raw values.
 
-Times are on the wall clock of the machine, which also stamps the captures. Nothing is judged here.
+Times are on the machine's wall clock, which also stamps the captures. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from topologies.model import ACCESS_POINT, HOME_AGENT, Scenario
 
 
 class Arrival:
-    """The steps of one mobile node onto the network; raw values and stamps go to a session.
+    """The steps by which one mobile node gets onto the network.
 
-    `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
-    prefix `foreign_`; `roams_to` says at which access point that is, if it moves.
+    Raw values and stamps go to a session. Afterwards `raw` has `events`, `kernel` and
+    `registration`. Values of a visited network have the prefix `foreign_`. `roams_to` names its
+    access point, if the node moves.
     """
 
     def __init__(self, access: Access, scenario: Scenario, session: Session, *,
                  roaming: str = "") -> None:
         self.access = access
-        #: How it moves on within its subnet, without leaving first: ANEW, or as a policy's link
-        #: layer has it; "" where it leaves and comes from nothing.
+        #: How the node moves within its subnet without disconnecting first: ANEW, or the link
+        #: layer's `roaming`. With "" it disconnects and starts from a clean state.
         self._roaming = roaming
         self._has_visited = False
         self.scenario = scenario
@@ -40,22 +41,22 @@ class Arrival:
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
         self._keys_before: dict[str, int] = {}
-        #: Captures of key agreements on wires, by the file, with the access point.
+        #: Captures of MACsec key agreements by file, with the access point.
         self._agreements: dict[Path, str] = {}
         session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to)
 
     @property
     def _used(self) -> list[str]:
-        """The access points that the mobile node gets on at."""
+        """Return the access points that the mobile node joins."""
         return [name for name in (self.scenario.home, self.scenario.roams_to) if name]
 
     @property
     def peer(self) -> str:
-        """The address of the node that the mobile node talks to."""
+        """Return the address of the mobile node's peer."""
         return self._nodes[self.scenario.peer].address
 
     def begin(self) -> None:
-        """From nothing: take off what was there, and note what is left all the same."""
+        """Remove earlier state of the mobile node and record what is left of it."""
         self.access.reset(self.scenario)
         if self._roaming:
             self.station.keep_neighbours()
@@ -63,18 +64,28 @@ class Arrival:
         self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
 
     def visit(self) -> None:
-        """Where keys of an earlier visit are to be used, be there once. Raises MeasureError."""
+        """Join the other access point once, if a later move uses its cached keys.
+
+        Raises:
+            MeasureError: The mobile node could not join.
+        """
         if self._roaming == BACK and self.scenario.roams_to:
             self._join(self.scenario.roams_to, has_moved=False)
             self._has_visited = True
 
     def get_on(self, access_point: str, prefix: str = "") -> None:
-        """Everything from the first probe to the first answered packet, at one access point."""
+        """Get onto the network at one access point.
+
+        The steps last from the first probe to the first answered packet.
+
+        Raises:
+            MeasureError: A step failed; the text includes the daemons' cause.
+        """
         try:
             with self.access.explaining():
                 self._steps(access_point, prefix)
         finally:
-            # Where nobody waits for it any more.
+            # After the timed part, when no step waits for it.
             self._session.raw["kernel"][f"{prefix}station"] = self._flags(access_point)
 
     def _steps(self, access_point: str, prefix: str) -> None:
@@ -107,13 +118,13 @@ class Arrival:
                                f"comes back from {self.peer} within {limit_s:.3g} s")
 
     def arrive(self) -> None:
-        """At home, and where the scenario says so, from there to the visited network."""
+        """Get onto the network at home, and then move if the scenario says so."""
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
             self.move(self.scenario.roams_to)
 
     def move(self, access_point: str) -> None:
-        """From home to where the scenario leads: on with the keys there are, or from nothing."""
+        """Move from home to another access point, with existing keys or from a clean state."""
         self._session.before_timing()
         self._session.stamp("handoff")
         if not self._roaming:
@@ -121,12 +132,12 @@ class Arrival:
         self.get_on(access_point, "foreign_")
 
     def _join(self, access_point: str, *, has_moved: bool) -> None:
-        """Associate with an access point: with it alone, or as one of those to move among."""
+        """Associate with an access point, either bound to it or free to roam."""
         if not self._roaming:
             self.access.join(self.station, access_point)
             return
         if has_moved or self._has_visited:
-            if not has_moved:  # what its home offers is to be seen in this stay, too
+            if not has_moved:  # what its home offers must show in this part, too
                 self.station.look(self._nodes[access_point])
             self.station.move(self._nodes[access_point])
             if not has_moved and self.scenario.roams_to:
@@ -139,22 +150,22 @@ class Arrival:
 
     @property
     def _stays_in_subnet(self) -> bool:
-        """Whether the mobile node keeps its agent, and so its tunnel, where it moves to."""
+        """Return whether the mobile node keeps its agent and its tunnel when it moves."""
         return self.scenario.foreign_agent is None
 
     @property
     def _leaves_tunnel(self) -> bool:
-        """Whether it negotiates another tunnel where it moves to.
+        """Return whether the mobile node negotiates another tunnel after the move.
 
-        With its agent, or with its own address by Mobile IP, the one that there is goes on.
+        The existing tunnel continues if the node keeps its agent, or its own address by Mobile IP.
         """
         return not (self._stays_in_subnet or self._roaming or self.access.follows)
 
     def check_port(self, out: Path, *, has_port: bool) -> dict[str, Any] | None:
-        """What passes an access point that has not authorized the mobile node; asked once each.
+        """Return the check that an unauthorised port passes nothing, done once per mobile node.
 
-        None where there is no port to be closed, or a service is left out that it takes.
-        Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
+        The result is None if no port exists, or if a service is left out that the check needs.
+        Every repetition gets both small captures: `port-air.pcap` and `port-wire.pcap`.
         """
         if not has_port or self.access.site.withhold:
             return None
@@ -168,9 +179,9 @@ class Arrival:
         return check.raw
 
     def note_wires(self, out: Path) -> None:
-        """Keep what access points' connections to the server showed when they were made.
+        """Record the set-up of the access points' RadSec connections and MACsec keys.
 
-        Once in a testbed; every repetition gets the captures of those that it uses.
+        Both happen once per testbed. Every repetition gets the captures of those that it uses.
         """
         raw, used = self._session.raw, self._used
         known = [made for name, made in self.access.proxies.items() if name in used]
@@ -187,7 +198,7 @@ class Arrival:
         self._note_agreements()
 
     def _note_agreements(self) -> None:
-        """Keep the messages of MKA that have handed out keys up to now."""
+        """Record the MKA messages that have distributed keys so far."""
         raw = self._session.raw
         for file, access_point in self._agreements.items():
             kept = self.access.wire_keys.keep(access_point, file)
@@ -196,14 +207,14 @@ class Arrival:
                     entry["captured"] = kept
 
     def ipsec_state(self, moment: str) -> None:
-        """Note the SAs between the mobile node and its agent, or their sessions, at both ends."""
+        """Record the SAs, or WireGuard sessions, of mobile node and agent at both ends."""
         if states := self.access.tunnel_states(self.scenario):
             self._session.raw["kernel"]["wireguard"] = states
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 
     def rest_of_the_path(self) -> None:
-        """Note what the kernels say of the companions, and of the tunnel between the agents."""
+        """Record kernel state of the companions and of the tunnel between the agents."""
         of_nodes, agents = self._session.raw["kernel"], self._nodes_of(HOME_AGENT)
         of_nodes["companions"] = {
             name: {"station": self._flags(self.scenario.home_of(name), name),
@@ -232,12 +243,12 @@ class Arrival:
                                                 self._nodes[agent].address})
 
     def _between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
-        """The SAs of these nodes between two addresses."""
+        """Return the SAs of these nodes between two addresses."""
         return {node: [state for state in kernel.xfrm_states(self._testbed, node)
                        if {state["src"], state["dst"]} == ends] for node in nodes}
 
     def finish(self) -> None:
-        """Note what is only complete when the repetition ends."""
+        """Record the values that are complete only at the end of the repetition."""
         self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
         self._note_agreements()
         self._session.raw["ike_sas"] = self.station.ike_sas
@@ -246,7 +257,7 @@ class Arrival:
             for line in keys[self._keys_before.get(node, 0):]]
 
     def _port_closed(self, out: Path) -> PortCheck:
-        """Associate while the authentication server is held still: nothing may pass the port."""
+        """Associate while the authentication server is suspended: nothing may pass the port."""
         asked_s = time.time()
         captures: list[tuple[dict[str, Any], bytes]] = []
         self.access.reset(self.scenario)
@@ -263,7 +274,7 @@ class Arrival:
                           "authorized": flags.get("authorized", "unknown")}, captures)
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
-        """What an access point's kernel says of a station, by default the mobile node."""
+        """Return an access point's kernel flags of a station, by default the mobile node."""
         stations = kernel.station_flags(self._testbed, access_point,
                                         self._nodes[access_point].radio_interface)
         return stations.get(self.access.station(station or self.station.name).mac, {})

@@ -14,19 +14,20 @@ from topologies.model import ROUTER, STATION, Scenario
 
 #: Headers of IPv4 and UDP.
 _IP_UDP_BYTES = 28
-#: What a packet may have on Ethernet.
+#: Largest packet on Ethernet.
 _ETHERNET_BYTES = 1500
-#: Arrivals that cover less of the time of sending than this say nothing of the rest of it.
+#: If arrivals cover less than this share of the sending time, they do not represent the stream.
 _COVERED_SHARE = 0.9
-#: A fragment of a datagram, or a tunnel's packet of one, is longer than a packet of iperf3's talk.
+#: Least length of a datagram's fragment, or of its tunnel packet; iperf3's control packets are
+#: shorter.
 _LEAST_FRAGMENT_BYTES = 300
 
 
 def arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list[float]:
-    """Return the times at which the stream's datagrams, or their first fragments, arrived.
+    """Return the arrival times of the stream's datagrams, or of their first fragments.
 
-    Iperf3 begins with a datagram of four bytes, which is none of them. Older captures have a
-    tunnel's packets packed and unpacked; where only packed ones are, the commonest size is the
+    iperf3's first datagram of four bytes does not count. Older captures have tunnel packets before
+    and after decapsulation. If only tunnel packets were captured, the most common size is the
     stream's.
     """
     stamps, (size_bytes, _) = raw["stamps"], iperf.datagrams(raw["iperf_udp"])
@@ -39,12 +40,12 @@ def arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list[float]
 
 
 def lasted_s(raw: Mapping[str, Any], times_s: Sequence[float]) -> float | None:
-    """Return how long the stream lasted in seconds; None where none of it arrived.
+    """Return how long the stream lasted in s, or None if nothing arrived.
 
-    Arrivals all through the stream are timed: n of them take n/(n-1) of the time from the first to
-    the last, which iperf3's closing talk is no part of. Where they come in a part of the time only
-    (two of seventy, or none after a wire broke), a mean over that part would be of what arrived
-    and not of the stream: then the stream lasted as long as it was sent.
+    If arrivals cover the whole stream, n of them last n/(n-1) of the time from first to last.
+    iperf3's closing messages do not count. If arrivals cover only a part (two of seventy, or none
+    after a wire broke), the sending time counts. A mean over the part alone would describe the
+    arrivals and not the stream.
     """
     if not times_s:
         return None
@@ -55,7 +56,7 @@ def lasted_s(raw: Mapping[str, Any], times_s: Sequence[float]) -> float | None:
 
 
 def describe_loss(seen: Observed, scenario: Scenario) -> str:
-    """Return how many datagrams arrived, where they were last captured, and what is too narrow."""
+    """Return the arrived share, the last capture of the datagrams, and a too small MTU."""
     said, (size_bytes, received) = iperf.summarize(seen.raw["iperf_udp"]), iperf.datagrams(
         seen.raw["iperf_udp"])
     sent = round(said["sent_bytes"] / size_bytes) if size_bytes else 0
@@ -65,19 +66,19 @@ def describe_loss(seen: Observed, scenario: Scenario) -> str:
     counted = "" if arrived == received else f", iperf3's server counted {received}"
     text = (f"{arrived} of {sent} datagrams arrived{counted}: "
             f"{f'last captured {last[-1]}' if last else 'captured nowhere'}")
-    # An inner datagram is the least that a tunnel's packet of it has.
+    # A tunnel packet is at least as long as its inner datagram.
     narrow = describe_narrow(scenario, size_bytes + _IP_UDP_BYTES)
     return f"{text}; {narrow}, datagrams have {size_bytes + _IP_UDP_BYTES}" if narrow else text
 
 
 def describe_narrow(scenario: Scenario, size_bytes: int = _ETHERNET_BYTES) -> str:
-    """Return which link takes fewer bytes a packet than these, in words; "" if none does."""
+    """Return a description of a link with an MTU below this size, or ""."""
     return next((f"the link {' to '.join(link.ends)} takes {link.mtu_bytes} bytes"
                  for link in scenario.network.links if link.mtu_bytes < size_bytes), "")
 
 
 def _path(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield captures of the stream in the order that it passes them, and words for the place."""
+    """Yield the captures on the stream's path in order, with a description of the place."""
     network, cell = scenario.network, scenario.access_point
     yield "traffic-air", f"on the air from {scenario.mobile_node}"
     yield "traffic-wire", f"on {cell}'s wire ({cell}/{network.link_of(cell)[0]})"

@@ -1,6 +1,7 @@
-"""A beacon is waited for, so that what begins then has the same place among beacons in every run.
+"""Wait for a beacon on the air.
 
-Runs inside a machine: standard library only.
+The next step then has an equal phase to the beacons in every run. Runs inside a machine: standard
+library only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ _WAIT_S = 2.0
 
 
 def next_ns() -> int:
-    """When the next one has come, by the machine's clock that nobody sets. Raises MeasureError."""
+    """Wait for the next beacon and return the machine's monotonic time in ns.
+
+    Raises:
+        MeasureError: No beacon came in time.
+    """
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as air:
         air.bind((AIR, 0))
         air.settimeout(_WAIT_S)
@@ -30,6 +35,6 @@ def next_ns() -> int:
 
 
 def _is_beacon(captured: bytes) -> bool:
-    """By the frame's first byte, behind the radio's own header, which says how long it is."""
+    """Return whether the frame after the radiotap header is a beacon."""
     at = int.from_bytes(captured[2:4], "little")
     return captured[at:at + 1] == bytes((_BEACON,))

@@ -45,7 +45,7 @@ def of_today(document: Mapping[str, Any], kind: type[BaseModel],
                               f"reads {current}; use the version that wrote it, or measure again")
         try:
             body = dict(upgrades[number](body))
-        except Exception as error:  # a study's own code may raise anything
+        except Exception as error:  # noqa: BLE001 - a study's own code may raise anything
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise RecordError(f"measured is of schema {number} and does not fit ({what}); move it "
                               "away or measure again") from None

@@ -1,4 +1,4 @@
-"""Captures take packets on nodes with tcpdump, from a known first moment to a known last."""
+"""Capture packets on nodes with tcpdump, between a known start and a known end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from measure.process import Daemon, Start
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: What captures run as.
+#: Process name of captures.
 PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
-# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) after a tenth or as
-# soon as a capture's detail says; and then what it was handed is taken however late it comes to it.
-# A block is used up whatever is in it, so the sooner, the shorter a capture may be kept from the
+# Wait for the kernel's blocks in s, and the interval of prompt captures in ms. tcpdump gets a block
+# after a second at the latest. With prompt.c it gets one after 100 ms, or after the interval that a
+# capture's detail states. Blocks are used up even if they are partly empty. A shorter interval
+# therefore leaves less time before packets are lost: 40 ms were too few during a stream on a busy
+# machine.
 # processor before it loses packets: 40 ms were too few amid a stream on a busy machine.
 _SETTLE_S, _PROMPTLY_MS = 1.2, 100
-#: The kernel's timers count in hundredths.
+#: Resolution of the kernel's timers, with a margin, in s.
 _TIMERS_S = 0.05
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where to capture: a name, a node (None: the machine itself), an interface, a filter.
+    """A capture point: name, node (None: the machine itself), interface and filter.
 
-    A filter may leave all but 1 in `one_in` of the expected packets out, see `sampling`.
+    A filter may omit all but 1 in `one_in` of the expected packets, see `sampling`.
     """
 
     name: str
@@ -48,12 +50,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Detail:
-    """How much of each packet a capture keeps, and how much the kernel holds for it meanwhile.
+    """The snapshot length of a capture and its buffer in the kernel.
 
-    A capture that loses packets cannot serve as evidence; but a guest is small, and what this takes
-    is missing where programs' pages are kept. With `in_blocks` a capture wakes up for many packets
-    at a time, which takes far less of the processor; `settle` before it ends, or its last second is
-    lost, or its last `promptly_ms` where a testbed's captures can be prompt.
+    A capture that loses packets is no evidence. But a guest is small, and buffers take memory from
+    its page cache. With `in_blocks` a capture wakes up for many packets at a time, which needs far
+    less processor time. Call `settle` before such a capture ends. Otherwise its last second is
+    lost, or its last `promptly_ms` if the testbed's captures are prompt.
     """
 
     snap_bytes: int
@@ -62,25 +64,25 @@ class Detail:
     promptly_ms: int = _PROMPTLY_MS
 
 
-#: More than any frame has. Without blocks the kernel keeps room for as many bytes for each; getting
-#: on a network is some hundred frames.
+#: Longer than any frame. Without blocks the kernel reserves these bytes for each packet; an
+#: authentication has some hundred frames.
 WHOLE = Detail(snap_bytes=4096, buffer_kib=1024)
-#: The same in real time, where whoever takes packet by packet has the processor that those want who
-#: are timed: of two dozen programs' turns, a few are left.
+#: Whole frames in real time: a capture that wakes up for each packet takes processor time from the
+#: timed programs. Blocks reduce the wake-ups of two dozen programs to a few.
 WHOLE_PROMPTLY = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True, promptly_ms=20)
-#: The same amid a stream: as much as a frame has on these networks, of more frames.
+#: Whole frames during a stream: frames on these networks are shorter, but there are more of them.
 WHOLE_AMID_STREAM = Detail(snap_bytes=2048, buffer_kib=4096)
-#: Enough for radio, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed. A second of busy
-#: air is two thousand headers; without a medium only the processor limits a stream.
+#: Enough for radiotap, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed. A second of
+#: busy air has two thousand frames; without a medium only the processor limits a stream.
 HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
 HEADERS_UNLIMITED = Detail(snap_bytes=192, buffer_kib=8192, in_blocks=True)
 
 
 @dataclass(frozen=True)
 class CaptureSummary:
-    """A finished capture: where it was taken, its file, and what the kernel counted.
+    """A finished capture: point, file, and the kernel's packet counts.
 
-    `one_in` says that it holds 1 in so many of the packets that its stream should consist of.
+    The capture holds 1 in `one_in` of its stream's expected packets.
     """
 
     point: str
@@ -91,50 +93,58 @@ class CaptureSummary:
 
 
 def parse_counts(lines: list[str]) -> dict[str, int]:
-    """Tcpdump's closing counts, keyed by `captured`, `received by filter`, `dropped by kernel`."""
+    """Parse tcpdump's closing counts.
+
+    Keys are `captured`, `received by filter` and `dropped by kernel`.
+    """
     matches = (_COUNTS.match(line.strip()) for line in lines)
     return {match[2]: int(match[1]) for match in matches if match}
 
 
 def whole(testbed: Testbed) -> Detail:
-    """How all of what getting on a network consists of is captured on a testbed.
+    """Return the capture detail for whole frames of an authentication on a testbed.
 
-    Where waiting is skipped, or captures cannot be prompt, packet by packet: nothing is settled.
+    Packets are captured one by one where waiting is skipped or captures cannot be prompt: there,
+    blocks would not arrive in time.
     """
     return WHOLE_PROMPTLY if testbed.for_captures else WHOLE
 
 
 def settle(testbed: Testbed | None = None, detail: Detail = HEADERS) -> None:
-    """Wait until captures in blocks have what was sent so far; shortly where a testbed's can."""
+    """Wait until captures in blocks have received all packets sent so far.
+
+    The wait is short if the testbed's captures are prompt.
+    """
     if detail.in_blocks:
         is_prompt = testbed is not None and testbed.for_captures
         time.sleep(detail.promptly_ms / 1e3 + _TIMERS_S if is_prompt else _SETTLE_S)
 
 
 class Capture:
-    """One running tcpdump."""
+    """A running tcpdump."""
 
     def __init__(self, testbed: Testbed, point: Point, file: Path, log: Path, *,
                  detail: Detail) -> None:
         self.point = point
         self.file = file
-        # To standard output: a file of its own tcpdump would give to another user, which fails
-        # where the file is the host's and the host's user not root.
+        # To standard output: tcpdump changes the owner of a file of its own. That fails if the file
+        # is the host's and the host's user is not root.
         argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", "-",
                 "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
         argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
         is_prompt = bool(testbed.for_captures) and detail.in_blocks
-        # On the machine itself all that is computed is nobody's.
+        # On the machine itself, computing is charged to no node anyway.
         env = testbed.tool_environment if point.node else None
         command: Sequence[str] | Start = argv
-        # That one is prompt with whatever it captures.
+        # A copied tcpdump is prompt for all captures or for none.
         if testbed.copies is not None and is_prompt == bool(testbed.for_captures):
             command = partial(testbed.copies.start, argv,
                               of_process=testbed.node(point.node).pid if point.node else None,
                               promptly_ms=detail.promptly_ms if is_prompt else None)
         elif is_prompt:
-            # In real time nobody has precedence, and a guest ends with its worker, and all with it.
+            # In real time no process has real-time priority; a guest ends with its worker, and so
+            # do captures.
             command = testbed.on(point.node, argv) if point.node else argv
             env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
                    "QOP_PROMPTLY_MS": str(detail.promptly_ms)}
@@ -146,14 +156,14 @@ class Capture:
                               stop_signal=signal.SIGINT, data=file, env=env)
 
     def wait_ready(self) -> None:
-        """Block until packets are being captured."""
+        """Wait until packets are captured."""
         self._daemon.wait_ready()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the capture's own process.
 
         Raises:
-            MeasureError: the capture has ended.
+            MeasureError: The capture has ended.
         """
         if self._daemon.process.poll() is not None:
             raise MeasureError("testbed", f"{self._daemon.name} has ended and takes no signal "
@@ -161,11 +171,14 @@ class Capture:
         self._daemon.process.send_signal(number)
 
     def ask_to_stop(self) -> None:
-        """Tell the capture to end, while others do."""
+        """Send the stop signal, without waiting for the end."""
         self._daemon.ask_to_stop()
 
     def stop(self) -> dict[str, object]:
-        """End the capture; its summary as JSON. The file is complete afterwards."""
+        """End the capture and return its summary as JSON.
+
+        The file is complete afterwards.
+        """
         self._daemon.stop()
         counts = parse_counts(self._daemon.output())
         return asdict(CaptureSummary(self.point.name, self.file.name, counts.get("captured", 0),
@@ -175,9 +188,18 @@ class Capture:
 @contextmanager
 def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part: str, out: Path,
               logs: Path, summaries: list[dict[str, object]]) -> Iterator[Sequence[Capture]]:
-    """Captures at all points while this lasts, to `out/PART-POINT.pcap`.
+    """Capture at all points inside the context, to `out/PART-POINT.pcap`.
 
-    However it ends, each is complete and its summary in `summaries` then.
+    However the context ends, each capture is complete, and its summary is appended to `summaries`.
+
+    Args:
+        testbed: The running testbed.
+        points: The capture points.
+        detail: Snapshot length and buffer.
+        part: Prefix of the file names.
+        out: Folder for the captures.
+        logs: Folder for tcpdump's logs.
+        summaries: Receives the summaries.
     """
     running: list[Capture] = []
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Find in a daemon's log why it failed. Standard library only."""
+"""Find the cause of a failure in a daemon's log. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CODE = Path(__file__).parents[1]
-#: More of a cause than that buries the message.
+#: Longest cause in characters, and most lines: more would hide the message itself.
 _LONGEST, _MOST = 240, 2
-#: Words by which a line tells of a failure, whoever wrote it.
+#: Words that mark a line about a failure, in any program's log.
 _TELLING = re.compile(
     r"fail|invalid|mismatch|refus|reject|denied|did not|not (found|allowed|supported|recogni[sz]ed"
     r"|permitted|trusted)|unknown|incorrect|unable|cannot|could not|\bno \w+( \w+)* found|error"
     r"|timed? ?out|expired|no such|unmet|already in use|exceed|inacceptable|no response|missing"
     r"|unexpected|forbidden|duplicate|out of range|unreachable", re.IGNORECASE)
-#: What stands before the text of a line: a date and level, a thread and connection, an interface.
+#: Prefixes of a line's text: date and level, thread and connection, or interface.
 _BEGINNINGS = (
     re.compile(r"^\w{3} \w{3} +\d+ [\d:]+ \d{4} : (?:\w+: )?"),
     re.compile(r"^\d+\[[A-Z]+\] (?:<[^>]*> ?)? *"),
@@ -27,9 +27,9 @@ _BEGINNINGS = (
     re.compile(r"^<\d>"),
     re.compile(r"^\S+: (?=STA |CTRL-EVENT|RSN: |WPA: |SME: |IEEE 802|AP-|interface state)"),
     re.compile(r"^STA (?:[0-9a-f]{2}:){5}[0-9a-f]{2} "))
-#: How many times a client asked, and where from, says nothing of why.
+#: The client and its number of requests say nothing about the cause.
 _ENDING = re.compile(r"(: \[[^\]]*\])? \(from client .*$")
-#: What FreeRADIUS adds to a refusal where it has no module to proxy to.
+#: FreeRADIUS adds this to a rejection if it has no module to proxy to.
 _BESIDE_THE_POINT = re.compile(r" \(Cannot proxy packets unless [^)]*\)")
 _ERRNO = re.compile(r"\[Errno \d+\] ")
 #: Lines of ansible-playbook's output.
@@ -40,16 +40,16 @@ _ANSIBLE_PREFIX = re.compile(r"^(?:Task failed: |Action failed: |Module failed: 
 _NAMES_SECRET = re.compile(
     r"((?:\w*pass\w*|\w*psk|\w*secret\w*|wep_key\d|\w*pin)\b[^'\"]{0,20})(['\"]).*\2",
     re.IGNORECASE)
-#: Values that no message may show are as long at least.
+#: Least length of a value that no message may show.
 _SECRET_LENGTH = 8
 
 
 @dataclass(frozen=True)
 class LogWords:
-    """How the log of one program is read.
+    """Patterns for reading one program's log.
 
-    Lines with `noise` never tell a cause. Those with `weak` say that something failed, and not
-    why: they count where no other line does.
+    Lines with `noise` never state a cause. Lines with `weak` state that something failed, but not
+    why: they count only if no other line does.
     """
 
     noise: re.Pattern[str]
@@ -93,13 +93,13 @@ _WORDS = {"hostapd": _WPA, "wpa_supplicant": _WPA, "macsec": _WPA, "eap-server":
 
 def find_cause(program: str, lines: Iterable[str], *, most: int = _MOST,
                takes_weak: bool = True) -> str:
-    """Return what a program's log says of why it failed; "" where no line tells.
+    """Return the cause of a failure that a program's log states, or "".
 
     Args:
-        program: The program, or the service that it is run as.
-        lines: What it said since it was well, oldest first.
-        most: How many lines are taken, of the first that tell; equal ones count once.
-        takes_weak: Whether lines count that say that something failed, and not why.
+        program: The program, or its service.
+        lines: Lines since the program last worked, oldest first.
+        most: Upper limit of lines in the result; equal lines count once.
+        takes_weak: Whether lines count that state a failure without its cause.
     """
     words = _WORDS.get(program, _ANY)
     telling = [line.strip() for line in lines
@@ -110,7 +110,7 @@ def find_cause(program: str, lines: Iterable[str], *, most: int = _MOST,
 
 
 def find_ansible_cause(lines: Sequence[str]) -> str:
-    """Return what ansible-playbook says of the task that failed first: where, which task, why."""
+    """Return host, name and cause of the first failed task of ansible-playbook."""
     task = ""
     for line in lines:
         if match := _TASK.match(line):
@@ -122,7 +122,7 @@ def find_ansible_cause(lines: Sequence[str]) -> str:
 
 
 def _of_task(result: str) -> str:
-    """Return what a task's result, which is JSON, says of why it failed."""
+    """Return the cause in a task's result, which is JSON."""
     try:
         said = json.loads(result)
     except ValueError:
@@ -136,12 +136,12 @@ def _of_task(result: str) -> str:
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """Return the last line that says anything, for who finds no cause."""
+    """Return the last line with content, for failures without a known cause."""
     return next((_to_text(line) for line in reversed(lines) if line.strip()), "no output")
 
 
 def describe_error(error: BaseException) -> str:
-    """Return in words what broke in the machine, and where; the log has the whole."""
+    """Return a description of an error in the machine: cause, place and log."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if Path(frame.filename).is_relative_to(_CODE)]
     place = f"{Path(frames[-1].filename).relative_to(_CODE)}:{frames[-1].lineno}" if frames else \
@@ -151,7 +151,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return what an error says, without the name of its kind where its words will do."""
+    """Return an error's text, without its class name if the text suffices."""
     if isinstance(error, subprocess.CalledProcessError):
         said = error.stderr or error.stdout or b""
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
@@ -166,7 +166,7 @@ def _in_words(error: BaseException) -> str:
 
 
 def hide_secrets(text: str, secrets: Collection[str]) -> str:
-    """Return a text without secrets: those given, and values in quotes behind a secret's name."""
+    """Replace secrets in a text: the given ones, and quoted values after a secret's name."""
     for secret in secrets:
         if len(secret) >= _SECRET_LENGTH:
             text = text.replace(secret, "(secret)")
@@ -174,7 +174,7 @@ def hide_secrets(text: str, secrets: Collection[str]) -> str:
 
 
 def secrets_of(places: Iterable[dict[str, str]]) -> Iterator[str]:
-    """Yield the values of a run's secrets that are no words of its own."""
+    """Yield the values of a run's secrets that are long hexadecimal strings."""
     for place in places:
         yield from (value for value in place.values() if re.fullmatch(r"[0-9a-f]{16,}", value))
 

@@ -1,7 +1,8 @@
-"""An authentication by a subscriber's card is worked out again of what was captured.
+"""Recompute EAP-AKA authentications from captures with the subscriber's key.
 
-Of the daemons and programs nothing is believed: response, keys and MACs come of the subscriber's
-key and the challenge, and have to be what passed; and the keys what the access point was given.
+No daemon's statement is used. Response, keys and MACs are computed from the subscriber's key and
+the challenge, and must equal those in the capture. The keys must equal those that the access point
+received.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _RESPONSE, _SUCCESS, _FAILURE, _IDENTITY = 2, 3, 4, 1
 
 @dataclass(frozen=True)
 class Challenged:
-    """One authentication: when it ended, and what is not as the subscriber's key has it."""
+    """An EAP-AKA authentication: its end time, and differences from the subscriber's key."""
 
     ended_s: float
     faults: Sequence[str]
@@ -26,11 +27,17 @@ class Challenged:
 
 def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, Mapping[str, str]],
          ) -> list[Challenged]:
-    """Every authentication that ended, in captures at the station and behind access points.
+    """Recompute every completed authentication.
 
-    Raises MeasureError for a capture that cannot be read.
+    Args:
+        stations: Captures at the stations.
+        wires: Captures behind access points.
+        secrets: The run's secrets.
+
+    Raises:
+        MeasureError: A capture cannot be read.
     """
-    # Only here: the container image lacks what AES comes from, and judges all other policies.
+    # Imported here: the container image lacks the AES library, and judges all other policies.
     from protocols.aka import packets
     from protocols.aka.milenage import MilenageKey
     from protocols.aka.recomputed import recompute
@@ -52,9 +59,9 @@ def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, 
 
 
 def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, list[bytes]]]:
-    """EAP's packets of each authentication that ended, with the time of its end.
+    """Yield the EAP packets of each completed authentication, with its end time.
 
-    What is sent again is the same packet to the last byte (RFC 3748, 4.1), and counts once.
+    A retransmitted packet is equal in every byte (RFC 3748, 4.1), and counts once.
     """
     so_far: list[bytes] = []
     for at_s, frame in frames:
@@ -71,6 +78,6 @@ def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[fl
 
 
 def _claimed(exchange: Sequence[bytes]) -> str:
-    """Who the station said to be when it was first asked."""
+    """Return the station's first identity."""
     return next((eap[5:].decode("utf-8", "replace") for eap in exchange
                  if eap[0] == _RESPONSE and len(eap) > 5 and eap[4] == _IDENTITY), "")

@@ -1,7 +1,7 @@
-"""Captures are held to what others counted: tcpdump's own count, IPsec's associations, iperf3.
+"""Compare captures with independent counts: tcpdump's, the IPsec SAs' and iperf3's.
 
-A capture that started late, ended early or was cut has fewer packets than went through the kernel,
-and no check on the packets that are there would notice.
+A capture that started late, ended early or was truncated has fewer packets than passed the kernel.
+No check on the captured packets would notice that.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from measure import clock, iperf
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 
-#: A sampled count this many standard deviations below its mean comes once in thirty thousand.
+#: A sampled count this many standard deviations below its mean occurs once in 30,000 cases.
 DEVIATIONS = 4
-#: A frame is longer that holds more of a stream than a header, whatever layers it has.
+#: A frame with stream data is longer than this, whatever headers the layers add (bytes).
 _LEAST_SEGMENT_BYTES = 300
 
 
 @dataclass(frozen=True)
 class PacketCount:
-    """What a capture has of something, and the least that it must have."""
+    """A capture's count of packets, and the least that it must contain."""
 
     what: str
     captured: int
@@ -35,7 +35,7 @@ class PacketCount:
 
 
 def verify(seen: Observed) -> Iterator[Check]:
-    """The captures of a repetition, or of a part of it, have all that was counted elsewhere."""
+    """Check that the captures of a repetition or part have all packets counted elsewhere."""
     counts = [*_files(seen), *_segments(seen), *_datagrams(seen), *_esp(seen)]
     short = [count for count in counts if count.captured < count.least]
     yield Check("captures hold what was counted", bool(counts) and not short,
@@ -44,7 +44,7 @@ def verify(seen: Observed) -> Iterator[Check]:
 
 
 def _files(seen: Observed) -> Iterator[PacketCount]:
-    """Each file has the packets that tcpdump says it wrote."""
+    """Yield each file's packets, compared with the count that tcpdump reported."""
     for entry in seen.raw["captures"]:
         name = str(entry["file"]).removesuffix(".pcap")
         packets = seen.packets(name) or seen.packets(f"auth-{name.rpartition('-')[2]}")
@@ -52,11 +52,12 @@ def _files(seen: Observed) -> Iterator[PacketCount]:
 
 
 def _segments(seen: Observed) -> Iterator[PacketCount]:
-    """TCP's frames on the air, as many as what iperf3's server has received takes at the fewest.
+    """Yield the TCP data frames on the air, compared with what iperf3's server received.
 
-    No segment holds more than the connection's largest; frames with acknowledgements alone, which
-    are small under every layer, are none. What is sent again comes on top. They count for as long
-    as the server says that it took, from the first full one on, so that it cannot say less.
+    The least count assumes that every segment is as large as possible. Frames with acknowledgements
+    alone, which are small in every layer, do not count. Retransmissions come on top. Frames count
+    for the duration that the server states, from the first full segment on, so that the server
+    cannot understate it.
     """
     if "iperf_tcp" not in seen.raw:
         return
@@ -72,7 +73,7 @@ def _segments(seen: Observed) -> Iterator[PacketCount]:
 
 
 def _datagrams(seen: Observed) -> Iterator[PacketCount]:
-    """The stream's datagrams, as many as iperf3's server has received."""
+    """Yield the stream's datagrams, compared with what iperf3's server received."""
     if "iperf_udp" not in seen.raw:
         return
     size_bytes, received = iperf.datagrams(seen.raw["iperf_udp"])
@@ -93,17 +94,18 @@ def _is_esp_of(seen: Observed, packet: Packet, size_bytes: int) -> bool:
 
 
 def sampled_at_least(total: int, one_in: int) -> int:
-    """How many of `total` there are at the very least where 1 in so many is taken, by chance."""
+    """Return the least count of `total` packets if 1 in `one_in` is sampled at random."""
     share = 1 / one_in
     return max(0, math.ceil(total * share - DEVIATIONS * math.sqrt(total * share * (1 - share))))
 
 
 def _esp(seen: Observed) -> Iterator[PacketCount]:
-    """Packets of ESP behind the access point, as many as the receiving end has counted."""
-    # Where the mobile node moved amid the traffic, its tunnel of then begins behind the second.
+    """Yield the ESP packets behind the access point, compared with the receiving SA's count."""
+    # If the mobile node moved during the traffic, the tunnel's packets begin behind the second
+    # access point.
     name = "traffic-foreign" if "traffic-foreign" in seen.captures else "traffic-wire"
     stays, stream = seen.behind_access_points("auth"), seen.packets(name)
-    # Associations are of the last network, unless they outlive the move, at other addresses even.
+    # SAs belong to the last network, unless they survive the move, even with other addresses.
     getting_on = stays[-1] if seen.renews_tunnel else _of_both(seen, stays)
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and _ends(p, seen) == ends for p in packets)
@@ -114,9 +116,10 @@ def _esp(seen: Observed) -> Iterator[PacketCount]:
 
 
 def _of_both(seen: Observed, stays: Sequence[Sequence[Packet]]) -> Sequence[Packet]:
-    """What went behind both access points while it got on; amid a stream, some after the order.
+    """Return the packets behind both access points during the authentication.
 
-    To another subnet, by two wires; within one, the first wire may lie behind the second, too.
+    During a stream, some packets pass the first access point after the command to move. Two subnets
+    have two wires. Within a subnet, the first wire may lie behind the second access point, too.
     """
     wire, foreign = seen.packets("auth-wire"), seen.packets("auth-foreign")
     if seen.care_of:
@@ -125,7 +128,7 @@ def _of_both(seen: Observed, stays: Sequence[Sequence[Packet]]) -> Sequence[Pack
 
 
 def _ends(packet: Packet, seen: Observed) -> tuple[str, str]:
-    """A packet's addresses; of a tunnel that has followed its node since, those of now."""
+    """Return a packet's addresses, with the present one of a node whose tunnel follows it."""
     if not (seen.tunnel_follows and seen.care_of):
         return packet.ip_src, packet.ip_dst
     source, target = (seen.care_of if address == seen.home_address else address
@@ -134,7 +137,10 @@ def _ends(packet: Packet, seen: Observed) -> tuple[str, str]:
 
 
 def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[str, str], int]:
-    """Packets from one address to another by the end that has counted fewer: the receiving one."""
+    """Return packet counts by address pair, as counted by the receiving end.
+
+    The receiving end is the one that counted fewer packets.
+    """
     totals: dict[tuple[str, str], list[int]] = defaultdict(list)
     for of_node in states.values():
         sums: dict[tuple[str, str], int] = defaultdict(int)
@@ -146,6 +152,6 @@ def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[s
 
 
 def one_in(seen: Observed, name: str) -> int:
-    """Of how many expected packets a capture keeps one."""
+    """Return n if a capture keeps 1 in n of the expected packets."""
     return max((entry.get("one_in", 1) for entry in seen.raw["captures"]
                 if entry["file"] == f"{name}.pcap"), default=1)

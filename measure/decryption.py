@@ -1,4 +1,7 @@
-"""Keys for frames on the air, as tshark takes them: the run's own, and those that EAP delivered."""
+"""Keys that decrypt frames on the air, from the run's secrets or from EAP.
+
+Keys are in tshark's syntax.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,34 @@ from policies import LinkLayer
 from policies.link import EXCHANGED
 
 _PMK_BYTES = 32
-#: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
+#: PMK length of the 192-bit security level (IEEE 802.11-2020, 12.7.1.3).
 _LONG_PMK_BYTES = 48
-#: Where the mobile node's RADIUS passes, at home and in the visited network.
+#: Points where the mobile node's RADIUS passes, at home and in the visited network.
 WIRES = ("wire", "foreign")
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
                   parts: Sequence[str], ssids: Sequence[str], told: Sequence[str] = (),
                   receiving: str = "mn", tls_keys: Sequence[str] = ()) -> list[str] | None:
-    """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
+    """Return the decryption keys as `kind:value`, from the captures of parts in `out`.
 
-    That is so of SAE and OWE, whose keys come of no secret alone and are only known where a kernel
-    told them (`told`), of fast transition, and where the run's secret is not given. WEP keys that
-    EAP delivers pass the point `receiving`. With `tls_keys`, lines of a server's key log, RADIUS
-    inside TLS is read, too. Raises MeasureError for a capture that cannot be read.
+    Args:
+        layer: The policy's link layer.
+        secrets: The run's secrets of the network.
+        out: The repetition's folder.
+        parts: Prefixes of captures.
+        ssids: Names of the networks.
+        told: Temporal keys that kernels showed.
+        receiving: Point where WEP keys from EAP arrive.
+        tls_keys: Lines of a server's key log, which decrypt RADIUS inside TLS.
+
+    Returns:
+        The keys, None if they cannot be known. Keys of SAE, OWE and fast transition follow from no
+            secret alone, so only a kernel shows them. Without the run's secret no key is known
+            either.
+
+    Raises:
+        MeasureError: A capture cannot be read.
     """
     if layer.keys in EXCHANGED or layer.roaming:
         return [f"tk:{key}" for key in told] or None
@@ -47,16 +63,19 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
 
 
 def master_key(layer: LinkLayer, session: eap_keys.SessionKey) -> str:
-    """The pairwise master key of what an Access-Accept delivered, in hex."""
+    """Return the pairwise master key that an Access-Accept delivered, in hex."""
     size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES
     return (session.receive + session.send)[:size].hex()
 
 
 def master_keys_in_use(capture: Path, keys: Sequence[str]) -> Mapping[str, set[str]]:
-    """Under which pairwise master keys frames on the air open, by their transmitter (hex).
+    """Return the pairwise master keys that decrypt frames, by transmitter.
 
-    Such a key is taken for a station's only if its four-way handshake is signed with what comes of
-    it, so that the station had it. Raises MeasureError.
+    Keys are in hex. A key counts for a station only if its four-way handshake has a MIC under that
+    key. So the station had the key.
+
+    Raises:
+        MeasureError: tshark cannot read the file.
     """
     used: dict[str, set[str]] = defaultdict(set)
     for sender, key in fields.read(capture, ("wlan.ta", "wlan.analysis.pmk"), "wlan.analysis.pmk",
@@ -66,13 +85,13 @@ def master_keys_in_use(capture: Path, keys: Sequence[str]) -> Mapping[str, set[s
 
 
 def _inside_tls(file: Path, tls_keys: Sequence[str]) -> list[eap_keys.SessionKey]:
-    # Only here: the container image lacks what opens TLS, and judges all other policies.
+    # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure import radsec
 
     return radsec.sessions(file, tls_keys)
 
 
 def _files(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:
-    """The captures that there are of these."""
+    """Return the existing captures of these parts and points."""
     files = [out / f"{part}-{point}.pcap" for part in parts for point in points]
     return [file for file in files if file.exists()]

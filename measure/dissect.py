@@ -1,4 +1,4 @@
-"""Packets of a capture as plain values, dissected by tshark outside the machine."""
+"""Dissect captures with tshark outside the machine, into packets of plain values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from measure import iperf, pcap, ready, suites
 from measure.air_header import MAC_HEADER_BYTES
 from measure.errors import MeasureError
 
-# What is chosen of a proposal, in the order that `suites` takes it.
+# Fields of the chosen IKE proposal, in the order that `suites` takes them.
 _IKE_1 = ("isakmp.ike.attr.encryption_algorithm", "isakmp.ike.attr.hash_algorithm",
           "isakmp.ike.attr.group_description", "isakmp.ike.attr.key_length")
 _IKE_2 = ("isakmp.tf.id.encr", "isakmp.tf.id.integ", "isakmp.tf.id.prf", "isakmp.tf.id.dh",
           "isakmp.ike2.attr.key_length", "isakmp.tf.type", "isakmp.tf.id")
-# One field a column: the time, then what many packets have in common, then what counts them.
+# One field per column: the time, then fields that many packets share, then counters.
 _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
            "wlan.rsn.pcs.type", "wlan.wfa.ie.wpa.ucs.type", "wlan.rsn.akms.type",
            "wlan.wfa.ie.wpa.akms.type", "wlan.wfa.ie.wpa.type", "eapol.type", "eap.code",
@@ -33,12 +33,12 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "isakmp.messageid", "isakmp.nextpayload")
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
-# No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
+# No column needs TCP or iperf3's payload, whose dissection would take most of the time.
 _LEFT_OUT = ("--disable-protocol", "tcp", "-d", f"udp.port=={iperf.PORT},data")
 # Ethernet, IPv4 without options, UDP.
 _HEAD_BYTES = 14 + 20 + 8
-# First bytes of a pcap file: either byte order, stamps in micro- or nanoseconds. Tshark takes any
-# file for something, and an empty one for a capture of nothing.
+# First bytes of a pcap file, in either byte order and for micro- or nanoseconds. Without this check
+# tshark accepts any file as some format, and an empty file as a capture without packets.
 _MAGIC = frozenset(bytes.fromhex(word) for word in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d"))
 
 DATA_SUBTYPES = frozenset({0x20, 0x28})
@@ -51,30 +51,33 @@ ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
-#: Statuses of a program that was killed: by itself, and through a shell's convention.
+#: Exit statuses of a killed program: its own, and by a shell's convention.
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
-#: The first type of exchange of IKE's version 2 (RFC 7296, 3.1).
+#: The first exchange type of IKEv2 (RFC 7296, 3.1).
 _FIRST_OF_IKE_2 = 34
-#: What a shell's or nice's exit status says of a program that is not there.
+#: Exit status of a shell or of nice if the program does not exist.
 NOT_FOUND = 127
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
-# On few cores the next repetition is being measured meanwhile.
+# On few cores, the next repetition is measured at the same time.
 _NICELY = ("nice", "-n", "10")
-#: A user's own preferences may hide columns and disable protocols.
+#: A user's own preferences could hide columns and disable protocols.
 UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
-# Names of manufacturers, enterprises and services, which no column shows, are half of what tshark
-# does before the first packet: it reads them twice. It heeds this only if it is not root's.
+# No column shows names of manufacturers, enterprises and services. Reading them, twice, is half of
+# tshark's work before the first packet. tshark heeds this variable only if it does not run as root.
 _NAMELESS = {"WIRESHARK_DATA_DIR": "/nonexistent", "WIRESHARK_PLUGIN_DIR": "/nonexistent"}
-#: What tshark starts with beside what there is.
+#: Environment variables of tshark in addition to the process's own.
 ENVIRONMENT = UNCONFIGURED | _NAMELESS
 _AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _TAB = "\t"
 _TABS = _TAB * (len(_FIELDS) - 1)
 
 
-@dataclass(slots=True)  # frozen, it would take three times as long to make, of the run's processor
+@dataclass(slots=True)  # frozen would take three times as long to create
 class Packet:
-    """One packet; what it does not have is None (numbers), "" (addresses) or () (lists)."""
+    """A dissected packet.
+
+    Missing numbers are None, missing addresses "" and missing lists ().
+    """
 
     time_s: float
     wep_iv: str
@@ -106,18 +109,17 @@ class Packet:
     mip_type: int | None = None
     mip_code: int | None = None
     mip_care_of: str = ""
-    #: Whether its payload could be read, for a protected frame: whether it was decrypted.
+    #: Whether the payload was readable; for a protected frame: whether it was decrypted.
     has_llc: bool = False
     radiotap_bytes: int = 0
-    #: What it proposes or chooses for IKE, in strongSwan's words; "" where that is not to be seen.
+    #: Proposed or chosen IKE suite in strongSwan's syntax; "" if not visible.
     ike_suite: str = ""
     eap_id: int | None = None
-    #: Of its outermost IP packet, header and all.
+    #: Length of the outermost IP packet with its header.
     ip_bytes: int = 0
-    #: Whether tshark has taken it for a mesh's frame, of which there are none.
+    #: Whether tshark took the frame for a mesh frame; these networks have none.
     is_mesh: bool = False
-    #: Of a message of IKE: the initiator's index of the association, the message's number in it,
-    #: and of what kind its first payload is.
+    #: Fields of an IKE message: initiator SPI, message ID, and type of the first payload.
     ike_spi: str = ""
     ike_number: int | None = None
     ike_payload: int | None = None
@@ -125,11 +127,11 @@ class Packet:
 
     @property
     def ike_message(self) -> tuple[object, ...]:
-        """What a message of IKE has in common with itself sent again, and with no other one.
+        """Return a key that an IKE message shares with its retransmissions only.
 
-        In version 2 that is its number: a request in fragments, or once more with a cookie or in
-        another group, has the same (RFC 7296, 2.2 and 2.6; RFC 7383, 2.6). Of version 1 the number
-        tells exchanges apart, and within one the kind and the length do.
+        In IKEv2 that is the message ID. A request has the same ID in fragments, with a cookie, or
+        with another group (RFC 7296, 2.2 and 2.6; RFC 7383, 2.6). In IKEv1 the message ID
+        identifies the exchange; within an exchange, payload type and length identify the message.
         """
         one = self.ethernet_src, self.ike_spi, self.isakmp_exchange, self.ike_number
         return one if (self.isakmp_exchange or 0) >= _FIRST_OF_IKE_2 else (
@@ -137,54 +139,63 @@ class Packet:
 
     @property
     def is_mobile_ip(self) -> bool:
-        """Whether this belongs to agent discovery or to a registration."""
+        """Return whether the packet belongs to agent discovery or registration."""
         return self.mip_type is not None or self.icmp_type in (
             AGENT_ADVERTISEMENT, AGENT_SOLICITATION)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the capture kept every byte, as decryption needs."""
+        """Return whether the capture kept every byte, which decryption needs."""
         return self.captured == self.length
 
     @property
     def is_decryptable(self) -> bool:
-        """Whether tshark would decrypt this frame with the right key: whole, and not too short.
+        """Return whether tshark would decrypt the frame with the right key.
 
-        Access points ask idle stations for a sign of life; the answer is an LLC header without
-        anything behind it, which is less than tshark tries.
+        The frame must be whole and long enough. Access points poll idle stations; the answer is a
+        bare LLC header, which is shorter than what tshark tries to decrypt.
         """
         protected = self.length - self.radiotap_bytes - MAC_HEADER_BYTES
         return self.is_whole and protected >= _LEAST_DECRYPTED_BYTES
 
     @property
     def is_closed_tkip(self) -> bool:
-        """Whether this is a frame under TKIP that stays closed; tshark opens none by its key."""
+        """Return whether this is a TKIP frame that stayed encrypted.
+
+        tshark decrypts no TKIP frame by its temporal key.
+        """
         return (bool(self.tkip_iv) and self.protected and not self.has_llc
                 and self.is_decryptable)
 
     @property
     def is_data(self) -> bool:
-        """Whether this is a frame of the air that carries data (no null frame)."""
+        """Return whether this is a data frame with content (no null frame)."""
         return self.subtype in DATA_SUBTYPES
 
     @property
     def is_eapol(self) -> bool:
-        """Whether this is an EAP or EAPOL frame."""
+        """Return whether this is an EAPOL frame."""
         return self.eapol_type is not None
 
     @property
     def is_isakmp(self) -> bool:
-        """Whether this is a packet of the IKE negotiation."""
+        """Return whether this packet belongs to the IKE negotiation."""
         return self.isakmp_exchange is not None
 
 
 def parse_fields(text: str) -> list[Packet]:
-    """Packets from tshark's tab-separated columns, one packet a line; missing ones are empty."""
+    """Parse tshark's tab-separated columns, one packet per line.
+
+    Missing columns count as empty.
+    """
     return _packets(line for line in text.splitlines() if line.strip())
 
 
 def _packets(lines: Iterable[str]) -> list[Packet]:
-    """As `parse_fields`. Few packets differ in more than time and counters: all else is kept."""
+    """Parse lines of columns, and reuse the values of equal columns.
+
+    Most packets differ only in time and counters.
+    """
     packets: list[Packet] = []
     known: dict[str, tuple[Any, ...]] = {}
     for line in lines:
@@ -201,42 +212,51 @@ def _packets(lines: Iterable[str]) -> list[Packet]:
 
 
 def read(capture: Path, keys: Sequence[str] = (), timeout_s: float = 300.0) -> list[Packet]:
-    """The packets of a capture file; as `read_all`."""
+    """Dissect one capture file (see `read_all`)."""
     return read_all([capture], keys, timeout_s)[0]
 
 
 def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
              timeout_s: float = 300.0) -> list[list[Packet]]:
-    """The packets of each capture file; frames under one of the keys are decrypted.
+    """Dissect capture files and return the packets of each.
 
-    Keys are `wep:HEX`, `wpa-psk:HEX` (a pairwise master key) or `wpa-pwd:PASSPHRASE:SSID`.
+    A frame whose ICV fails after decryption shows no inner addresses. One tshark dissects all files
+    in order, because its start takes longer than most files. It keeps reassembly state from one
+    file to the next; the first file is dissected as if it were alone.
 
-    A frame whose checksum fails after decryption shows no inner addresses. One tshark dissects the
-    files one after the other, as starting it takes longer than most files do. It remembers from one
-    to the next what it needs to put messages together; the first is dissected as if it were alone.
-    Raises MeasureError if a tool is missing or a file cannot be read.
+    Args:
+        captures: The capture files.
+        keys: Decryption keys: `wep:HEX`, `wpa-psk:HEX` (a pairwise master key),
+            `wpa-pwd:PASSPHRASE:SSID` or `tk:HEX`.
+        timeout_s: Time limit in s.
+
+    Raises:
+        MeasureError: A tool is missing, or a file cannot be read.
     """
     packets = read_as_tshark(captures, keys, timeout_s)
     is_told = any(key.startswith("tk:") for key in keys)
     if any(packet.is_mesh or (is_told and packet.is_closed_tkip)
            for seen in packets for packet in seen):
-        from measure import reopening  # which dissects in its turn
+        from measure import reopening  # it imports this module
 
         reopening.mend(captures, packets, keys)
     return packets
 
 
 def datagrams(capture: Path) -> list[Packet]:
-    """The packets of an Ethernet capture of UDP datagrams, without tshark: as `read` gives them.
+    """Return the packets of an Ethernet capture of UDP datagrams, without tshark.
 
-    A fragment that begins a datagram counts as one. Raises MeasureError for another file.
+    The result equals that of `read`. A first fragment counts as a datagram.
+
+    Raises:
+        MeasureError: The file is no Ethernet capture.
     """
     refuse_others(capture)
     known: dict[tuple[bytes, int, int], tuple[Any, ...]] = {}
     packets = []
     for frame in pcap.frames(capture):
         head = frame.data[:_HEAD_BYTES]
-        # All but the packet's number and checksums, which differ from one to the next.
+        # All header bytes but the packet's ID and checksums, which differ between packets.
         key = head[:18] + head[20:24] + head[26:40], frame.wire_bytes, len(frame.data)
         values = known.get(key)
         if values is None:
@@ -246,7 +266,7 @@ def datagrams(capture: Path) -> list[Packet]:
 
 
 def _datagram(frame: pcap.CapturedFrame) -> dict[str, str]:
-    """The columns that a datagram has; what is none has those of a frame."""
+    """Return the columns of a UDP datagram, or else of a plain frame."""
     columns = {"frame.len": str(frame.wire_bytes), "frame.cap_len": str(len(frame.data)),
                "eth.src": frame.data[6:12].hex(":")}
     udp = pcap.udp_head(frame)
@@ -258,12 +278,12 @@ def _datagram(frame: pcap.CapturedFrame) -> dict[str, str]:
 
 
 class _KilledError(MeasureError):
-    """A program that read captures was killed."""
+    """An error: a program that read captures was killed."""
 
 
 def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
                    timeout_s: float = 300.0) -> list[list[Packet]]:
-    """As `read_all`; frames that tshark mistakes for a mesh's show as what it takes them for."""
+    """Dissect capture files without the correction of mesh frames (see `read_all`)."""
     for capture in captures:
         refuse_others(capture)
     if not captures:
@@ -271,7 +291,7 @@ def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
     try:
         try:
             text = _dissect(captures, keys, timeout_s)
-        except _KilledError:  # for want of memory, or by somebody; the captures are as they were
+        except _KilledError:  # out of memory, or killed by hand; the captures are unchanged
             text = _dissect(captures, keys, timeout_s)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
@@ -288,9 +308,9 @@ def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
 
 
 def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
-    """Lines of `_FIELDS` of all packets, in the order of the files, each with its file's index."""
-    # Appended, not sorted by time: the order within each file stays, and no state comes into the
-    # first. With no interfaces merged, a packet's interface is its file.
+    """Return lines of `_FIELDS` for all packets in file order, each with its file's index."""
+    # Appended, not sorted by time: packets stay in file order, and the first file sees no earlier
+    # state. Without merged interfaces, a packet's interface ID is the index of its file.
     with subprocess.Popen([*_NICELY, "mergecap", "-a", "-I", "none", "-w", "-",
                            *map(str, captures)], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as merging:
@@ -300,10 +320,10 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
             done = ready.run(_tshark(), decryption(keys)[1::2], merging.stdout,
                              environment=os.environ | ENVIRONMENT, timeout_s=timeout_s)
         except BaseException:
-            merging.kill()  # it may be what tshark waits for
+            merging.kill()  # tshark may be waiting for it
             raise
         finally:
-            merging.stdout.close()  # ends it if tshark did not read all
+            merging.stdout.close()  # ends mergecap if tshark did not read all
         complaint = merging.stderr.read()
     for tool, status in (("tshark", done.returncode), ("mergecap", merging.returncode)):
         if status == NOT_FOUND:
@@ -321,9 +341,9 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
 
 
 def _tshark() -> list[str]:
-    """The command, without keys.
+    """Return the tshark command without keys.
 
-    Custom columns give the values of -T fields, without texts for all others.
+    Custom columns contain the values of -T fields, but tshark formats no texts for other fields.
     """
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
     return [*_NICELY, *tshark(), "-n", "-r", "-", "-T", "tabs", "-o",
@@ -331,15 +351,16 @@ def _tshark() -> list[str]:
 
 
 def tshark() -> Sequence[str]:
-    """The command that tshark starts by, with no rights but anybody's; with `ENVIRONMENT`."""
+    """Return the command prefix that starts tshark as an unprivileged user, with `ENVIRONMENT`."""
     return [*_giving_up_rights(shutil.which("tshark")), "tshark"]
 
 
 @functools.cache
 def _giving_up_rights(tshark: str | None) -> Sequence[str]:
-    """What root puts before a command of tshark's; nothing where that would not work.
+    """Return root's command prefix that drops privileges, or nothing if that fails.
 
-    In a container without further user ids, for one, all is as before, but takes longer.
+    It fails in a container without further user ids, for example. tshark then runs as before, but
+    slower.
     """
     if os.geteuid() or tshark is None:
         return ()
@@ -352,7 +373,11 @@ def _giving_up_rights(tshark: str | None) -> Sequence[str]:
 
 
 def refuse_others(capture: Path) -> None:
-    """Raise MeasureError unless a file is a capture, whatever tshark would take it for."""
+    """Check that a file is a pcap capture.
+
+    Raises:
+        MeasureError: The file cannot be read or has another format.
+    """
     try:
         with capture.open("rb") as file:
             is_capture = file.read(4) in _MAGIC
@@ -363,7 +388,7 @@ def refuse_others(capture: Path) -> None:
 
 
 def decryption(keys: Sequence[str]) -> list[str]:
-    """Options of tshark by which frames under one of these keys are opened."""
+    """Return the tshark options that decrypt frames with these keys."""
     if not keys:
         return ["-o", "wlan.enable_decryption:FALSE"]
     pairs = (key.partition(":") for key in keys)
@@ -372,13 +397,13 @@ def decryption(keys: Sequence[str]) -> list[str]:
 
 
 def _values(columns: Sequence[str]) -> tuple[Any, ...]:
-    """`Packet`'s attributes after the counters, from the columns in common."""
+    """Return the attributes of `Packet` after the counters, from the shared columns."""
     c = dict(zip(_COMMON, columns, strict=True))
     return (
         int(c["frame.len"]), _number(c["wlan.fc.type_subtype"]), _first(c["wlan.ta"]),
         _first(c["wlan.da"]), _first(c["wlan.fc.protected"]) in ("1", "True"),
         _number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
-        # Tshark 4.0 and later call the last one otherwise.
+        # tshark 4.0 and later name the last field differently.
         _number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]
                 or c["wlan.wfa.ie.wpa.type"]),
         *(_number(c[name]) for name in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),

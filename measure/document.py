@@ -1,8 +1,7 @@
-"""The documents of a results folder: the digest that each carries of itself, and what it may hold.
+"""Documents of a results folder: their own digest, and limits on their content.
 
-The digest is over every byte of the document but its own. It tells damage and careless edits from
-what was written. Whoever edits a document can compute it anew, as any checksum: docs/results.md
-says what tells then.
+The digest covers every byte of the document except itself. It detects damage and careless edits. An
+editor can recompute it, as any checksum; docs/results.md states what detects that.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-#: The field that holds the digest; the last of its document.
+#: Field with the digest, the last one of a document.
 DIGEST_FIELD = "content_sha256"
 _EMPTY = f'"{DIGEST_FIELD}": ""'
 _FILLED = re.compile(rf'"{DIGEST_FIELD}":\s*"([^"]+)"'.encode())
-#: How JSON spells what is no finite number. One that overflows shows in the value itself.
+#: JSON spellings of non-finite numbers. An overflowing number shows in its parsed value.
 _NON_FINITE = (b"NaN", b"Infinity")
 
 
@@ -30,9 +29,9 @@ def seal_text(text: str) -> str:
 
 
 def is_as_written(text: str | bytes) -> bool:
-    """Return whether the digest that a document carries is that of all else in it.
+    """Return whether a document's digest matches the rest of its content.
 
-    So it is, too, where a document carries none: it is of an earlier version.
+    A document of an earlier version has no digest, and counts as unchanged.
     """
     content = _encode(text)
     fields = list(_FILLED.finditer(content))
@@ -44,18 +43,18 @@ def is_as_written(text: str | bytes) -> bool:
 
 
 def has_digest(content: bytes) -> bool:
-    """Return whether a document carries a digest of itself, right or wrong."""
+    """Return whether a document has a digest, right or wrong."""
     return _FILLED.search(content) is not None
 
 
 def may_hold_non_finite(text: str | bytes) -> bool:
-    """Return whether a document may spell a number that is infinite or none; quick."""
+    """Return whether a document may contain a non-finite number, by a quick search."""
     content = _encode(text)
     return any(word in content for word in _NON_FINITE)
 
 
 def find_non_finite(document: Any) -> str:
-    """Return where a document has a number that is infinite or none; "" where all are finite."""
+    """Return the path of a non-finite number in a document, or ""."""
     left: list[tuple[str, Any]] = [("", document)]
     while left:
         where, value = left.pop()
@@ -68,9 +67,9 @@ def find_non_finite(document: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text from a file, safe to show: on one line, without controls or bidirectional signs.
+    """Return text from a file on one line, without control and bidirectional characters.
 
-    Neither a terminal nor a reader's eye is steered by what is left.
+    The result is safe to show on a terminal.
     """
     if text.isprintable():
         return text
@@ -78,12 +77,15 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return text from a file, safe to show, of as many lines as it has."""
+    """Return text from a file with its line breaks, safe to show."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def screen_document(value: Any) -> Any:
-    """Return plain data whose texts are safe to show; subclasses of str are left as they are."""
+    """Return plain data with all texts made safe to show.
+
+    Subclasses of str stay unchanged.
+    """
     if type(value) is str:
         return printable_lines(value)
     if isinstance(value, Mapping):

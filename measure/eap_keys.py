@@ -1,8 +1,8 @@
-"""Keys that EAP delivers, derived outside the machine: from RADIUS and EAPOL-Key as captured.
+"""Derive EAP session keys outside the machine, from captured RADIUS and EAPOL-Key frames.
 
-The server gives the session's key to the access point in its Access-Accept, under the secret that
-the two share (RFC 2548, 2.4.2 and 2.4.3); with it the access point sends WEP keys to the station
-(IEEE 802.1X-2001, 7.6). No daemon and no kernel is asked.
+The server sends the session key to the access point in the Access-Accept, encrypted with their
+shared secret (RFC 2548, 2.4.2 and 2.4.3). The access point uses it to send WEP keys to the station
+(IEEE 802.1X-2001, 7.6). No daemon or kernel is queried.
 """
 
 from __future__ import annotations
@@ -13,31 +13,36 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-#: UDP's port of RADIUS.
+#: UDP port of RADIUS.
 PORT = 1812
-#: TCP's port of RADIUS inside TLS (RFC 6614), and the secret that all have there.
+#: TCP port of RADIUS inside TLS, and the fixed shared secret there (RFC 6614).
 RADSEC_PORT, RADSEC_SECRET = 2083, b"radsec"
 _REQUEST, _ACCEPT = 1, 2
 _RADIUS_BYTES, _BLOCK = 20, 16
 _VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17
 _CALLING_STATION_ID = 31
-#: EAPOL's type of key frames, their RC4 descriptor, and what stands where in one.
+#: EAPOL type of key frames, the RC4 descriptor, and the layout of such a frame.
 _KEY, _RC4 = 3, 1
 _KEY_FRAME = struct.Struct("!BBHBH8x16sB16s")
 
 
 @dataclass(frozen=True)
 class SessionKey:
-    """What an Access-Accept hands over: the halves of EAP's master session key."""
+    """The halves of EAP's master session key, as delivered by an Access-Accept."""
 
     receive: bytes
     send: bytes
-    #: The address of the station that the access point asked for, "" where it named none.
+    #: The station's Calling-Station-Id, "" if the access point sent none.
     station: str = field(default="", compare=False)
 
 
 def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
-    """The key of each Access-Accept that has one, in order."""
+    """Return the session key of each Access-Accept that has one, in order.
+
+    Args:
+        messages: RADIUS messages in order.
+        secret: The shared secret.
+    """
     requests: dict[int, bytes] = {}
     stations: dict[int, str] = {}
     keys = []
@@ -58,13 +63,13 @@ def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
 
 
 def _station(attributes: bytes) -> str:
-    """A request's Calling-Station-Id, as addresses are written elsewhere (RFC 3580, 3.21)."""
+    """Return a request's Calling-Station-Id as a MAC address with colons (RFC 3580, 3.21)."""
     text = dict(_attributes(attributes)).get(_CALLING_STATION_ID, b"")
     return text.decode("ascii", "replace").replace("-", ":").lower()
 
 
 def _microsoft(attributes: bytes) -> Iterator[tuple[int, bytes]]:
-    """Microsoft's attributes by their type."""
+    """Yield Microsoft's vendor attributes by type."""
     for kind, value in _attributes(attributes):
         if kind == _VENDOR_SPECIFIC and value[:4] == struct.pack("!I", _MICROSOFT):
             yield from _attributes(value[4:])
@@ -77,7 +82,7 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(value: bytes, secret: bytes, authenticator: bytes) -> bytes:
-    """A key as the attribute hides it: salt, then blocks under MD5 of secret and block before."""
+    """Decrypt a key attribute: salt, then blocks masked by MD5 of secret and previous block."""
     salt, hidden = value[:2], value[2:]
     before, plain = authenticator + salt, b""
     for at in range(0, len(hidden), _BLOCK):
@@ -89,7 +94,12 @@ def _opened(value: bytes, secret: bytes, authenticator: bytes) -> bytes:
 
 
 def wep_keys(frames: Iterable[bytes], known: Sequence[SessionKey]) -> list[bytes]:
-    """WEP keys in EAPOL frames (from their version on) that a session's key signs; each once."""
+    """Return the WEP keys in EAPOL frames that a session key signs, each once.
+
+    Args:
+        frames: EAPOL frames, from the version byte on.
+        known: The session keys.
+    """
     keys: dict[bytes, None] = {}
     for frame in frames:
         if len(frame) < _KEY_FRAME.size:
@@ -108,7 +118,10 @@ def wep_keys(frames: Iterable[bytes], known: Sequence[SessionKey]) -> list[bytes
 
 
 def rc4(key: bytes, data: bytes) -> bytes:
-    """RC4 with a key of any size: the library's takes none of 48 bytes, as it is here."""
+    """Encrypt or decrypt with RC4.
+
+    Keys may have any size. The library accepts no keys of 48 bytes, as they occur here.
+    """
     state, j = list(range(256)), 0
     for i in range(256):
         j = (j + state[i] + key[i % len(key)]) % 256

@@ -1,6 +1,6 @@
-"""Echoes are asked for and answered through a socket that was opened before anything is timed.
+"""Send ICMP echo requests and await replies on a socket that is opened in advance.
 
-To start `ping` instead takes 10 ms in a guest, which were in every handoff that real time measured.
+Starting `ping` takes 10 ms in a guest, and real time would include that in every handoff.
 """
 
 from __future__ import annotations
@@ -15,33 +15,39 @@ import time
 from topologies.mobile_ip.ipv4 import checksum
 from topologies.namespaces import network_of
 
-#: As `ping -i` had it, and as much in a packet.
+#: Interval of echo requests in s, and payload, as with `ping -i 0.2`.
 AGAIN_S = 0.2
 _PAYLOAD = bytes(range(56))
 _REQUEST, _REPLY = 8, 0
 _HEADER = struct.Struct("!BBHHH")
-#: Linux's filter of a raw ICMP socket, for which Python has no names: types that do not come.
+#: Linux's filter of a raw ICMP socket, not defined in Python: message types to drop.
 _SOL_RAW, _ICMP_FILTER = 255, 1
 
 
 class EchoSocket:
-    """What one node asks for echoes with, in its network namespace."""
+    """A raw ICMP socket in one node's network namespace."""
 
     def __init__(self, pid: int) -> None:
         with network_of(pid):
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         self._socket.setsockopt(_SOL_RAW, _ICMP_FILTER,
                                 struct.pack("=I", ~(1 << _REPLY) & 0xffffffff))
-        self._socket.setblocking(False)  # noqa: FBT003 - the library's own signature
+        self._socket.setblocking(False)  # noqa: FBT003 - signature of the standard library
         self._number = os.getpid() & 0xffff
         self._sequence = itertools.count(1)
 
     def close(self) -> None:
-        """Let go of the node's namespace."""
+        """Close the socket, which frees the node's namespace."""
         self._socket.close()
 
     def answered(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
-        """Whether an echo from an address comes in time; it is asked for again every `again_s`."""
+        """Return whether an echo reply comes in time, with a request every `again_s`.
+
+        Args:
+            address: The peer's address.
+            seconds: Time limit in s.
+            again_s: Interval of requests in s.
+        """
         until = time.monotonic() + seconds
         asked = set[int]()
         while (now := time.monotonic()) < until:
@@ -58,7 +64,7 @@ class EchoSocket:
         try:
             self._socket.sendto(request, (address, 0))
         except OSError:
-            return  # no way there yet: as if it were lost
+            return  # no route yet: counts as lost
 
     def _heard(self, address: str, asked: set[int], until: float) -> bool:
         while select.select([self._socket], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -68,7 +74,7 @@ class EchoSocket:
         return False
 
     def _answer(self, packet: bytes) -> int | None:
-        """The number of the request that a packet answers; None where it is another's."""
+        """Return the sequence number of the answered request, or None for other packets."""
         message = packet[(packet[0] & 0xf) * 4:]
         if len(message) < _HEADER.size:
             return None

@@ -1,7 +1,7 @@
-"""ESP packets of a capture are opened with the keys that the kernels of a testbed had.
+"""Decrypt captured ESP packets with the keys of a testbed's kernels.
 
-What leaves a node through its tunnel no capture there shows in clear. Heads suffice: a packet that
-was cut short opens as far as it goes, so that its integrity is not checked here.
+No capture on a node shows in clear what it sends through its tunnel. Truncated packets are
+decrypted as far as they go, so integrity is not checked here.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ from measure.pcap import CapturedFrame
 _ETHERNET_BYTES, _IPV4 = 14, 0x0800
 _ESP, _UDP = 50, 17
 _SPI_AND_NUMBER_BYTES, _COUNTER_IV_BYTES, _SALT_BYTES = 8, 8, 4
-#: By the kernel's names: block ciphers that begin with an initialisation vector.
+#: CBC ciphers by the kernel's names, with the length of their initialisation vector (bytes).
 _BLOCKS = {"cbc(des3_ede)": (TripleDES, 8), "cbc(aes)": (algorithms.AES, 16)}
 _COUNTED = "rfc4106(gcm(aes))"
-#: GCM's counter of the first block of text.
+#: Counter of GCM's first block of text.
 _FIRST = b"\0\0\0\2"
 
 
 def opened(frames: Iterable[CapturedFrame],
            keys: Sequence[Mapping[str, str]]) -> Iterator[CapturedFrame]:
-    """Every frame; ESP that a key of `kernel.xfrm_keys` fits as the frame that it holds.
+    """Yield every frame, with ESP packets replaced by the decrypted inner packets.
 
-    What no key opens comes as it is. An ESP packet in fragments is put together first: of a
-    fragment that was cut short, the first one's head is opened alone.
+    Packets without a matching key stay as they are. Fragments are reassembled first; of a truncated
+    one, only the first fragment's start is decrypted.
+
+    Args:
+        frames: Ethernet frames.
+        keys: Keys of `kernel.xfrm_keys`.
     """
     by_spi = {int(key["spi"], 16): key for key in keys}
     for frame in pcap.joined(frames, _ESP):
@@ -43,14 +47,18 @@ def opened(frames: Iterable[CapturedFrame],
         key = by_spi.get(int.from_bytes(packet[start:start + 4], "big"))
         inner = _inner(packet[start + _SPI_AND_NUMBER_BYTES:], key) if key else b""
         if key and inner and key.get("mode") != "tunnel":
-            # The transport's own header follows; what its protocol is only the trailer says.
+            # Transport mode: the transport header follows. Only the trailer has its protocol
+            # number.
             inner = packet[:9] + bytes((_UDP,)) + packet[10:start] + inner
         is_packet = inner[:1] == b"\x45" and len(inner) > 20
         yield replace(frame, data=frame.data[:_ETHERNET_BYTES] + inner) if is_packet else frame
 
 
 def _inner(body: bytes, key: Mapping[str, str]) -> bytes:
-    """What an ESP packet's body holds, as far as it was captured; b"" where that is unknown."""
+    """Return the decrypted content of an ESP packet, or b"" for unknown ciphers.
+
+    A truncated packet is decrypted as far as it goes.
+    """
     secret = bytes.fromhex(key.get("enc_key", ""))
     name = key.get("enc", "")
     if name in _BLOCKS:

@@ -1,9 +1,9 @@
-"""Open the heads of ESP packets, and hold them to what a packet of their length begins with.
+"""Decrypt the first bytes of ESP packets and check them against the packet's length.
 
-A capture of a stream keeps heads, so that no check value can be verified. Under the key that the
-kernels had, a head shows an IPv4 header whose length is the ESP packet's without vector, padding
-and check (RFC 4303, 2), or in transport mode the stream's port. Noise does so one time in 2^40, and
-in transport mode in 2^15.
+A stream's captures keep only first bytes, so no ICV can be verified. Under the kernels' keys these
+bytes show an IPv4 header. Its length is the ESP packet's without initialisation vector, padding and
+ICV (RFC 4303, 2). In transport mode they show the stream's port. Random bytes pass once in 2^40, in
+transport mode once in 2^15.
 """
 
 from __future__ import annotations
@@ -17,34 +17,38 @@ from measure import blocks, iperf, pcap
 
 _ETHERTYPE, _ESP, _TCP, _UDP = 0x0800, 50, 6, 17
 _IP_BYTES, _SPI_AND_NUMBER_BYTES, _TRAILER_BYTES, _LEAST_ALIGNED = 20, 8, 2, 4
-#: Of ciphers with a check of their own (RFC 4106, RFC 7634).
+#: AEAD ciphers (RFC 4106, RFC 7634): explicit IV, salt and ICV (bytes).
 _COUNTER_IV_BYTES, _SALT_BYTES, _TAG_BYTES = 8, 4, 16
 _GCM_FIRST, _CHACHA_FIRST = 2, 1
-#: By the kernel's names: block ciphers in CBC, and the bytes of their blocks.
+#: CBC ciphers by the kernel's names, with their block size (bytes).
 _CHAINED = {"cbc(des3_ede)": ("3des", 8), "cbc(aes)": ("aes", 16)}
 _COUNTED, _CHACHA = "rfc4106(gcm(aes))", "rfc7539esp(chacha20,poly1305)"
-#: What is looked at of each.
+#: Decrypted bytes of each packet.
 _HEAD_BYTES = 32
 _TUNNEL = "tunnel"
 
 
 @dataclass(frozen=True)
 class EspHeads:
-    """How many heads of ESP packets open as they should, and how many do not."""
+    """Counts of ESP packets whose first bytes decrypt correctly, and of the others."""
 
     opened: int
     closed: int
 
     @property
     def detail(self) -> str:
-        """Return the counts in words; nothing where no packet was looked at."""
+        """Return the counts in words, or "" if there were no packets."""
         count = self.opened + self.closed
         return (f", of which {self.opened} of {count} of the streams open to a header of their "
                 "length with the kernels' keys") if count else ""
 
 
 def verify(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> EspHeads:
-    """Open every ESP packet of captures that is no later fragment. Raises MeasureError."""
+    """Decrypt the first bytes of every ESP packet in captures, except later fragments.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+    """
     by_spi = {int(key["spi"], 16): key for key in keys}
     under: dict[int, list[bytes]] = defaultdict(list)
     for packet in (packet for file in files if file.exists() for packet in _packets(file)):
@@ -57,7 +61,7 @@ def verify(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> EspHeads
 
 
 def _packets(file: Path) -> Iterator[bytes]:
-    """Yield the IPv4 packets of a capture that carry the beginning of an ESP packet."""
+    """Yield the IPv4 packets of a capture that carry the start of an ESP packet."""
     for frame in pcap.frames(file):
         packet = frame.payload
         if frame.kind == _ETHERTYPE and len(packet) > _IP_BYTES and packet[9] == _ESP and not (
@@ -70,14 +74,14 @@ def _body(packet: bytes) -> bytes:
 
 
 def _texts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
-    """Return the first bytes of what each packet holds; nothing of a cipher that is not known."""
+    """Yield the first decrypted bytes of each packet, or b"" for unknown ciphers."""
     secret, name = bytes.fromhex(key["enc_key"]), key["enc"]
     if name in _CHAINED:
         cipher, size = _CHAINED[name]
         sealed = [_body(packet)[:size + _HEAD_BYTES] for packet in packets]
         plain = blocks.transformed(cipher, secret, b"".join(
             body[size:].ljust(_HEAD_BYTES, b"\0") for body in sealed), decrypts=True)
-        streams: Iterable[bytes] = (body[:_HEAD_BYTES] for body in sealed)  # the block before
+        streams: Iterable[bytes] = (body[:_HEAD_BYTES] for body in sealed)  # the previous block
     elif name == _COUNTED:
         sealed = [_body(packet)[_COUNTER_IV_BYTES:][:_HEAD_BYTES] for packet in packets]
         plain = blocks.transformed("aes", secret[:-_SALT_BYTES], b"".join(
@@ -97,7 +101,7 @@ def _texts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _by_chacha(secret: bytes, body: bytes) -> bytes:
-    # Only here: the container image lacks it.
+    # Imported here: the container image lacks the library.
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
@@ -108,7 +112,7 @@ def _by_chacha(secret: bytes, body: bytes) -> bytes:
 
 
 def _is_right(packet: bytes, text: bytes, key: Mapping[str, str]) -> bool:
-    """Return whether a text begins as what an ESP packet of this length holds."""
+    """Return whether decrypted bytes fit an ESP packet of this length."""
     _, block = _CHAINED.get(key["enc"], ("", _COUNTER_IV_BYTES))
     check = int(key["auth_bits"]) // 8 if "auth_bits" in key else _TAG_BYTES
     is_chained = key["enc"] in _CHAINED

@@ -1,8 +1,8 @@
-"""Evidence shows whether a policy is in force: checks on packets and kernel state, layer by layer.
+"""Checks on packets and kernel state that prove a policy, layer by layer.
 
-Nothing here trusts a daemon's word. Each check names what was counted, so that a reader can redo
-it on the captures. `layers` puts the checks of a policy together; a study that proves something
-else takes them one by one.
+No check relies on a daemon's statement. Each names its counts, so that a reader can repeat it on
+the captures. `layers` combines the checks of a policy; a study with other claims uses them one by
+one.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from policies.link import EXCHANGED
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23, "AKA'": 50}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
-#: Behind the visited access point, where traffic moves there, and behind the peer's, where it is
-#: another one.
+#: Captures behind the visited access point, if traffic moves there, and behind the peer's access
+#: point, if it is another one.
 _FAR = ("traffic-foreign", "traffic-far")
 _CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "auth-air", "traffic-air")
 _IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-core")
-#: One each way, at both ends.
+#: Two directions, at both ends.
 _SAS_OF_A_PAIR = 4
 _LLC_BYTES = 8
-_IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
-#: A further key exchange has packets of its own: IKE_INTERMEDIATE, both ways.
+_IKE_PACKETS = {1: 9, 2: 4}  # IKEv1: main mode 6, quick mode 3; IKEv2: IKE_SA_INIT 2, IKE_AUTH 2
+#: A further key exchange adds IKE_INTERMEDIATE in both directions.
 _INTERMEDIATES = 2
 
 
 def layers(policy: Policy, seen: Observed) -> list[Check]:
-    """Every check that the policy's layers call for, also for layers it must not have."""
+    """Return all checks of the policy's layers, including those for layers that must be absent."""
     has = policy.layers
     checks = [*complete(seen), *association(seen)]
     checks += link(has.link, seen) if has.link else no_link(seen)
@@ -56,7 +56,7 @@ def layers(policy: Policy, seen: Observed) -> list[Check]:
 
 
 def complete(seen: Observed) -> Iterator[Check]:
-    """No capture lost a packet; what sampling left out is said."""
+    """Check that no capture lost a packet, and state what sampling left out."""
     dropped = sum(max(0, c["dropped"]) for c in seen.raw["captures"])
     unknown = [c["point"] for c in seen.raw["captures"] if c["dropped"] < 0]
     one_in = max((c.get("one_in", 1) for c in seen.raw["captures"]), default=1)
@@ -69,21 +69,21 @@ def complete(seen: Observed) -> Iterator[Check]:
 
 
 def association(seen: Observed) -> Iterator[Check]:
-    """The access point's kernel has the mobile node, in each network."""
+    """Check that the access point's kernel lists the mobile node, in each network."""
     associated = [flags.get("associated", "no") for flags in seen.stations]
     yield Check("station is associated", set(associated) == {"yes"},
                 f"access point's kernel: associated {', '.join(associated)}")
 
 
 def no_link(seen: Observed) -> Iterator[Check]:
-    """There is nothing of a link layer."""
+    """Check that no frame is protected by the link layer."""
     protected = sum(p.protected for p in seen.air)
     yield Check("air is open", bool(seen.air) and not protected,
                 f"{protected} of {len(seen.air)} data frames protected")
 
 
 def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """The link layer's cipher and keys, frame by frame."""
+    """Check the link layer's cipher and keys, frame by frame."""
     frames = seen.air
     clear = [p for p in frames if not p.protected]
     wep = layer.cipher.startswith("WEP")
@@ -93,8 +93,8 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                 bool(frames) and not clear and len(marked) == len(frames),
                 f"{len(marked)} of {len(frames)} data frames carry "
                 f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
-    # WEP's counter is the sender's own; others begin anew with every key. Two captures at a time
-    # have the same frame.
+    # A WEP IV counts per sender; other counters restart with every key. Two captures at the same
+    # time contain the same frame.
     used = Counter((sender, receiver, vector) for _, sender, receiver, vector in {
         (p.time_s, p.transmitter, p.receiver, p.wep_iv) for p in frames if p.protected and wep})
     again = sum(many - 1 for (*_, vector), many in used.items() if vector)
@@ -112,9 +112,10 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _lengths(layer: LinkLayer, seen: Observed) -> Check:
-    """What is on the air beside each IP packet is what its time on the air was charged for.
+    """Check that frames are as long as the airtime model charges.
 
-    That is a header without options, LLC, and what the cipher adds; of frames that open.
+    The overhead of each IP packet is a header without options, LLC and the cipher's expansion. Only
+    decrypted frames count.
     """
     added = Counter(p.length - p.radiotap_bytes - MAC_HEADER_BYTES - _LLC_BYTES - p.ip_bytes
                     for p in seen.air if p.ip_bytes)
@@ -125,9 +126,10 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
 
 
 def _decrypted(layer: LinkLayer, seen: Observed) -> Check:
-    """The mobile node's frames open with keys derived from captures and the run's secrets alone.
+    """Check that frames decrypt with keys derived from captures and the run's secrets.
 
-    Those of its companions, which came before, do with what kernels tell, where one does.
+    Companions authenticated before the captures. Their frames decrypt with keys from the kernels,
+    if the kernels show them.
     """
     told = bool(seen.raw.get("companion_keys"))
     macs = seen.macs if told else frozenset({seen.mac})
@@ -141,7 +143,7 @@ def _decrypted(layer: LinkLayer, seen: Observed) -> Check:
 
 
 def _begun(layer: LinkLayer, seen: Observed, macs: Collection[str]) -> OpenedHeads:
-    """Open the heads of frames of streams, of which captures have no more."""
+    """Decrypt the truncated frames of streams and check their first bytes."""
     keys = pairwise.temporal_keys(layer, seen.link_keys, [
         seen.folder / f"{part}-mn.pcap" for part in (seen.part or AUTH, MOVE)])
     if not keys:
@@ -151,12 +153,12 @@ def _begun(layer: LinkLayer, seen: Observed, macs: Collection[str]) -> OpenedHea
 
 
 def _readable(seen: Observed) -> tuple[int, str]:
-    """Frames that are marked only, those of streams among them, of which no end is captured."""
+    """Count frames that are marked as protected but readable, including truncated ones."""
     return marked.among(seen.file(name) for name in seen.captures if name.endswith("-air"))
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
-    """Whether all that were wholly captured could be read, which were protected; and in words."""
+    """Return whether all whole frames were protected and decrypted, with a description."""
     whole = [p for p in frames if p.is_decryptable]
     closed = [p for p in whole if not (p.protected and p.has_llc)]
     first = f"; the first that does not: {_described(closed[0])}" if closed else ""
@@ -166,7 +168,7 @@ def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
 
 
 def _described(frame: Packet) -> str:
-    """All that is known of a frame that ought to have opened, for whoever looks for it."""
+    """Return the details of a frame that did not decrypt as it should."""
     vector = frame.wep_iv or frame.ccmp_iv or frame.tkip_iv
     how = (f"under the initialisation vector {vector or 'none'}" if frame.protected else "in clear")
     return (f"{frame.length} bytes from {frame.transmitter} to {frame.receiver} at "
@@ -174,11 +176,11 @@ def _described(frame: Packet) -> str:
 
 
 def counted_by(cipher: str, packet: Packet) -> str:
-    """What the cipher's header counts frames by.
+    """Return the counter in a frame's cipher header.
 
-    Of a frame that it does not open, tshark says TKIP where the second byte of CCMP's number is by
-    chance what TKIP makes of the first, as in 1 of 64 from 0x2000 to 0x3fff. What would be the last
-    byte of TKIP's own, which changes with every frame, is zero there.
+    For an encrypted CCMP frame, tshark reports TKIP if the second byte of the packet number matches
+    TKIP's by chance. That happens for 1 of 64 numbers from 0x2000 to 0x3fff. The byte that would be
+    the last one of TKIP's number, and change with each frame, is zero there.
     """
     if cipher.startswith("WEP"):
         return packet.wep_iv
@@ -205,13 +207,13 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _success_times(seen: Observed) -> list[float]:
-    """When EAP succeeded in each stay; never is infinity."""
+    """Return the time of EAP-Success in each attachment, infinity if there is none."""
     return [next((p.time_s for p in stay if p.eap_code == dissect.EAP_SUCCESS), float("inf"))
             for stay in seen.full(seen.by_stay("auth-mn"))]
 
 
 def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
-    """The EAP method, and the port that it opens."""
+    """Check the EAP method and the port that it opens."""
     stays = [[p for p in stay if p.is_eapol] for stay in seen.full(seen.by_stay("auth-mn"))]
     used = [_method(frames) for frames in stays]
     offered = [_offer(frames) for frames in stays]
@@ -229,7 +231,7 @@ def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
 
 
 def challenged(seen: Observed) -> Check:
-    """In each negotiation a challenge; response, MACs and keys as the subscriber's key has them."""
+    """Check each negotiation's challenge, response, MACs and keys against the subscriber's key."""
     ended = [sum((each.ended_s >= seen.moved_s) == away for each in seen.challenges)
              for away in range(len(seen.full(seen.by_stay("auth-mn"))))]
     faults = [fault for each in seen.challenges for fault in each.faults]
@@ -240,13 +242,13 @@ def challenged(seen: Observed) -> Check:
 
 
 def _offer(frames: Sequence[Packet]) -> int | None:
-    """The method that the server proposed first."""
+    """Return the EAP method that the server proposed first."""
     return next((p.eap_type for p in frames if p.eap_code == dissect.EAP_REQUEST
                  and p.eap_type not in _EAP_OVERHEAD_TYPES), None)
 
 
 def _method(frames: Sequence[Packet]) -> int | None:
-    """The last method spoken: one that was NAKed comes before it."""
+    """Return the last EAP method, which follows any method rejected by a NAK."""
     methods = [p.eap_type for p in frames
                if p.eap_type and p.eap_type not in _EAP_OVERHEAD_TYPES]
     return methods[-1] if methods else None
@@ -277,10 +279,10 @@ def _port(seen: Observed) -> Iterator[Check]:
 
 
 def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[Packet]:
-    """The frames of a stay from the mobile node's first word to its access point on.
+    """Return the frames from the mobile node's first frame to its new access point on.
 
-    Amid traffic, what goes before that still passes the access point that it leaves, which sends to
-    it for a while afterwards, too. All of them where it leaves before it comes.
+    During traffic, earlier frames still pass the old access point, which sends to the node for a
+    while, too. If the node disconnects first, all frames are returned.
     """
     first = next((p for p in stay if p.transmitter == seen.mac
                   and p.subtype == dissect.AUTHENTICATION_SUBTYPE), None)
@@ -291,7 +293,7 @@ def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[P
 
 
 def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:
-    """There is nothing of 802.1X but a handshake of the link layer's own."""
+    """Check that there is no 802.1X, except the link layer's own handshake."""
     eap = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_EAP]
     keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
     handshake_due = layer is not None and layer.has_own_handshake
@@ -300,9 +302,9 @@ def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:
 
 
 def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
-    """The negotiation, the kernel's transforms, and nothing beside the tunnel."""
+    """Check the negotiation, the kernel's transforms, and that no packet bypasses the tunnel."""
     packets = [[p for p in stay if p.is_isakmp] for stay in seen.by_stay("auth-mn")]
-    # The tunnel outlives a move within a subnet; of one that follows its node, `following` counts.
+    # The tunnel survives a move within a subnet. If it follows its node, `following` checks it.
     if seen.tunnel_follows and seen.care_of:
         packets = packets[:1]
     isakmp = [len({p.ike_message for p in stay}) for stay in packets]
@@ -332,7 +334,7 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _suite(layer: IpsecLayer, seen: Observed) -> Check:
-    """What the agent chose, in its own packet, which nobody encrypts yet."""
+    """Check the IKE proposal that the agent chose, in its own unencrypted packet."""
     chosen = [{p.ike_suite for p in stay if p.ike_suite and p.ethernet_src != seen.mac}
               for stay in seen.by_stay("auth-mn")[:None if seen.renews_tunnel else 1]]
     return Check("IKE proposal", all(suites == {layer.ike_proposal} for suites in chosen),
@@ -346,7 +348,7 @@ def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
 
 
 def _transforms(layer: IpsecLayer, seen: Observed) -> Check:
-    """Of the mobile node and its agent, of every companion and its own, and of the agents."""
+    """Check the SAs of the mobile node, every companion and the agents."""
     kernel, expected = seen.raw["kernel"], suites.of_kernel(layer.esp_proposal)
     pairs = [kernel.get("after_traffic", {}), *(
         kernel.get("companions", {}).get(name, {}).get("sas", {}) for name in seen.companions)]
@@ -369,6 +371,6 @@ def _transforms(layer: IpsecLayer, seen: Observed) -> Check:
 
 
 def no_ipsec(seen: Observed) -> Iterator[Check]:
-    """There is nothing of IPsec."""
+    """Check that there are no ESP packets."""
     esp = sum(p.ip_proto == dissect.ESP for name in _IPSEC_POINTS for p in seen.packets(name))
     yield Check("no IPsec", not esp, f"{esp} ESP packets")

@@ -1,7 +1,6 @@
-"""Fields of packets are read from captures by Wireshark's names, for what a study asks of its own.
+"""Read fields of captured packets by Wireshark's field names, for a study's own protocols.
 
-`dissect` reads what link, port, tunnel and registration are proven by; a study with protocols of
-its own names its fields here.
+`dissect` reads the fields that prove link, port, tunnel and registration.
 """
 
 from __future__ import annotations
@@ -20,11 +19,20 @@ _SEPARATOR = "\t"
 
 def read(capture: Path, names: Sequence[str], display_filter: str = "", *,
          options: Sequence[str] = (), timeout_s: float = 300.0) -> list[tuple[str, ...]]:
-    """The fields `names` of every packet that passes a display filter, in the file's order.
+    """Read fields of every packet that passes a display filter, in file order.
 
-    What a packet lacks is ""; of a field that a packet has more than once, all values are joined by
-    commas. `options` go to tshark as they are (`-d`, `-o`). Raises MeasureError where tshark is
-    missing, does not know a name, or cannot read the file.
+    Args:
+        capture: The capture file.
+        names: Names of fields.
+        display_filter: A Wireshark display filter.
+        options: Further options of tshark (`-d`, `-o`).
+        timeout_s: Time limit in s.
+
+    Returns:
+        A tuple per packet. Missing fields are ""; several values of one field are joined by commas.
+
+    Raises:
+        MeasureError: tshark is missing, does not know a name, or cannot read the file.
     """
     refuse_others(capture)
     rows, complaint = _read(capture, names, display_filter, options, timeout_s)
@@ -35,10 +43,13 @@ def read(capture: Path, names: Sequence[str], display_filter: str = "", *,
 
 def read_foreign(capture: Path, names: Sequence[str], *, options: Sequence[str] = (),
                  timeout_s: float = 300.0) -> tuple[list[tuple[str, ...]], str]:
-    """Read the fields `names` of all packets of a file in any format that tshark knows.
+    """Read fields of all packets of a file in any format that tshark knows.
 
-    Returns the packets up to where the file cannot be read further, and tshark's reason for that
-    ("" where all was read). Raises MeasureError where tshark is missing or reads nothing.
+    Returns:
+        The packets up to the first unreadable one, and tshark's reason ("" if all were read).
+
+    Raises:
+        MeasureError: tshark is missing or reads nothing.
     """
     rows, complaint = _read(capture, names, "", options, timeout_s)
     reason = _reason(complaint)
@@ -48,14 +59,14 @@ def read_foreign(capture: Path, names: Sequence[str], *, options: Sequence[str] 
 
 
 def _reason(complaint: str) -> str:
-    """Return what tshark says of a file without the file's name."""
+    """Return tshark's message about a file without the file's name."""
     return re.sub(r'^tshark: The file ".*" (appears to have been |appears to be )?', "",
                   complaint).rstrip(".")
 
 
 def _read(capture: Path, names: Sequence[str], display_filter: str, options: Sequence[str],
           timeout_s: float) -> tuple[list[tuple[str, ...]], str]:
-    """Return the rows that tshark prints, and its last words where it failed."""
+    """Return the rows that tshark prints, and its last message if it failed."""
     asked = [argument for name in names for argument in ("-e", name)]
     argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture.absolute()), "-T", "fields",
             "-E", f"separator={_SEPARATOR}", *options, *asked]
@@ -76,7 +87,10 @@ def _read(capture: Path, names: Sequence[str], display_filter: str, options: Seq
 
 
 def _complaint(words: str) -> str:
-    """Return what tshark says last; a line in brackets is a detail of the one before."""
+    """Return tshark's last message.
+
+    A line in brackets is a detail of the line before.
+    """
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("(")] or lines
     return (lines or ["no word"])[-1]

@@ -1,4 +1,4 @@
-"""A tunnel that follows its node to another subnet is proven by packets and both ends' kernels."""
+"""Check from packets and kernels that a tunnel follows its node to another subnet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from measure.dissect import Packet
 from measure.observed import Check, Observed
 from policies.layers import MOBIKE
 
-#: What is said within an association of IKEv2's (RFC 7296, 3.1).
+#: Exchange type of messages within an IKEv2 SA (RFC 7296, 3.1).
 _INFORMATIONAL = 37
 
 
 def verify(seen: Observed) -> Iterator[Check]:
-    """Checks that hold where no Mobile IP runs, at home and away."""
+    """Yield the checks for a network without Mobile IP, at home and away."""
     told = [p for name in ("auth-mn", "traffic-air") for p in seen.packets(name) if p.is_mobile_ip]
     yield Check("no Mobile IP", not told, f"{len(told)} of its messages")
     yield mobility.by_the_agent(seen)
@@ -27,14 +27,16 @@ def verify(seen: Observed) -> Iterator[Check]:
 
 
 def _is_tunnels(packet: Packet, seen: Observed) -> bool:
+    """Return whether a packet belongs to the tunnel."""
     return packet.ip_proto == dissect.ESP if seen.follows_by == MOBIKE else \
         wireguard.PORT in (packet.udp_src, packet.udp_dst)
 
 
 def _goes_by_the_new_address(seen: Observed) -> Check:
-    """Behind the visited access point, and between the subnets: the tunnel's, both ways.
+    """Check that the tunnel uses the new address in both directions.
 
-    Of a move that no traffic came after: what is behind the access point since.
+    The packets are those behind the visited access point and between the subnets. Earlier
+    authentications have no traffic captures; use the capture behind the visited access point.
     """
     ends = {seen.care_of, seen.home_agent}
     names = ["auth-foreign"] if seen.part else [
@@ -43,7 +45,7 @@ def _goes_by_the_new_address(seen: Observed) -> Check:
     of_node = [p for name in names for p in seen.packets(name) if seen.care_of in (
         p.ip_src, p.ip_dst)]
     inside = [p for p in of_node if _is_tunnels(p, seen) and {p.ip_src, p.ip_dst} == ends]
-    # What asks whether it is there, or says so for a tunnel, is no packet of its programs.
+    # Liveness probes and other IKE messages are not packets of the node's programs.
     beside = [p for p in of_node if not _is_tunnels(p, seen) and not p.is_isakmp]
     ways = {p.ip_src for p in inside}
     return Check("tunnel goes by the new address", ways == ends and not beside,
@@ -52,7 +54,7 @@ def _goes_by_the_new_address(seen: Observed) -> Check:
 
 
 def _at_both_ends(seen: Observed) -> Check:
-    """Kernels say where the tunnel goes: the node's address of now, and no other."""
+    """Check that both kernels have only the node's present address for the tunnel."""
     kernel = seen.raw["kernel"]
     if seen.follows_by == MOBIKE:
         ends = [{state["src"], state["dst"]} - {seen.home_agent} for states in kernel.get(
@@ -69,12 +71,12 @@ def _at_both_ends(seen: Observed) -> Check:
 
 
 def _companions(seen: Observed) -> set[str]:
-    """Home addresses of the stations: those of the others are where these are."""
+    """Return the other mobile nodes' home addresses, which are their tunnel endpoints."""
     return set(seen.addresses) - {seen.care_of} - {seen.home_address}
 
 
 def _told(seen: Observed) -> Check:
-    """The agent is told within the association that there is; none is begun anew."""
+    """Check that MOBIKE signalled the move inside the existing IKE SA."""
     away = [p for p in seen.by_stay("auth-mn")[-1] if p.is_isakmp]
     others = [p for p in away if p.isakmp_exchange != _INFORMATIONAL]
     ways = {p.ip_src for p in away if {p.ip_src, p.ip_dst} == {seen.care_of, seen.home_agent}}

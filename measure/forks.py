@@ -221,7 +221,7 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
         status = importlib.import_module(module).main(arguments)
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # as the interpreter does at a program's end
+    except BaseException:  # noqa: BLE001 - as the interpreter does at a program's end
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""A passphrase is guessed from a recorded four-way handshake, as whoever listened could.
+"""Guess a passphrase from a recorded four-way handshake, as an eavesdropper could.
 
-The handshake's second message bears a check under a key that the passphrase leads to (IEEE
-802.11-2020, 12.7.1): a guess that makes the same check is right. Of keys that come of an exchange
-(SAE, OWE), no guess leads to them.
+The second message has a MIC under a key that is derived from the passphrase (IEEE 802.11-2020,
+12.7.1). A guess that yields the same MIC is right. No guess leads to keys of a key exchange (SAE,
+OWE).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LEAST_BYTES = 99
 
 @dataclass(frozen=True)
 class Handshake:
-    """What a guess is checked against: both addresses and nonces, and the second message.
+    """The data for checking a guess: addresses, nonces and the second message.
 
-    The access point's come first.
+    The access point's address and nonce come first.
     """
 
     addresses: tuple[bytes, bytes]
@@ -32,7 +32,7 @@ class Handshake:
     message: bytes
 
     def is_made_with(self, passphrase: str, ssid: str) -> bool:
-        """Whether the message's check is that of a passphrase in a network of this name."""
+        """Return whether the message's MIC results from a passphrase and an SSID."""
         master = master_key(passphrase, ssid)
         seed = b"".join((*sorted(self.addresses), *sorted(self.nonces)))
         key = hmac.digest(master, b"Pairwise key expansion\0" + seed + b"\0", "sha1")[:16]
@@ -42,12 +42,12 @@ class Handshake:
 
 
 def master_key(passphrase: str, ssid: str) -> bytes:
-    """Return the pairwise master key of a passphrase in a network of this name."""
+    """Return the pairwise master key of a passphrase and an SSID."""
     return hashlib.pbkdf2_hmac("sha1", passphrase.encode(), ssid.encode(), _ITERATIONS, _KEY_BYTES)
 
 
 def handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
-    """The first two messages of each four-way handshake of a capture."""
+    """Yield the first two messages of each four-way handshake of a capture."""
     first: dict[bytes, CapturedFrame] = {}
     for frame in frames:
         said, target, source = frame.payload, frame.data[:6], frame.data[6:12]
@@ -62,6 +62,6 @@ def handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
 
 
 def guessed(recorded: Sequence[Handshake], words: Iterable[str], ssid: str) -> str:
-    """The first of these words that a handshake was made with; "" if none was."""
+    """Return the first of these words that fits a handshake, or ""."""
     return next((word for word in words
                  if any(each.is_made_with(word, ssid) for each in recorded)), "")

@@ -1,9 +1,9 @@
-"""Open the heads of frames that a capture cut short, and hold them to what a packet begins with.
+"""Decrypt the first bytes of truncated frames and check that they begin as packets.
 
-Of a stream only heads are captured, so that no check value can be verified. But WEP, TKIP, CCMP and
-GCMP encrypt byte by byte: under the right key a head shows LLC and an IPv4 header, whose length is
-the frame's, whose checksum is right and which has a mobile node's address. Under another key, or of
-noise, it does so one time in 2^80.
+Streams are captured without the ends of frames, so no ICV can be verified. But WEP, TKIP, CCMP and
+GCMP encrypt byte by byte. Under the right key the first bytes show LLC and an IPv4 header. Its
+length must be the frame's, its checksum right, and an address a mobile node's. Under a wrong key,
+or in random bytes, that happens once in 2^80.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ from policies import LinkLayer
 _RECEIVER, _TRANSMITTER, _GROUP = slice(4, 10), slice(10, 16), 0x01
 _LLC_IPV4 = bytes.fromhex("aaaa030000000800")
 _LLC_ARP = bytes.fromhex("aaaa030000000806")
-#: What ARP begins with: Ethernet, IPv4, and the lengths of their addresses.
+#: First bytes of ARP: Ethernet, IPv4, and the lengths of their addresses.
 _ARP, _ARP_BYTES = bytes.fromhex("000108000604"), 28
 _IP_BYTES, _BLOCK, _BLOCKS = 20, 16, 2
 _HEAD_BYTES = len(_LLC_IPV4) + _IP_BYTES
-#: Before what is encrypted: WEP's initialisation vector, or the packet number of all others.
+#: Bytes before the encrypted part: WEP's initialisation vector, or other ciphers' packet number.
 _VECTOR_BYTES, _NUMBER_BYTES = 4, 8
-#: Of CCM's first counter block: two bytes count (IEEE 802.11-2020, 12.5.3.3.5). GCM's first block
-#: of text is the second of all (12.5.5.3.4).
+#: CCM's counter blocks: flags, and the first counter (IEEE 802.11-2020, 12.5.3.3.5). GCM's first
+#: block of text has counter 2 (12.5.5.3.4).
 _CCM_FLAGS, _CCM_FIRST, _GCM_FIRST = 1, 1, 2
 
 
 @dataclass(frozen=True)
 class FrameHead:
-    """A protected data frame of which a capture has the beginning."""
+    """The captured start of a protected data frame."""
 
     at_s: float
     data: bytes
-    #: What follows the header on the air, to the end that is not captured.
+    #: Bytes after the header on the air, including those that are not captured.
     body_bytes: int
 
     @property
     def ends(self) -> set[bytes]:
-        """Who sends it on the air, and to whom."""
+        """Return the transmitter's and the receiver's addresses."""
         return {self.data[_RECEIVER], self.data[_TRANSMITTER]}
 
     @property
     def body(self) -> bytes:
-        """What follows the header, as far as it was captured."""
+        """Return the captured bytes after the header."""
         return self.data[header_bytes(self.data):]
 
     @property
     def number(self) -> bytes:
-        """The packet number of all ciphers but WEP, most significant byte first."""
+        """Return the packet number of all ciphers but WEP, most significant byte first."""
         return bytes(self.body[at] for at in (7, 6, 5, 4, 1, 0))
 
     @property
     def priority(self) -> int:
-        """The traffic's identifier, 0 without quality of service."""
+        """Return the traffic identifier (TID), 0 without QoS."""
         return self.data[addresses_end(self.data)] & 0x0F if self.data[0] & QOS else 0
 
 
 @dataclass(frozen=True)
 class OpenedHeads:
-    """How many heads show a packet of this network under a key, and which do not."""
+    """The number of frames that begin as packets of this network, and the other frames."""
 
     opened: int
     closed: Sequence[FrameHead]
 
     @property
     def detail(self) -> str:
-        """Return the counts in words, and what is known of the first head that does not open."""
+        """Return the counts in words, and details of the first frame that does not decrypt."""
         if not (self.opened or self.closed):
             return ""
         first = ""
@@ -86,10 +86,19 @@ class OpenedHeads:
 
 def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
            macs: Collection[str], addresses: Collection[str]) -> OpenedHeads:
-    """Open what captures of the air have cut short, of frames from or to stations in `macs`.
+    """Decrypt the first bytes of truncated frames from or to stations.
 
-    `addresses` are those of which each packet has one. Frames to everybody are under a group's key
-    and left out. Raises MeasureError for a capture that is none of the air.
+    Group-addressed frames are under a group key and are left out.
+
+    Args:
+        layer: The policy's link layer.
+        files: Captures of the air.
+        keys: Temporal keys that may apply.
+        macs: MAC addresses of the stations.
+        addresses: IP addresses, one of which each packet must have.
+
+    Raises:
+        MeasureError: A file is no capture of the air.
     """
     stations = {bytes.fromhex(mac.replace(":", "")) for mac in macs}
     closed = {place: head for place, head in enumerate(
@@ -100,7 +109,7 @@ def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
     for key in keys:
         tried = {place: head for place, head in closed.items()
                  if not key.station or key.station in head.ends}
-        # Of a station with many keys that may be its own, the first frame and the last one tell.
+        # A station may have many candidate keys: its first and last frame show which ones apply.
         few = {place: tried[place] for place in (*list(tried)[:1], *list(tried)[-1:])}
         if key.station and not _opened(layer, key.key, few, known):
             continue
@@ -111,7 +120,7 @@ def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
 
 def _opened(layer: LinkLayer, key: bytes, tried: Mapping[int, FrameHead],
             addresses: AbstractSet[bytes]) -> list[int]:
-    """Return the places of the heads that show a packet under a key."""
+    """Return the places of the frames that begin as packets under a key."""
     texts = _texts(layer, key, list(tried.values()))
     return [place for (place, head), text in zip(tried.items(), texts, strict=True)
             if _is_packet(text, head.body_bytes - layer.frame_expansion_bytes, addresses)]
@@ -129,7 +138,7 @@ def _cut_short(file: Path) -> Iterator[FrameHead]:
 
 
 def _texts(layer: LinkLayer, key: bytes, heads: Sequence[FrameHead]) -> Iterable[bytes]:
-    """Return the first bytes of each frame under a key."""
+    """Return the first decrypted bytes of each frame under a key."""
     if layer.is_wep:
         return (eap_keys.rc4(head.body[:3] + key, head.body[_VECTOR_BYTES:][:_HEAD_BYTES])
                 for head in heads)
@@ -152,7 +161,7 @@ def _mixed(key: bytes, head: FrameHead) -> bytes:
 
 
 def _counters(head: FrameHead, *, is_ccm: bool) -> bytes:
-    """Return the blocks that AES makes a frame's first bytes of."""
+    """Return the counter blocks that AES encrypts to a frame's first key stream bytes."""
     nonce = head.data[_TRANSMITTER] + head.number
     if is_ccm:
         nonce = bytes((_CCM_FLAGS, head.priority)) + nonce
@@ -162,9 +171,9 @@ def _counters(head: FrameHead, *, is_ccm: bool) -> bytes:
 
 
 def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
-    """Return whether a text begins as a packet of so many bytes does, LLC and all.
+    """Return whether decrypted bytes begin as a packet of this length, with LLC.
 
-    Checksum and addresses are verified where the capture has the header to its end.
+    Checksum and addresses are checked if the header is captured to its end.
     """
     header, size = text[len(_LLC_IPV4):], size - len(_LLC_IPV4)
     if text.startswith(_LLC_ARP):

@@ -1,4 +1,4 @@
-"""Check that a network's beacons do not name it, and that the station asks for it by name."""
+"""Check that beacons hide the SSID, and that the station probes for it by name."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from measure.air_header import MAC_HEADER_BYTES
 from measure.observed import Check, Observed
 from policies import Policy
 
-#: The check's name in policies/daemon_options.yml.
+#: Name of the check in policies/daemon_options.yml.
 NAME = "hidden network"
 _BEACON, _PROBE_REQUEST = 0x80, 0x40
-#: Timestamp, interval and capabilities stand before a beacon's elements.
+#: Timestamp, interval and capabilities, before a beacon's elements (bytes).
 _BEACON_FIELDS_BYTES = 12
 _SSID = 0
 
 
 def is_hidden(policy: Policy) -> bool:
-    """Return whether a policy has access points leave their network's name out of beacons."""
+    """Return whether a policy's access points omit the SSID from beacons."""
     return any(setting.name == "ignore_broadcast_ssid" and str(setting.value) != "0"
                for setting in policy.layers.settings())
 
 
 def verify(seen: Observed) -> Check:
-    """Return the check of a hidden network, by the air while the node got on and streamed.
+    """Return the check of a hidden network, from the air during authentication and stream.
 
-    An authentication may end between two beacons.
+    The stream is needed because an authentication may end between two beacons.
     """
     names: dict[int, list[bytes]] = {_BEACON: [], _PROBE_REQUEST: []}
     for file in (seen.file("auth-air"), seen.file("traffic-air")):

@@ -1,4 +1,4 @@
-"""Drive charon through vici: bring a tunnel up, tear it down, list what is there."""
+"""Control charon through vici: start and end tunnels, and list SAs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from measure.causes import find_cause
 from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
-#: How much longer than a negotiation may take charon's answer is waited for.
+#: Time to wait for charon's answer in addition to the negotiation, in s.
 _REPLY_S = 15.0
-#: Of the levels of what charon says while it does a command: nothing.
+#: Log level of a vici command: no messages.
 _SILENT = "-1"
 
 
 @contextmanager
 def session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
-    """A vici session on a charon's socket, for a negotiation of so long at most.
+    """Open a vici session on a charon's socket.
 
-    Raises MeasureError.
+    charon logs line by line while it negotiates, and is timed meanwhile.
 
-    Charon says what it does line by line while it negotiates, and is timed meanwhile.
+    Args:
+        path: The vici socket.
+        negotiation_s: Time limit of a negotiation in s.
+
+    Raises:
+        MeasureError: charon does not answer.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     wait_at_most(sock, _REPLY_S + negotiation_s)
@@ -43,10 +48,13 @@ def session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
 
 
 def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> None:
-    """Negotiate IKE and the child SA. Raises MeasureError if it fails, with charon's word on it.
+    """Negotiate IKE and the child SA.
 
-    What charon says line by line meanwhile is in its log, and read there only if it fails: who
-    listened would compute between its messages, which are timed.
+    charon's log is read only after a failure. A listener would compute between charon's messages,
+    which are timed.
+
+    Raises:
+        MeasureError: The negotiation failed; the text has the cause from charon's log.
     """
     said_before = log.stat().st_size if log.exists() else 0
     try:
@@ -59,13 +67,13 @@ def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> N
 
 
 def terminate(charon: vici.Session, peer: str = "") -> None:
-    """Remove the IKE SAs with one peer, or every one, without waiting for the peer's word on it."""
+    """Delete the IKE SAs with one peer (or all) without waiting for the peer."""
     for entry in list(charon.list_sas()):
         for sa in entry.values():
             if peer and _text(sa["remote-host"]) != peer:
                 continue
-            # By number: SAs of one name may be with other peers. With a timeout, IKEv2 would wait
-            # that long for an answer that cannot come.
+            # By ID: SAs of one name may have other peers. With a timeout, IKEv2 would wait for an
+            # answer that cannot come.
             try:
                 list(charon.terminate({"ike-id": _text(sa["uniqueid"]), "force": "yes"}))
             except CommandException:
@@ -73,13 +81,13 @@ def terminate(charon: vici.Session, peer: str = "") -> None:
 
 
 def security_associations(charon: vici.Session) -> list[dict[str, Any]]:
-    """Established IKE SAs with algorithms, as plain text values."""
+    """Return the IKE SAs with their algorithms, as plain text values."""
     return [{"name": name, **_plain(sa)} for entry in charon.list_sas()
             for name, sa in entry.items()]
 
 
 def has_tunnel(charon: vici.Session, peers: Collection[str]) -> bool:
-    """Whether a child SA with one of these addresses is installed."""
+    """Return whether a child SA with one of these addresses is installed."""
     return any(_text(child["state"]) == "INSTALLED"
                for entry in charon.list_sas() for sa in entry.values()
                if _text(sa["remote-host"]) in peers for child in sa["child-sas"].values())

@@ -1,7 +1,6 @@
-"""What a policy has in force in the mobile world is read from a repetition's files, for any study.
+"""Evaluate a repetition's captures and return all checks of its policy, for any study.
 
-The captures are opened with the run's keys, each authentication is seen by itself, and every check
-that the policy calls for is made of it.
+The captures are decrypted with the run's keys. Each authentication is evaluated by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from topologies.model import ACCESS_POINT, Scenario
 
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
-    """Every check that a policy calls for, at home and away."""
+    """Return all checks of a policy, at home and away."""
     tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
     server = _radsec(seen) if policy.uses_radsec else ()
     wires = _macsec(policy, seen) if policy.uses_macsec else ()
@@ -49,14 +48,14 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
 
 
 def _radsec(seen: Observed) -> Iterable[Check]:
-    # Only here: the container image lacks what opens TLS, and judges all other policies.
+    # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure import radsec
 
     return radsec.verify(seen)
 
 
 def _macsec(policy: Policy, seen: Observed) -> Iterable[Check]:
-    # As there: it is opened by the same library.
+    # Imported here: the decryption needs that library, too.
     from measure import macsec
 
     assert policy.layers.wire is not None
@@ -73,11 +72,11 @@ class Dissected:
     packets: Mapping[str, Sequence[Packet]]
     secrets: Mapping[str, Mapping[str, str]]
     layers: Layers
-    #: What opens frames of the air; None where nobody can know.
+    #: Keys that decrypt frames on the air, None if they cannot be known.
     keys: Sequence[str] | None
 
     def last(self) -> Observed:
-        """The authentication after which traffic was sent; with what is of a move meanwhile."""
+        """Return the authentication before the traffic, including a later move."""
         packets = dict(self.packets)
         for name in [name for name in packets if name.startswith(f"{MOVE}-")]:
             of_home = AUTH + name.removeprefix(MOVE)
@@ -85,12 +84,15 @@ class Dissected:
         return self._known(observed.observe(self.scenario, self.raw, packets), [AUTH, MOVE])
 
     def earlier(self, name: str) -> Observed:
-        """One before it, which is a part of its own: at home, unless it says that it moved."""
+        """Return an earlier authentication, which is a part with its own raw values.
+
+        The part is at home, unless it states a move.
+        """
         its_own = replace(self.scenario, roams_to=self.raw["parts"][name].get("roams_to"))
         return self._known(observed.observe_part(its_own, self.raw, name, self.packets), [name])
 
     def _known(self, seen: Observed, parts: Sequence[str]) -> Observed:
-        """What was seen, with the run's keys to judge it by."""
+        """Return the results with the run's keys for judging them."""
         seen = replace(
             seen, has_link_keys=self.keys is not None, link_keys=self.keys or (),
             wires_key=bytes.fromhex(self.secrets.get("wires", {}).get("cak", "")),
@@ -111,7 +113,10 @@ class Dissected:
 
 
     def _management(self, parts: Sequence[str]) -> list[Management]:
-        """Management frames, where the link is negotiated by them; beacons of the traffic, too."""
+        """Return the management frames, if the link is negotiated by them.
+
+        Beacons of the stream are included if the policy protects them.
+        """
         link = self.layers.link
         if link is None or link.is_wep:
             return []
@@ -123,7 +128,7 @@ class Dissected:
         return frames
 
     def _inside(self, seen: Observed, parts: Sequence[str]) -> list[Inside]:
-        """What EAP says inside TLS, where the policy says something of it."""
+        """Return the EAP conversation inside TLS, if the policy states something about it."""
         dot1x = self.layers.dot1x
         if dot1x is None or (dot1x.tls is None and dot1x.eap not in TUNNELS):
             return []
@@ -131,7 +136,7 @@ class Dissected:
                 for frame in inside.read(file, seen.raw.get("tls_keys", ()))]
 
     def _challenges(self, parts: Sequence[str]) -> list[Challenged]:
-        """What passed between a card and its server, where the policy has one."""
+        """Return the card's recomputed authentications, if the policy uses a card."""
         if self.layers.dot1x is None or self.layers.dot1x.eap not in BY_CARD:
             return []
         stations, wires = ([file for part in parts for point in points if (
@@ -141,22 +146,33 @@ class Dissected:
 
 
 def _told_keys(raw: Mapping[str, Any], of: str = "link_keys") -> list[str]:
-    """Keys that kernels told, of all authentications."""
+    """Return the keys that kernels showed, for all authentications."""
     return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
                               for key in each.get(of, ())))
 
 
 def _tls_keys(raw: Mapping[str, Any]) -> list[str]:
-    """Keys that servers told, of connections that stay and of all authentications."""
+    """Return the keys that servers logged, for permanent connections and all authentications."""
     return [*raw.get("radsec_keys", ()), *(
         key for each in (*raw.get("parts", {}).values(), raw) for key in each.get("tls_keys", ()))]
 
 
 def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any],
               secrets: Mapping[str, Mapping[str, str]]) -> Dissected:
-    """A repetition's captures with the keys in force. Raises MeasureError, OSError.
+    """Dissect a repetition's captures with the keys of its policy.
 
-    Frames that the network's static WEP key does not decrypt show as such.
+    Frames that the network's static WEP key does not decrypt stay encrypted.
+
+    Args:
+        policy: The policy of the cell.
+        scenario: The scenario of the cell.
+        out: The repetition's folder.
+        raw: The raw values; `wep_key` is set for a static WEP key.
+        secrets: The run's secrets.
+
+    Raises:
+        MeasureError: A capture cannot be read.
+        OSError: A file is missing.
     """
     link, network = policy.layers.link, scenario.network
     if link is not None and link.keys == "static":
@@ -167,7 +183,7 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
         ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw),
         tls_keys=_tls_keys(raw) if policy.uses_radsec else ()) if link else None
     if keys is not None and link is not None and link.keys != "static":
-        # Companions came before anything was captured: of theirs nothing can be derived.
+        # Companions authenticated before any capture, so their keys cannot be derived.
         keys += [f"{'wep' if link.is_wep else 'tk'}:{key}"
                  for key in _told_keys(raw, "companion_keys")]
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,

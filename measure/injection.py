@@ -1,4 +1,4 @@
-"""Frames are sent as they are from a monitor interface: what no station's own kernel would send.
+"""Inject frames from a monitor interface that no station's own kernel would send.
 
 Standard library only.
 """
@@ -16,20 +16,20 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-#: LLC and SNAP of an address resolution packet.
+#: LLC and SNAP header of ARP.
 ARP = bytes.fromhex("aaaa030000000806")
-#: As long as an address resolution packet, and says nothing.
+#: As long as an ARP packet, but without content.
 READABLE = ARP + bytes(28)
-#: The flag of a frame that says it is encrypted.
+#: Protected Frame bit.
 PROTECTED = 0x40
 _MONITOR = "clear0"
 _TO_ACCESS_POINT, _FROM_ACCESS_POINT = 0x01, 0x02
-#: Reason 7: a frame of a station that is not associated.
+#: Reason code 7: class 3 frame from a station that is not associated.
 _NOT_ASSOCIATED = bytes((7, 0))
 _REQUEST = bytes.fromhex("0001080006040001")
-#: A radiotap header that says nothing.
+#: An empty radiotap header.
 _RADIOTAP = bytes.fromhex("0000080000000000")
-# Packet numbers stand in bytes 16 to 19; samples take those whose last four bits are 0.
+# Packet numbers are in bytes 16 to 19; samples have those whose last four bits are 0.
 _REPEAT = """
 import socket, subprocess, sys
 port, source, target = sys.argv[1:]
@@ -48,9 +48,11 @@ asking.wait()
 
 
 def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
-    """Send a frame, 802.11 header and all, on a node's radio.
+    """Send a frame with its 802.11 header on a node's radio.
 
-    Raises OSError, and CalledProcessError where the radio can have no monitor interface.
+    Raises:
+        OSError: The frame cannot be sent.
+        CalledProcessError: The radio cannot have a monitor interface.
     """
     testbed.run(name, ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
                        "monitor"])
@@ -62,7 +64,11 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
 
 
 def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
-    """Send a frame, link header and all, by a node's interface. Raises OSError."""
+    """Send a frame with its link header on a node's interface.
+
+    Raises:
+        OSError: The frame cannot be sent.
+    """
     with network_of(testbed.node(name).pid), \
             socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as line:
         line.bind((port, 0))
@@ -70,42 +76,43 @@ def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
 
 
 def repeat(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:
-    """Have a frame of MACsec's that a node sends by an interface sent once more.
+    """Replay a MACsec frame that a node sends on an interface.
 
-    It asks `target` for echoes from `source` until there is one that samples take, too.
+    The node sends echo requests from `source` to `target` until a sent frame is one that samples
+    include.
     """
     testbed.run(name, [sys.executable, "-c", _REPEAT, port, source, target])
 
 
 def spoken_to_all(station: str) -> bytes:
-    """A frame of Ethernet from a station to everybody that says nothing."""
+    """Return a broadcast Ethernet frame from a station, without content."""
     return octets(BROADCAST) + octets(station) + ARP[-2:] + READABLE[len(ARP):]
 
 
 def from_station(station: str, cell: str, to: str, payload: bytes, *, flags: int = 0) -> bytes:
-    """A data frame that a station sends through its access point; `to` is who gets it then."""
+    """Return a data frame that a station sends to `to` through its access point."""
     return (bytes((0x08, _TO_ACCESS_POINT | flags)) + bytes(2) + octets(cell) + octets(station)
             + octets(to) + bytes(2) + payload)
 
 
 def from_access_point(cell: str, to: str, payload: bytes) -> bytes:
-    """A data frame that an access point sends of its own."""
+    """Return a data frame that an access point originates."""
     return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + octets(to) + octets(cell) * 2
             + bytes(2) + payload)
 
 
 def deauthentication(cell: str, to: str) -> bytes:
-    """A frame in an access point's name that tells a station to authenticate anew."""
+    """Return a deauthentication frame in an access point's name."""
     return (bytes((0xC0, 0x00)) + bytes(2) + octets(to) + octets(cell) * 2 + bytes(2)
             + _NOT_ASSOCIATED)
 
 
 def asking(station: str, address: str, target: str) -> bytes:
-    """An ARP request with its LLC header: who has `target`? Tell `address`, which is `station`."""
+    """Return an ARP request with LLC header: who has `target`, tell `address` at `station`."""
     return (ARP + _REQUEST + octets(station) + socket.inet_aton(address) + bytes(6)
             + socket.inet_aton(target))
 
 
 def octets(mac: str) -> bytes:
-    """An address as frames have it."""
+    """Return a MAC address as bytes."""
     return bytes.fromhex(mac.replace(":", ""))

@@ -1,4 +1,4 @@
-"""TCP and UDP streams with iperf3, and what its JSON says about them."""
+"""Run TCP and UDP streams with iperf3, and evaluate its JSON report."""
 
 from __future__ import annotations
 
@@ -16,34 +16,46 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 PORT = 5201
-#: What iperf3's client says where the answer to its first datagram has not come: one of both was
+#: Error of iperf3's client if the answer to its first datagram is missing. One of both was lost,
+#: and the client tries only once.
 #: lost, and it asks once.
 _UNANSWERED = "unable to read from stream socket"
-# How often UDP's sender looks whether more is due, and how many datagrams it sends before it looks
-# again. Iperf3's own, one after a millisecond, is less than a datagram of 802.11b takes on the air,
-# and costs more system calls than all else that a stream does.
+# Interval of the UDP sender's pacing timer in us, and datagrams per burst. The default of iperf3 is
+# one datagram per 1 ms, which is shorter than a datagram's time on the air of 802.11b. That
+# interval costs more system calls than the rest of the stream.
 _PACING_US, _LEAST_PACING_US = 10_000, 1_000
 _BURST = 3
 
 
 def server(testbed: Testbed, node: str, log: Path) -> Daemon:
-    """An iperf3 server on a node that serves one stream after another."""
+    """Start an iperf3 server on a node, which serves one stream after another."""
     argv = testbed.command(node, ["iperf3", "--server", "--forceflush",
                                   "--port", str(PORT)])
     return Daemon(f"iperf3 server on {node}", argv, log, r"Server listening")
 
 
 def is_waiting(output: Sequence[str]) -> bool:
-    """Return whether a server with this output waits for a client, and serves none."""
+    """Return whether a server with this output waits for a client."""
     said = [line for line in output if line.strip("-")]
     return bool(said) and said[-1].startswith("Server listening")
 
 
 def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_bytes: int,
            timeout_s: float, rate_bps: float = 0, payload_bytes: int = 0) -> dict[str, Any]:
-    """Send `size_bytes` from a node to a server; iperf3's JSON. Raises MeasureError.
+    """Send a stream from a node to a server and return iperf3's JSON report.
 
-    `rate_bps` and `payload_bytes` (the UDP datagram's payload) count for UDP only.
+    Args:
+        testbed: The running testbed.
+        node: The client's node.
+        address: The server's address.
+        protocol: "tcp" or "udp".
+        size_bytes: Bytes to send.
+        timeout_s: Time limit in s.
+        rate_bps: Bit rate in bit/s (UDP only).
+        payload_bytes: UDP payload of a datagram in bytes (UDP only).
+
+    Raises:
+        MeasureError: iperf3 failed or did not end in time.
     """
     argv = ["iperf3", "--client", address, "--port", str(PORT), "--json", "--bytes",
             str(size_bytes)]
@@ -61,21 +73,26 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
 
 
 def is_unanswered(error: MeasureError) -> bool:
-    """Return whether a UDP stream did not begin, because its first datagram was lost."""
+    """Return whether a UDP stream did not start because its first datagram was lost."""
     return _UNANSWERED in error.reason
 
 
 def pacing_us(rate_bps: float, payload_bytes: int) -> int:
-    """How often a sender has to look, for what is due then to fit half of a station's queue (us).
+    """Return the interval of the UDP sender's pacing timer in us.
 
-    The other half is on the air, where frames go together; what does not fit is lost.
+    The datagrams due after this interval fill half of a station's queue. The other half is on the
+    air, where frames are aggregated. Datagrams beyond the queue are lost.
     """
     half_us = QUEUE_FRAMES / 2 * payload_bytes * 8 / rate_bps * 1e6
     return round(min(max(half_us, _LEAST_PACING_US), _PACING_US))
 
 
 def check(text: str, protocol: str) -> dict[str, Any]:
-    """Iperf3's JSON as a dict; raises MeasureError with iperf3's own words if it failed."""
+    """Parse iperf3's JSON report.
+
+    Raises:
+        MeasureError: iperf3 failed; the text quotes its message.
+    """
     try:
         report: Any = json.loads(text)
     except json.JSONDecodeError:
@@ -90,9 +107,9 @@ def check(text: str, protocol: str) -> dict[str, Any]:
 
 
 def summarize(report: Mapping[str, Any]) -> dict[str, float]:
-    """Goodput at the receiver: `goodput_bps`, `bytes`, `duration_s`, and what was lost or resent.
+    """Return goodput, bytes, duration (s) and losses or retransmissions of a report.
 
-    The receiver's own report counts; the sender's would count what was still under way.
+    The receiver's values count: the sender's include data that has not arrived.
     """
     received = report["end"]["sum_received"]
     sent = report["end"]["sum_sent"]
@@ -110,9 +127,9 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def segments(report: Mapping[str, Any]) -> tuple[int, int, float]:
-    """The most bytes that a TCP stream's segment has, what its server received, and in how long.
+    """Return largest TCP segment, bytes received by the server, and their duration in s.
 
-    In bytes, and in seconds since the server was ready for the first of them.
+    The duration starts when the server is ready for the first byte.
     """
     largest: int = report["start"]["tcp_mss_default"]
     received = report["end"]["sum_received"]
@@ -120,6 +137,6 @@ def segments(report: Mapping[str, Any]) -> tuple[int, int, float]:
 
 
 def datagrams(report: Mapping[str, Any]) -> tuple[int, int]:
-    """A UDP stream's payload size in bytes, and how many datagrams its server has received."""
+    """Return the UDP payload size in bytes, and the datagrams that the server received."""
     size_bytes: int = report["start"]["test_start"]["blksize"]
     return size_bytes, report["end"]["sum_received"]["bytes"] // size_bytes

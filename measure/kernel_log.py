@@ -1,4 +1,4 @@
-"""What the kernel said of programs that it killed. Inside the machine: standard library only."""
+"""Kernel messages about killed programs. Inside the machine: standard library only."""
 
 from __future__ import annotations
 
@@ -6,30 +6,36 @@ import os
 from pathlib import Path
 
 _KMSG = Path("/dev/kmsg")
-#: Messages of that level (`KERN_WARNING`) and more urgent ones are looked at.
+#: Least urgent level that counts (`KERN_WARNING`), and the number of levels.
 _WARNING, _LEVELS = 4, 8
 
 
 def last_killing(kmsg: Path = _KMSG) -> str:
-    """The last message about a program being killed; empty if there is none, or it is secret."""
+    """Return the last kernel message about a killed program.
+
+    The result is "" if there is none, or if the log is not readable.
+    """
     try:
         descriptor = os.open(kmsg, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ""
     found = ""
     try:
-        while record := os.read(descriptor, 8192):  # one message each
+        while record := os.read(descriptor, 8192):  # one message per read
             for line in record.decode(errors="replace").splitlines():
                 found = _killing(line) or found
     except OSError:
-        pass  # there are no more, or one was overwritten meanwhile
+        pass  # no more messages, or one was overwritten meanwhile
     finally:
         os.close(descriptor)
     return found
 
 
 def _killing(line: str) -> str:
-    """The text of a record `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT` that is about a killing."""
+    """Return the text of a kernel record about a killed program, or else "".
+
+    The record's format is `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`.
+    """
     head, semicolon, text = line.partition(";")
     priority = head.split(",")[0]
     is_urgent = semicolon and priority.isdecimal() and int(priority) % _LEVELS <= _WARNING

@@ -1,4 +1,4 @@
-"""Key management is proven from management frames: what was offered, asked and exchanged."""
+"""Check key management from management frames: what was offered, requested and exchanged."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from measure.management import Management
 from measure.observed import Check, Observed, listed
 from policies import LinkLayer
 
-#: Suites of key management (IEEE 802.11-2020, table 9-151) by where keys come from and the hash.
-#: The same where stations move on by fast transition.
+#: AKM suites for fast transition (IEEE 802.11-2020, table 9-151), by key source.
 _FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
-#: FILS with SHA-256.
+#: AKM suite of FILS with SHA-256, and all other suites by key source and hash.
 _FILS_SUITE = 14
 _SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
            ("psk", "sha1"): 2, ("psk", "sha256"): 6, ("sae", "sha1"): 8, ("owe", "sha1"): 18}
 _CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
 _GROUP_CIPHERS = {"BIP-CMAC-128": 6, "BIP-GMAC-256": 12}
 _COMMIT, _CONFIRM = 1, 2
-#: Status of a commit (IEEE 802.11-2020, table 9-50): by hash to element, or as before.
+#: Status of an SAE commit (IEEE 802.11-2020, table 9-50): hash to element, or hunting and pecking.
 _HASH_TO_ELEMENT, _SUCCESS = 126, 0
 _ACCEPTED = (_SUCCESS, _HASH_TO_ELEMENT)
-#: The same of a commit that is to be sent with a token, or in another group.
+#: Status of an SAE commit that must be repeated with a token, or in another group.
 _TOKEN_ASKED, _GROUP_REFUSED = 76, 77
-#: P-256, which every station and access point has.
+#: Group P-256, which every station and access point supports.
 _USUAL_GROUP = 19
 _HANDSHAKE_FRAMES = 4
 
 
 def verify(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """Every check on how a robust security network came to its keys."""
+    """Yield all checks of an RSN's key management."""
     yield _cipher(layer, seen)
     yield from _suite(layer, seen)
     yield from _protection(layer, seen)
@@ -53,7 +52,10 @@ def verify(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 def _after_the_move(seen: Observed, algorithms: Sequence[int]) -> tuple[
         list[Management], list[Management]]:
-    """Authentication frames of these algorithms after the move, and association responses."""
+    """Return the authentication frames and association responses after the move.
+
+    Only authentication frames of these algorithms count.
+    """
     after = [frame for frame in seen.management_by_stay()[-1]
              if seen.mac in (frame.transmitter, frame.receiver)]
     return ([frame for frame in after if frame.algorithm in algorithms],
@@ -61,7 +63,7 @@ def _after_the_move(seen: Observed, algorithms: Sequence[int]) -> tuple[
 
 
 def _fils(seen: Observed, keys: Sequence[int]) -> Check:
-    """After the move: authentication by FILS both ways, and not a frame of EAPOL."""
+    """Check that after the move FILS authenticates both ways, without EAPOL frames."""
     exchange, associations = _after_the_move(seen, management.FILS)
     accepted = all(not frame.status for frame in (*exchange, *associations))
     eap = sum(p.is_eapol for p in seen.by_stay("auth-mn")[-1])
@@ -72,7 +74,7 @@ def _fils(seen: Observed, keys: Sequence[int]) -> Check:
 
 
 def _cached(seen: Observed) -> Check:
-    """After the move: a key is named that both have, and neither EAP nor SAE makes another one."""
+    """Check that after the move a cached PMK is used, without EAP or SAE."""
     exchange, associations = _after_the_move(seen, (management.SAE,))
     requests = [frame for frame in _asked(seen) if frame.time_s >= seen.moved_s]
     named = [frame for frame in requests if frame.key_names]
@@ -84,7 +86,7 @@ def _cached(seen: Observed) -> Check:
 
 
 def _transition(seen: Observed, keys: Sequence[int]) -> Check:
-    """After the move: authentication by fast transition both ways, and not a frame of EAPOL."""
+    """Check that after the move fast transition authenticates both ways, without EAPOL frames."""
     exchange, associations = _after_the_move(seen, (management.FAST_TRANSITION,))
     agreed = [frame for frame in (*exchange, *associations) if frame.mobility_domain is not None]
     accepted = all(not frame.status for frame in (*exchange, *associations))
@@ -117,13 +119,13 @@ def _expected_suite(layer: LinkLayer) -> int:
 
 
 def _suite(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """The one suite that the policy asks for, in what is asked and in all that is offered."""
+    """Check that the policy's AKM suite is requested, and is the only one offered."""
     expected = _expected_suite(layer)
     asked = {p.rsn_akm for p in _requests(seen)}
     yield Check("key management negotiated", asked == {expected},
                 f"RSN key management suite {sorted(filter(None, asked))} in the association "
                 f"request, {expected} expected")
-    if layer.cipher == "TKIP":  # WPA, whose element is another one
+    if layer.cipher == "TKIP":  # WPA uses another element
         return
     offers = [frame for frame in seen.management if frame.is_offer]
     suites = {frame.akms for frame in offers}
@@ -133,7 +135,7 @@ def _suite(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _protection(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """Management frames: what the kernel does, what was agreed, what is on the air."""
+    """Check management frame protection: kernel state, negotiation and frames on the air."""
     if not layer.pmf:
         return
     protects = [flags.get("MFP", "no") for flags in seen.stations]
@@ -154,7 +156,7 @@ def _protection(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     if layer.beacon_protection:
         beacons = [frame for frame in seen.management if frame.subtype == management.BEACON]
         marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
-        # While it gets on there may be none; while it streams there is one every tenth of a second.
+        # An authentication may see no beacon; during a stream there is one every 0.1 s.
         least = 1 if "traffic-air" in seen.captures else 0
         says = all(frame.says_beacons_are_protected for frame in offers)
         yield Check("beacons are protected", says and least <= marked == len(beacons),
@@ -167,7 +169,7 @@ def _protection(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _ends(seen: Observed) -> Iterator[Check]:
-    """Whoever ended an association did so in a protected frame, where anybody ended one."""
+    """Check that frames which end an association are protected, if there are any."""
     ends = list(_ended(seen))
     if ends:
         protected = sum(frame.protected for frame in ends)
@@ -177,11 +179,11 @@ def _ends(seen: Observed) -> Iterator[Check]:
 
 
 def _ended(seen: Observed) -> Iterator[Management]:
-    """The frame that ends each association, of those that had keys and that one ends.
+    """Yield the frame that ends each association that had keys.
 
-    Before there are keys an attempt can only be given up in clear. Nor are there any once it has
-    ended: an access point that a late data frame reaches can only answer in clear that the station
-    is not associated (IEEE 802.11-2020, 11.3), which ends nothing any more.
+    Without keys, an attempt can only be ended by an unprotected frame. After the end there are no
+    keys either: an access point answers a late data frame with an unprotected frame (IEEE
+    802.11-2020, 11.3). That frame ends no association.
     """
     keys = [p.time_s for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
     cell, since, has_keys = "", float("inf"), False
@@ -206,10 +208,10 @@ def _asked(seen: Observed) -> list[Management]:
 
 
 def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
-    """Commit and confirm of both sides; a station that kept its keys would pass over them.
+    """Check the SAE commit and confirm of both sides, which cached keys would omit.
 
-    An access point may ask for a token against clogging, or refuse a group, and a station then
-    commits anew; whatever is lost is sent again (IEEE 802.11-2020, 12.4.7 and 12.4.8).
+    An access point may request an anti-clogging token or reject a group. The station then repeats
+    its commit. Lost frames are retransmitted (IEEE 802.11-2020, 12.4.7 and 12.4.8).
     """
     stays = [[frame for frame in stay if frame.algorithm == management.SAE
               and seen.mac in (frame.transmitter, frame.receiver)]
@@ -243,13 +245,13 @@ def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _is_refusal(frame: Management, mac: str) -> bool:
-    """Return whether an access point answers a commit so that the station commits anew."""
+    """Return whether an access point's answer makes the station repeat its commit."""
     return (frame.sequence == _COMMIT and frame.transmitter != mac
             and frame.status in (_TOKEN_ASKED, _GROUP_REFUSED))
 
 
 def _agreed(frames: Sequence[Management], mac: str) -> list[Management]:
-    """Return the commits of one stay that were not refused: those behind the last refusal."""
+    """Return the commits of one attachment after the last refusal."""
     refused_s = max((frame.time_s for frame in frames if _is_refusal(frame, mac)),
                     default=float("-inf"))
     return [frame for frame in frames if frame.sequence == _COMMIT
@@ -261,10 +263,10 @@ def _senders(frames: Sequence[Management]) -> set[str]:
 
 
 def _owe(layer: LinkLayer, seen: Observed) -> Check:
-    """A public key each way, in request and response, in the group that was asked for.
+    """Check that request and response carry public keys in the policy's group.
 
-    A request may be sent again, and of a group that was refused nothing counts: what the response
-    answers is the last one before it.
+    A request may be retransmitted, and a request in a rejected group does not count. The response
+    answers the last request before it.
     """
     expected, whole, groups = layer.group or _USUAL_GROUP, [], set()
     for stay in seen.management_by_stay():

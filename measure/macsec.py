@@ -1,8 +1,8 @@
-"""MACsec on wires (IEEE 802.1AE) is proven: by the wire itself, by keys in force, and by kernels.
+"""Check MACsec on wires (IEEE 802.1AE) by frames, by keys and by kernel state.
 
-Nothing but MACsec and the agreement on its keys (`mka`) passes. Frames are opened outside the
-machine, with keys that were handed out under the network's own; what is inside is what captures
-above MACsec have, from which all that is said of the wire follows.
+Only MACsec and its key agreement (`mka`) may pass. Frames are decrypted outside the machine with
+keys that were distributed under the network's CAK. Their content must equal the captures above
+MACsec, from which all other checks of the wire are made.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from policies.layers import WireLayer
 _ETHERTYPE = 0x88E5
 _ADDRESSES_BYTES, _TAG_BYTES, _ICV_BYTES = 12, 16, 16
 _HEAD_BYTES = _ADDRESSES_BYTES + _TAG_BYTES
-#: In the tag's first byte: explicit channel, encrypted, changed; and the association number.
+#: Bits of the tag's first byte: SCI present, encrypted, changed text; and the association number.
 _EXPLICIT, _ENCRYPTED, _CHANGED, _ASSOCIATION = 0x20, 0x08, 0x04, 0x03
 _IPV4, _ARP = b"\x08\x00", b"\x08\x06"
 _ARP_BYTES = 28
-#: Above MACsec, what is below: behind the first access point in use, and behind the second.
+#: Points above MACsec by the points below: behind the first access point, and behind the second.
 _ABOVE = dict(zip(BELOW, ("wire", "foreign"), strict=True))
-#: The kernel's counts of frames that it took for invalid.
+#: The kernel's counters of invalid frames.
 _REFUSED = ("InPktsInvalid", "InPktsNotValid", "InPktsNotUsingSA", "InPktsUnusedSA")
-#: Of a key in its identifier, behind who made it.
+#: Bytes of the key number in a key identifier, after the member identifier.
 _NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
 class ProtectedFrame:
-    """A frame of MACsec, whole or cut short by the capture."""
+    """A MACsec frame, whole or truncated by the capture."""
 
     at_s: float
     data: bytes
@@ -52,26 +52,29 @@ class ProtectedFrame:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it says that what is inside is encrypted."""
+        """Return whether the tag states that the content is encrypted."""
         return self.data[14] & (_ENCRYPTED | _CHANGED) == _ENCRYPTED | _CHANGED
 
     @property
     def association(self) -> int:
-        """Which of a channel's keys it is under (AN)."""
+        """Return the association number (AN), which selects a channel's key."""
         return self.data[14] & _ASSOCIATION
 
     @property
     def number(self) -> int:
-        """Its packet number (PN)."""
+        """Return the packet number (PN)."""
         return int.from_bytes(self.data[16:20], "big")
 
     @property
     def channel(self) -> bytes:
-        """Who sends (SCI), which each frame says."""
+        """Return the sender's channel identifier (SCI)."""
         return self.data[20:28]
 
     def opened(self, key: bytes) -> bytes | None:
-        """The frame inside, Ethernet's addresses and all; None under another key, or changed."""
+        """Decrypt and verify the frame, and return the Ethernet frame inside.
+
+        The result is None if the key is wrong or the frame was changed.
+        """
         head, rest = self.data[:_HEAD_BYTES], self.data[_HEAD_BYTES:]
         nonce = self.channel + self.data[16:20]
         clear, sealed = (b"", rest) if self.is_encrypted else (rest[:-_ICV_BYTES],
@@ -83,10 +86,10 @@ class ProtectedFrame:
         return head[:_ADDRESSES_BYTES] + (inside or clear)
 
     def begins(self, key: bytes) -> bool:
-        """Whether a frame that was cut short begins, under a key, as one of this length would."""
+        """Return whether a truncated frame's decrypted first bytes fit its length."""
         rest = self.data[_HEAD_BYTES:]
         if self.is_encrypted:
-            # Counter mode from 2 on is what GCM encrypts with (NIST SP 800-38D, 7.1).
+            # GCM encrypts in counter mode from counter 2 on (NIST SP 800-38D, 7.1).
             first = self.channel + self.data[16:20] + (2).to_bytes(4, "big")
             rest = Cipher(AES(key), CTR(first)).decryptor().update(rest)
         size = self.wire_bytes - _HEAD_BYTES - _ICV_BYTES - len(_IPV4)
@@ -96,7 +99,10 @@ class ProtectedFrame:
 
 @dataclass(frozen=True)
 class BelowCapture:
-    """What one capture below MACsec has, and of how many expected frames it keeps one."""
+    """The frames of one capture below MACsec.
+
+    The capture keeps 1 in `one_in` of the expected frames.
+    """
 
     part: str
     point: str
@@ -107,12 +113,16 @@ class BelowCapture:
 
     @property
     def is_whole(self) -> bool:
-        """Whether frames are there to their end."""
+        """Return whether frames are captured to their end."""
         return self.part != TRAFFIC
 
 
 def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
-    """A capture's frames, and how many are MKA's or neither's. Raises MeasureError."""
+    """Read a capture below MACsec: its MACsec frames, and counts of MKA and other frames.
+
+    Raises:
+        MeasureError: The file cannot be read.
+    """
     counts: Counter[str] = Counter()
     frames = []
     for frame in pcap.frames(file):
@@ -124,7 +134,7 @@ def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
 
 
 def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
-    """What must hold where a policy protects wires."""
+    """Yield the checks for a policy that protects wires."""
     files = _below(seen)
     frames = [frame for each in files for frame in each.frames]
     agreements, strange = (sum(getattr(each, name) for each in files)
@@ -144,7 +154,7 @@ def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _entries(seen: Observed) -> Iterator[tuple[str, str, str, int]]:
-    """File, part and point of each capture that there is, and of how many frames it keeps one."""
+    """Yield file, part, point and sampling ratio of each existing capture."""
     for entry in seen.raw["captures"]:
         part, _, point = str(entry["file"]).removesuffix(".pcap").rpartition("-")
         if (seen.folder / entry["file"]).exists():
@@ -157,13 +167,13 @@ def _below(seen: Observed) -> list[BelowCapture]:
 
 
 def _is_protected(frame: CapturedFrame) -> bool:
-    """Whether a frame has MACsec's tag, and says its channel."""
+    """Return whether a frame has a MACsec tag with an SCI."""
     return (frame.kind == _ETHERTYPE and len(frame.data) >= _HEAD_BYTES
             and bool(frame.data[14] & _EXPLICIT))
 
 
 def _handed(seen: Observed) -> tuple[list[HandedKey], int]:
-    """Keys that were handed out under the network's, and how many messages were not under it."""
+    """Return the distributed keys, and the number of messages under another CAK."""
     if not seen.wires_key:
         return [], 0
     messages = ((frame.at_s, frame.data) for file, *_ in _entries(seen) if file.startswith(MACSEC)
@@ -173,7 +183,7 @@ def _handed(seen: Observed) -> tuple[list[HandedKey], int]:
 
 def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[HandedKey],
             unknown: int) -> Iterator[Check]:
-    """Every frame opens, by its whole or its head; and has inside what is captured above."""
+    """Check that every frame decrypts, and contains what is captured above."""
     closed, whole, heads = 0, 0, 0
     inside: dict[tuple[str, str], Counter[bytes]] = {}
     for each in files:
@@ -206,9 +216,9 @@ def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[Handed
 
 
 def _numbered(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
-    """Every channel's packet numbers rise by one from frame to frame, or by what is sampled.
+    """Check that packet numbers rise by one (or the sampling ratio) in every channel.
 
-    On a wire that loses packets they may leave some out, and never stand still or go back.
+    On a wire that loses packets, numbers may be missing, but never repeat or fall.
     """
     channels, gaps, lost = 0, 0, 0
     for each in files:
@@ -227,7 +237,7 @@ def _numbered(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
 
 
 def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> Check:
-    """Both ends of the wires do as the policy says, with these keys, and refused nothing."""
+    """Check that both ends' kernels follow the policy, use these keys and refused no frame."""
     states: Mapping[str, Mapping[str, Any]] = seen.raw["kernel"].get("wires", {})
     wrong = sorted(end for end, state in states.items() if not _as_said(layer, state, keys))
     suites = sorted({str(state.get("cipher_suite")) for state in states.values()})
@@ -238,7 +248,7 @@ def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> 
 
 
 def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKey]) -> bool:
-    """Whether an end's kernel does as a policy says, and has taken every frame for valid."""
+    """Return whether an end's kernel follows the policy and accepted every frame."""
     settings = (state.get("cipher_suite"), state.get("icv_length"), state.get("validate"),
                 state.get("protect"), state.get("replay"), state.get("encrypt"))
     channels = state.get("rx_sc") or [{}]
@@ -254,6 +264,9 @@ def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKe
 
 
 def _in_kernel(identifier: bytes) -> str:
-    """A key's identifier as the daemon tells it to the kernel: its number is the processor's."""
+    """Return a key identifier as the kernel shows it.
+
+    The kernel has the key number in the processor's byte order (little-endian).
+    """
     number = int.from_bytes(identifier[-_NUMBER_BYTES:], "big")
     return (identifier[:-_NUMBER_BYTES] + number.to_bytes(_NUMBER_BYTES, "little")).hex()

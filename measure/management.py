@@ -1,4 +1,4 @@
-"""Management frames are read from captures: what a link offered, asked for and agreed on."""
+"""Read management frames from captures: what a link offered, requested and agreed on."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ REASSOCIATION_REQUEST, REASSOCIATION_RESPONSE = 0x02, 0x03
 DISASSOCIATION, DEAUTHENTICATION = 0x0A, 0x0C
 #: Authentication algorithms (IEEE 802.11-2020, 9.4.1.1).
 FAST_TRANSITION, SAE = 2, 3
-#: FILS with keys that both sides have, without and with an exchange of Diffie and Hellman's.
+#: FILS with a shared key, without and with perfect forward secrecy (Diffie-Hellman).
 FILS = (4, 5)
-#: The information element with a beacon's check.
+#: Management MIC element, which beacon protection adds.
 _MANAGEMENT_MIC = 76
 
 
 @dataclass(frozen=True)
 class Management:
-    """One management frame; what it does not have is None, or an empty tuple."""
+    """A management frame, with None or an empty tuple for missing values."""
 
     time_s: float
     subtype: int
@@ -41,7 +41,7 @@ class Management:
     protected: bool
     akms: tuple[int, ...] = ()
     group_cipher: int | None = None
-    #: The capabilities of its RSN element.
+    #: Capabilities of the RSN element.
     capabilities: int = 0
     says_beacons_are_protected: bool = False
     elements: tuple[int, ...] = ()
@@ -52,55 +52,60 @@ class Management:
     owe_group: int | None = None
     owe_key: str = ""
     mobility_domain: int | None = None
-    #: Names of cached keys that it offers to go on with.
+    #: Number of PMKIDs in the frame.
     key_names: int = 0
 
     @property
     def requires_protection(self) -> bool:
-        """Whether it says that management frames must be protected."""
+        """Return whether the sender requires management frame protection."""
         return bool(self.capabilities & _PROTECTION_REQUIRED)
 
     @property
     def can_protect(self) -> bool:
-        """Whether it says that management frames can be protected."""
+        """Return whether the sender is capable of management frame protection."""
         return bool(self.capabilities & _PROTECTION_CAPABLE)
 
     @property
     def validates_channel(self) -> bool:
-        """Whether it says that the operating channel is validated."""
+        """Return whether the sender validates the operating channel (OCV)."""
         return bool(self.capabilities & _CHANNEL_VALIDATION)
 
     @property
     def has_mic(self) -> bool:
-        """Whether it bears a check over itself, as a protected frame to all does."""
+        """Return whether the frame has a management MIC element."""
         return _MANAGEMENT_MIC in self.elements
 
     @property
     def is_offer(self) -> bool:
-        """Whether an access point says in it what its network is."""
+        """Return whether this is a beacon or a probe response."""
         return self.subtype in (BEACON, PROBE_RESPONSE)
 
     @property
     def is_request(self) -> bool:
-        """Whether a station asks for association in it."""
+        """Return whether this is an association or reassociation request."""
         return self.subtype in (ASSOCIATION_REQUEST, REASSOCIATION_REQUEST)
 
     @property
     def is_response(self) -> bool:
-        """Whether an access point answers such a request in it."""
+        """Return whether this is an association or reassociation response."""
         return self.subtype in (ASSOCIATION_RESPONSE, REASSOCIATION_RESPONSE)
 
     @property
     def is_end(self) -> bool:
-        """Whether it ends an association or an authentication."""
+        """Return whether this frame ends an association or an authentication."""
         return self.subtype in (DISASSOCIATION, DEAUTHENTICATION)
 
 
 def read(capture: Path, keys: Sequence[str] = (), subtype: int | None = None) -> list[Management]:
-    """The management frames of a capture of the air, in its order; a key opens protected ones.
+    """Return the management frames of a capture of the air, in order.
 
-    All, or those of one subtype. Raises MeasureError where tshark is missing or cannot read the
-    file.
+    Args:
+        capture: The capture file.
+        keys: Keys that decrypt protected frames.
+        subtype: Subtype of the frames; None for all.
+
+    Raises:
+        MeasureError: tshark is missing or cannot read the file.
     """
     asked = "wlan.fc.type == 0" if subtype is None else f"wlan.fc.type_subtype == {subtype}"
     return [_frame(dict(zip(_NAMES, row, strict=True)))

@@ -1,7 +1,8 @@
-"""The manifest of a results folder, `plan.json`: all that a report needs beside the records.
+"""Manifest of a results folder, `plan.json`: all that a report needs besides the records.
 
-It keeps what every level says (a policy's layers, a scenario's network), the media and devices, and
-the settings, so that a folder copied to another machine gives the same report there.
+The manifest has the content of every level (a policy's layers, a scenario's network), the media and
+devices, and the settings. So a folder that is copied to another machine gives the same report
+there.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from measure.record import Record, RecordPart, StudyRecord, read_document, said
 FILE = "plan.json"
 SCHEMA = 2
 
-#: Settings that say how much is measured and not how: another run may ask for more of the same.
+#: Settings of how much is measured: another run may ask for more repetitions of the plan.
 HOW_MUCH = ("repetitions",)
-#: What a folder's results were made with: all circumstances, a list.
+#: File with the circumstances of all runs that made a folder's results, as a list.
 HISTORY = "provenance.json"
 
-#: Makes the manifest of an earlier schema today's, given the folder's history.
+#: Converts the manifest of an earlier schema to the current one, given the folder's history.
 Upgrade = Callable[[dict[str, Any], Sequence[Any]], dict[str, Any]]
 
 
 class ManifestError(ValueError):
-    """A folder without a manifest that this version can read; one line for the user."""
+    """A folder without a readable manifest, described in one line for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
 
 
 class LevelRecord(RecordPart):
-    """One level of a factor; `content` is all that it says, `digest` tells of a change."""
+    """A level of a factor, with its full `content` and the `digest` of the content."""
 
     title: str = ""
     number: float | None = None
@@ -52,7 +53,7 @@ class LevelRecord(RecordPart):
 
 
 class FactorRecord(RecordPart):
-    """What was varied."""
+    """A factor that a study varies."""
 
     name: str
     title: str
@@ -61,13 +62,15 @@ class FactorRecord(RecordPart):
 
 
 class Manifest(RecordPart):
-    """What a run set out to measure.
+    """The plan of a run.
 
-    `cells` are rows of level ids, in the order of `factors`. `asked` are the workload's settings,
-    `settings` the engine's (repetitions, seed, clock, machine, builder, fault, warm-up). `media`
-    and `devices` hold the documents of those in use, by name; `wires` what links do to packets, in
-    words, where they do anything. `content_sha256` is the digest of the file that holds it all,
-    and is "" in memory.
+    - `cells`: rows of level ids, in the order of `factors`.
+    - `asked`: the workload's settings.
+    - `settings`: the engine's settings (repetitions, seed, clock, machine, builder, fault,
+      warm-up).
+    - `media`, `devices`: the documents in use, by name.
+    - `wires`: descriptions of what links do to packets.
+    - `content_sha256`: the digest of the file itself, "" in memory.
     """
 
     schema_: int = Field(alias="schema")
@@ -81,31 +84,31 @@ class Manifest(RecordPart):
     devices: dict[str, dict[str, Any]] = Field(default_factory=dict)
     wires: list[str] = Field(default_factory=list)
     digest: str
-    #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
+    #: Digests of this manifest in earlier schemas, which older records of this folder name.
     former_digests: list[str] = Field(default_factory=list)
     content_sha256: str = ""
 
     @property
     def is_as_digested(self) -> bool:
-        """Whether its digest is that of what it says."""
+        """Return whether `digest` matches the manifest's content."""
         return self.digest == digest_of(self.model_dump(mode="json", by_alias=True))
 
     @property
     def planned(self) -> int:
-        """How many repetitions it plans, a stopping rule's further ones not counted."""
+        """Return the number of planned repetitions, without those that a stopping rule adds."""
         return len(self.cells) * int(self.settings["repetitions"])
 
     def plans(self, entry: Record) -> bool:
-        """Whether a repetition is one of these."""
+        """Return whether the plan includes this record's cell and repetition."""
         return (list(entry.cell.values()) in self.cells
                 and 1 <= entry.repetition <= int(self.settings["repetitions"]))
 
     def measures_as(self, other: Manifest) -> bool:
-        """Whether results of one count for the other.
+        """Return whether results measured under `other` can be reused.
 
-        An edited level is found out by its digest, record by record. Where no level is, the numbers
-        of levels and the wires have to be the same: nothing else would tell, and a report states
-        them.
+        An edited level shows in its own digest, record by record. If no level was edited, the
+        levels' numbers and the wires must be equal: nothing else would show a difference, and a
+        report states them.
         """
         if self.digest != other.digest:
             return False
@@ -113,13 +116,13 @@ class Manifest(RecordPart):
                  for name, level in levels.items() if name in other.levels.get(factor, {})]
         if any(level.digest != there.digest for level, there in pairs):
             return True
-        # Wires are in no manifest that was upgraded, nor in the first ones of schema 2.
+        # Upgraded manifests and the first ones of schema 2 have no wires.
         are_known = "wires" in self.model_fields_set & other.model_fields_set
         return (all(level.number == there.number for level, there in pairs)
                 and (self.wires == other.wires or not are_known))
 
     def unlike(self, other: Manifest) -> str:
-        """The first thing in which another's results are of another plan, in a few words."""
+        """Return the first difference between this plan and another, in a few words."""
         if self.study != other.study:
             return (f"study {self.study.id} version {self.study.version} there, {other.study.id} "
                     f"version {other.study.version} here")
@@ -136,11 +139,11 @@ class Manifest(RecordPart):
 
     @property
     def _how(self) -> dict[str, Any]:
-        """The engine's settings that say how it is measured."""
+        """Return the engine's settings that affect how it is measured."""
         return {name: value for name, value in self.settings.items() if name not in HOW_MUCH}
 
     def to_text(self) -> str:
-        """Return the text of `plan.json`, with the digest of all that it says."""
+        """Return the text of `plan.json`, with the digest of its content."""
         plain = self.model_copy(update={DIGEST_FIELD: ""})
         return seal_text(plain.model_dump_json(by_alias=True, indent=1) + "\n")
 
@@ -157,9 +160,10 @@ def _shown(settings: Mapping[str, Any], name: str) -> str:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """Hash of what is to be measured, without how often; a run goes on where it agrees.
+    """Return the hash of a plan's content, without the number of repetitions.
 
-    What levels say is left out: the records of an edited one are measured again, and no others.
+    A run is continued if this hash is equal. The content of levels is left out: if a level is
+    edited, only its records are measured again.
     """
     settings = {name: value for name, value in document["settings"].items()
                 if name not in HOW_MUCH}
@@ -170,12 +174,24 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 
 def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifest:
-    """The manifest of a results folder; raises ManifestError."""
+    """Read the manifest of a results folder.
+
+    Args:
+        folder: The results folder.
+        upgrades: Upgrade functions by the schema that each reads.
+
+    Raises:
+        ManifestError: The manifest is missing or cannot be read.
+    """
     return parse(read_text(folder), str(folder / FILE), upgrades, history(folder))
 
 
 def read_text(folder: Path) -> bytes:
-    """Return the text of a folder's manifest; raises ManifestError."""
+    """Return the text of a folder's manifest.
+
+    Raises:
+        ManifestError: The file cannot be read.
+    """
     path = folder / FILE
     try:
         return read_document(path)
@@ -185,7 +201,7 @@ def read_text(folder: Path) -> bytes:
 
 
 def history(folder: Path) -> list[Any]:
-    """What a folder's results were made with; nothing where that cannot be read."""
+    """Return the circumstances of a folder's runs, or nothing if they cannot be read."""
     try:
         entries = json.loads(read_document(folder / HISTORY))
     except (OSError, ValueError, RecursionError):
@@ -195,7 +211,17 @@ def history(folder: Path) -> list[Any]:
 
 def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None,
           entries: Sequence[Any] = ()) -> Manifest:
-    """The manifest that a text is, with its folder's history; raises ManifestError."""
+    """Parse the text of a manifest.
+
+    Args:
+        text: The content of `plan.json`.
+        where: Place for messages.
+        upgrades: Upgrade functions by the schema that each reads.
+        entries: The folder's history.
+
+    Raises:
+        ManifestError: The text is no manifest that this version can read.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -220,7 +246,11 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
 
 
 def refuse_altered(manifest: Manifest, text: str | bytes, where: str) -> None:
-    """Raise ManifestError where a manifest is not what the digests in its text say."""
+    """Check that a manifest matches the digests in its text.
+
+    Raises:
+        ManifestError: The manifest was altered or damaged.
+    """
     if not (manifest.is_as_digested and is_as_written(text)):
         raise ManifestError(f"{where}: is not what its digest says; it was altered or damaged, "
                             "restore what was written")

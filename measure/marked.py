@@ -1,7 +1,7 @@
-"""Frames that say they are encrypted and are not, read as bytes: heads of streams suffice.
+"""Find frames that are marked as protected but readable, even if truncated.
 
-Only whole frames are decrypted. Of one whose end no capture has, what stands behind its counter is
-at least not what every readable frame of the project's begins with.
+Only whole frames are decrypted. A truncated frame must at least not show, after its counter, the
+bytes that every readable frame of the project begins with.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from pathlib import Path
 from measure import pcap
 from measure.air_header import DATA, MAC_HEADER_BYTES, NULL, PROTECTED, TYPE, header_bytes
 
-#: WEP's initialisation vector, and the longer packet number of all others.
+#: Length of WEP's initialisation vector, and of the packet number of all other ciphers.
 _COUNTERS_BYTES = (4, 8)
-#: LLC and SNAP (RFC 1042), before the kind of what follows; by chance one time in 10^14.
+#: LLC and SNAP header (RFC 1042) before the EtherType; occurs by chance once in 10^14.
 _READABLE = bytes.fromhex("aaaa03000000")
 
 
 def among(files: Iterable[Path]) -> tuple[int, str]:
-    """How many marked data frames of captures of the air are there to be read, and words for it.
+    """Return the number of readable protected data frames in captures, and a description.
 
-    Raises MeasureError for a capture that is none of the air.
+    Raises:
+        MeasureError: A file is no capture of the air.
     """
     found = sum(map(readable, files))
     return found, f"; {found} are readable behind their mark" if found else ""
 
 
 def readable(file: Path) -> int:
-    """How many of one capture are; 0 without a file. Raises MeasureError."""
+    """Return the number of readable protected data frames in a capture, 0 without a file.
+
+    Raises:
+        MeasureError: The file is no capture of the air.
+    """
     if not file.exists():
         return 0
     has_radio = pcap.link_type(file) == pcap.RADIOTAP

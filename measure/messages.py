@@ -1,6 +1,6 @@
-"""Messages are read from captures: datagrams, and TCP streams of messages after their lengths.
+"""Read messages from captures: UDP datagrams, and length-prefixed messages in TCP streams.
 
-Nothing here is shared with a protocol's own programs: they are what is judged.
+This module shares no code with the programs of the judged protocols.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from measure.tcp_stream import TcpStream, place_of
 _IP_BYTES, _VERSION, _UDP_BYTES, _TCP, _UDP = 20, 4, 8, 6, 17
 _LENGTH_BYTES = 4
 _SYN, _ACK = 2, 16
-#: What points at hosts begin with that show what a client in a tunnel says to them.
+#: Prefix of points at hosts that show a client's packets in clear, outside its tunnel.
 ASKED = "asked-"
 
 
 @dataclass(frozen=True)
 class WireMessage:
-    """A message as it passed a capture: its parties' addresses, when it began and was complete.
+    """A captured message: addresses, start and end time (s), and payload.
 
-    `lead` is what stands before its length, where there is anything (`read`).
+    `lead` is the bytes before its length, if there are any (see `read`).
     """
 
     source: str
@@ -40,10 +40,10 @@ class WireMessage:
 
 @dataclass
 class Traffic:
-    """All messages of a capture by time, its packets and bytes on the wire, and repeated ones.
+    """All messages of a capture by time, its packets with wire lengths, and retransmissions.
 
-    `opened_s` says when each TCP connection was first asked for, and `pairs` between whom packets
-    of any protocol went; all else is of TCP and UDP.
+    `opened_s` has the time of each TCP connection's first SYN. `pairs` has the address pairs of
+    packets of any protocol. All other fields are of TCP and UDP.
     """
 
     messages: list[WireMessage] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Traffic:
 
 @dataclass
 class _Stream:
-    """One direction of a connection, from the number of its first byte on."""
+    """The bytes of one direction of a connection, from its first byte on."""
 
     first: int | None = None
     bytes: TcpStream = field(default_factory=TcpStream)
@@ -63,7 +63,10 @@ class _Stream:
 
 @dataclass
 class _Datagram:
-    """The fragments of an IP packet that came so far, by their place; `size` once it is known."""
+    """The fragments of an IP packet so far, by offset.
+
+    `size` is None until the last fragment is there.
+    """
 
     began_s: float
     size: int | None = None
@@ -71,9 +74,14 @@ class _Datagram:
 
 
 def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
-    """Everything in a capture of Ethernet. Raises MeasureError.
+    """Read all traffic of an Ethernet capture.
 
-    `leads` are bytes that stand before each message's length, by the port of a TCP server.
+    Args:
+        file: The capture file.
+        leads: Number of bytes before each message's length, by the port of a TCP server.
+
+    Raises:
+        MeasureError: The file cannot be read.
     """
     traffic, streams = Traffic(), dict[tuple[str, str, int, int], _Stream]()
     fragments = dict[bytes, _Datagram]()
@@ -111,9 +119,19 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
 
 def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
              leads: Mapping[int, int] | None = None) -> dict[str, Traffic]:
-    """Captures by their points, the client's first; what hosts were asked (ASKED) is at the client.
+    """Read captures by their points, the client's first.
 
-    `captures` are as a repetition summed them up. Raises MeasureError.
+    Captures at hosts (ASKED) show the client's packets in clear, so they replace the client's own
+    capture.
+
+    Args:
+        captures: Summaries of a repetition's captures.
+        out: Folder of the captures.
+        client: Name of the client's point.
+        leads: As for `read`.
+
+    Raises:
+        MeasureError: A file cannot be read.
     """
     every = {capture["point"]: read(out / capture["file"], leads) for capture in captures}
     asked = [traffic for point, traffic in every.items() if point.startswith(ASKED)]
@@ -123,7 +141,7 @@ def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
 
 
 def merged(parts: Iterable[Traffic]) -> Traffic:
-    """Captures of different packets as though they were one."""
+    """Merge captures of different packets into one."""
     whole = Traffic()
     for part in parts:
         for name in ("messages", "packets", "opened_s"):
@@ -138,7 +156,10 @@ def merged(parts: Iterable[Traffic]) -> Traffic:
 
 def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
            at_s: float) -> tuple[bytes | None, float]:
-    """What an IP packet carries and when it began; None until its last fragment is there."""
+    """Return the payload of an IP packet and its start time.
+
+    The payload is None until all fragments are there.
+    """
     where = int.from_bytes(ip[6:8], "big")
     if not where & (pcap.MORE_FRAGMENTS | pcap.FRAGMENT_OFFSET):
         return segment, at_s
@@ -155,13 +176,13 @@ def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
 
 
 def _begins_another(stream: _Stream, segment: bytes) -> bool:
-    """Whether ports are used again, by another connection."""
+    """Return whether a SYN starts another connection on the same ports."""
     first = (struct.unpack_from("!I", segment, 4)[0] + 1) & 0xFFFFFFFF
     return bool(segment[13] & _SYN) and stream.first not in (None, first)
 
 
 def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
-    """Put a segment in its place; 1 if all of it was there before."""
+    """Insert a segment into its stream and return 1 if it has no new byte."""
     sequence, flags = struct.unpack_from("!I", segment, 4)[0], segment[13]
     payload = segment[(segment[12] >> 4) * 4:]
     if flags & _SYN:
@@ -175,7 +196,7 @@ def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
 
 def _messages(key: tuple[str, str, int, int], stream: _Stream,
               leads: Mapping[int, int]) -> Iterator[WireMessage]:
-    """The messages of a stream, each after its length, to the first byte that is not there."""
+    """Yield the messages of a stream up to its first missing byte."""
     source, target, *ports = key
     lead = max(leads.get(port, 0) for port in ports)
     piece = next((piece for piece in stream.bytes.pieces() if piece.place == 0), None)

@@ -1,7 +1,7 @@
-"""MACsec Key Agreement is read (IEEE 802.1X-2010, 9 and 11.11): the keys that it hands out.
+"""Parse MACsec Key Agreement (IEEE 802.1X-2010, 9 and 11.11): the distributed keys.
 
-They are wrapped under a key that comes of the network's (CAK), as their check values do: messages
-under another one hand out nothing.
+Keys are wrapped under a key derived from the network's CAK, and check values are computed with
+another one. Messages under another CAK yield no keys.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ from dataclasses import dataclass
 _EAPOL, _MKA = b"\x88\x8e", 5
 _ETHERNET_BYTES, _HEAD_BYTES = 14, 4
 _SETS_HEAD_BYTES, _CHECK_BYTES = 4, 16
-#: Parameter sets: of the sender, first in each message, and a key that is handed out.
+#: Parameter set types: the basic set (first in each message), and a distributed SAK.
 _SENDER, _SAK = 0, 4
-#: In the sender's set: its channel (SCI), its member identifier, the name of the key (CKN).
+#: Fields of the basic set: SCI, member identifier, and CAK name (CKN).
 _SCI, _MEMBER, _CKN = slice(4, 12), slice(12, 24), 32
-#: In that of a key: its number (KN), and the wrapped key, for the default suite GCM-AES-128.
+#: Fields of a distributed SAK: key number (KN), and the wrapped key, for the default suite
+#: GCM-AES-128.
 _KEY_NUMBER, _WRAPPED, _SAK_BYTES = slice(4, 8), slice(8, 32), 28
 
 
 @dataclass(frozen=True)
 class HandedKey:
-    """A key of frames (SAK): when it was handed out, its association number, its identifier."""
+    """A distributed secure association key (SAK), with its association number."""
 
     at_s: float
     association: int
-    #: Of who made it, and its number there.
+    #: Member identifier of the key server, and its key number.
     identifier: bytes
     key: bytes
 
 
 def hands_out(frame: bytes) -> bool:
-    """Whether an Ethernet frame is MKA's, and hands out a key."""
+    """Return whether an Ethernet frame is an MKA message that distributes a key."""
     return any(kind == _SAK for kind, _ in _sets(frame))
 
 
 def is_mka(frame: bytes) -> bool:
-    """Whether an Ethernet frame is MKA's."""
+    """Return whether an Ethernet frame is an MKA message."""
     return frame[12:14] == _EAPOL and len(frame) > 15 and frame[15] == _MKA
 
 
 def handed(frames: Iterable[tuple[float, bytes]], cak: bytes) -> tuple[list[HandedKey], int]:
-    """The keys that messages hand out under a network's key; how many messages are not under it."""
+    """Return the keys distributed under a CAK, and the number of messages under another one."""
     keys: dict[bytes, HandedKey] = {}
     strange = 0
     for at_s, frame in frames:
@@ -63,9 +64,10 @@ def handed(frames: Iterable[tuple[float, bytes]], cak: bytes) -> tuple[list[Hand
 
 
 def _sets(frame: bytes) -> Iterator[tuple[int, bytes]]:
-    """The parameter sets of a message of MKA: each one's kind, and itself with its head.
+    """Yield type and bytes of each parameter set in an MKA message.
 
-    The first is the sender's, and begins with a version instead: _SENDER.
+    The first set is the basic one. It begins with a version in place of a type, and is yielded as
+    _SENDER.
     """
     if not is_mka(frame):
         return
@@ -79,7 +81,7 @@ def _sets(frame: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_authentic(frame: bytes, key: bytes) -> bool:
-    """Whether a message's check value is that of its bytes, Ethernet's addresses and all."""
+    """Return whether a message's ICV is valid, over the whole Ethernet frame."""
     size = int.from_bytes(frame[16:18], "big")
     end = _ETHERNET_BYTES + _HEAD_BYTES + size
     return hmac.compare_digest(_cmac(key, frame[:end - _CHECK_BYTES]),
@@ -87,11 +89,11 @@ def _is_authentic(frame: bytes, key: bytes) -> bool:
 
 
 def _derived(cak: bytes, label: bytes, name: bytes) -> bytes:
-    """A key that comes of the network's, 128 bits as that one (802.1X-2010, 6.2.1 and 9.3.3)."""
+    """Return a key derived from the CAK, 128 bits (802.1X-2010, 6.2.1 and 9.3.3)."""
     return _cmac(cak, b"\x01" + label + b"\x00" + name[:16].ljust(16, b"\x00") + b"\x00\x80")
 
 
-# Only here: the container image lacks the library, and what runs in a machine needs no keys.
+# Imported here: the container image lacks the library, and programs in a machine need no keys.
 def _cmac(key: bytes, data: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.cmac import CMAC

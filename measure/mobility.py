@@ -1,4 +1,4 @@
-"""Mobility is proven from packets: registrations, and tunnels between the agents."""
+"""Check mobility from packets: Mobile IP registrations, and tunnels between the agents."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from measure import counting, dissect
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 
-#: UDP's port of registrations.
+#: UDP port of registrations.
 PORT = 434
 _REQUEST, _REPLY = dissect.REGISTRATION_REQUEST, dissect.REGISTRATION_REPLY
-#: What stands before extensions (RFC 5944, 3.3 and 3.4), and type, length and index of one.
+#: Bytes before the extensions (RFC 5944, 3.3 and 3.4); type, length and SPI of an extension.
 _FIXED_BYTES = {_REQUEST: 24, _REPLY: 20}
 _MOBILE_HOME, _BEFORE_DIGEST = 32, 6
 
 
 def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 - one of two kinds
-    """Checks that hold for every policy, at home and away."""
+    """Yield the checks of Mobile IP for every policy, at home and away.
+
+    Args:
+        has_ipsec: Whether the policy has IPsec tunnels.
+        seen: The results of the repetition.
+    """
     away = "registered with the foreign agent" if seen.care_of else "registered after the move"
     for name, stay, care_of in zip(("registered at home", away),
                                    seen.registered(seen.by_stay("auth-mn")), ("", seen.care_of),
@@ -33,7 +38,7 @@ def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 
 
 
 def _registered(name: str, stay: Sequence[Packet], expected: str) -> Check:
-    """A request that was accepted, as the mobile node's interface saw it.
+    """Check for an accepted registration at the mobile node's interface.
 
     `expected` is the care-of address to be registered, "" at home.
     """
@@ -48,9 +53,10 @@ def _registered(name: str, stay: Sequence[Packet], expected: str) -> Check:
 
 
 def _authentic(seen: Observed) -> Check:
-    """Every request, and the last reply of each stay, under the run's key and not by our daemons.
+    """Check the authenticators of every request and of each attachment's last reply.
 
-    A foreign agent's own denials bear no authenticator: the home agent never saw the request.
+    The check uses the run's key and none of qop's daemons. A foreign agent's own denials have no
+    authenticator: the home agent never received the request.
     """
     right = {_REQUEST: 0, _REPLY: 0}
     last: dict[bool, bool] = {}
@@ -68,10 +74,10 @@ def _authentic(seen: Observed) -> Check:
 
 
 def is_authentic(message: bytes, key: bytes) -> bool:
-    """Whether one mobile-home authentication extension is there and right (RFC 5944, 3.5).
+    """Return whether a message has one valid mobile-home authentication extension (RFC 5944, 3.5).
 
-    HMAC-MD5 over all that precedes it, its own type, length and index. Of the octets alone, so that
-    nothing of what the daemons run decides it.
+    The authenticator is HMAC-MD5 over all bytes before it, including its own type, length and SPI.
+    It is computed from the bytes alone, without the daemons' code.
     """
     at, places = _FIXED_BYTES.get(message[0], len(message)), []
     while at + 2 <= len(message):
@@ -87,7 +93,7 @@ def is_authentic(message: bytes, key: bytes) -> bool:
 
 
 def by_the_agent(seen: Observed) -> Check:
-    """No frame goes from one mobile node to another without passing an agent."""
+    """Check that no frame goes between mobile nodes without passing an agent."""
     direct = [p for p in seen.air if p.transmitter in seen.macs and p.receiver in seen.macs]
     sent = sum(p.transmitter in seen.macs for p in seen.air)
     return Check("all traffic passes the agent", sent > 0 and not direct,
@@ -95,7 +101,7 @@ def by_the_agent(seen: Observed) -> Check:
 
 
 def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 - as above
-    """What crosses the wire between the subnets: tunnelled as place and policy want it."""
+    """Check that packets between the subnets are tunnelled as scenario and policy require."""
     crossing = [p for p in seen.packets("traffic-core") if p.ip_src]
     protocol, kind = ((dissect.ESP, "ESP") if has_ipsec else (dissect.IP_IN_IP, "IP-in-IP"))
     if not has_ipsec and not seen.care_of:
@@ -103,7 +109,7 @@ def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 -
         return Check("traffic crosses the wire between the subnets", bool(inner),
                      f"{len(inner)} packets of the mobile nodes between the agents")
     tunnelled = [p for p in crossing if _is_tunnelled(p, protocol, seen)]
-    both_ways = len({p.ip_src for p in tunnelled}) == 2  # there and back
+    both_ways = len({p.ip_src for p in tunnelled}) == 2  # both directions
     stray = [p for p in crossing if not _is_tunnelled(p, protocol, seen)
              and (seen.addresses & {p.ip_src, p.ip_dst} or p.ip_proto == dissect.IP_IN_IP)]
     allowed = 0 if has_ipsec or seen.peer_is_home else _going_on(tunnelled, seen)
@@ -113,10 +119,11 @@ def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 -
 
 
 def _going_on(tunnelled: Sequence[Packet], seen: Observed) -> float:
-    """How many packets there may be beside the tunnel: to a peer elsewhere, each goes on once.
+    """Return how many packets may pass outside the tunnel.
 
-    Where 1 in so many is captured, both counts are of different ones. Where a wire loses packets, a
-    packet's way on may be captured and its way in the tunnel lost.
+    A packet to a peer elsewhere is forwarded once after the tunnel. With sampling, both counts are
+    of different packets. On a wire with losses, a packet may be captured after the tunnel and lost
+    inside.
     """
     stray = math.sqrt(2 * len(tunnelled)) if counting.one_in(seen, "traffic-core") > 1 else 0.0
     lost = len(tunnelled) * seen.wires_lose / max(1 - seen.wires_lose, seen.wires_lose)
@@ -124,9 +131,9 @@ def _going_on(tunnelled: Sequence[Packet], seen: Observed) -> float:
 
 
 def _is_tunnelled(packet: Packet, protocol: int, seen: Observed) -> bool:
-    """From agent to agent; tshark's first IP header is the outer one.
+    """Return whether a packet goes from agent to agent, by the outer IP header.
 
-    Mobile IP's tunnel has the home agent's own address at its other end, IPsec's the wired ones.
+    Mobile IP's tunnel ends at the home agent's own address, IPsec's at the wired addresses.
     """
     ends = seen.agents if protocol == dissect.ESP else {seen.home_agent, seen.care_of}
     return packet.ip_proto == protocol and {packet.ip_src, packet.ip_dst} == ends

@@ -1,4 +1,4 @@
-"""Neighbours know each other before anything is measured, so that nobody asks amid it.
+"""Set permanent neighbour entries, so that no address resolution disturbs a measurement.
 
 Standard library only: this runs inside the machine.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 
 
 def introduce(testbed: Testbed) -> None:
-    """Have both ends of each wire know the other, for good."""
+    """Set a permanent neighbour entry at both ends of each wire."""
     nodes = testbed.network.nodes
     for link in testbed.network.links:
         ends = [end.split("/") for end in link.ends]

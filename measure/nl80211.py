@@ -1,7 +1,6 @@
-"""What an access point's kernel says of its stations, by nl80211, as `iw station dump` shows it.
+"""Read an access point's stations from its kernel by nl80211, as `iw station dump` does.
 
-To start `iw` for each look takes 10 ms in a guest, several times a repetition. Numbers:
-linux/nl80211.h.
+Starting `iw` takes 10 ms in a guest, several times per repetition. Numbers: linux/nl80211.h.
 """
 
 from __future__ import annotations
@@ -16,18 +15,26 @@ from topologies.netlink import attribute, attributes
 _FAMILY = "nl80211"
 _GET_STATION = 17
 _INTERFACE, _ADDRESS, _INFORMATION, _FLAGS = 3, 6, 21, 17
-#: Of struct nl80211_sta_flag_update: bits that are told, and those of them that are set.
+#: struct nl80211_sta_flag_update: mask of known flags, and their values.
 _UPDATE = struct.Struct("=II")
 _BITS = {"authorized": 1, "authenticated": 5, "associated": 7, "MFP": 4}
 
 
 def station_flags(pid: int, interface: str) -> dict[str, dict[str, str]]:
-    """Of each station of an interface in a process' network, by MAC address: its flags, yes or no.
+    """Return the flags of each station of an interface, by MAC address.
 
-    `authorized`, `authenticated`, `associated` and `MFP` (protected management frames), as far as
-    the kernel tells. Raises OSError.
+    Args:
+        pid: A process in the network namespace.
+        interface: The access point's interface.
+
+    Returns:
+        "yes" or "no" for `authorized`, `authenticated`, `associated` and `MFP` (protected
+            management frames), as far as known.
+
+    Raises:
+        OSError: The query failed.
     """
-    with network_of(pid):  # a socket stays in the namespace that it was made in
+    with network_of(pid):  # a socket stays in the namespace in which it was created
         index = socket.if_nametoindex(interface)
         netlink = GenericNetlink(_FAMILY)
     with netlink:
@@ -36,7 +43,7 @@ def station_flags(pid: int, interface: str) -> dict[str, dict[str, str]]:
 
 
 def parse(station: dict[int, bytes]) -> tuple[str, dict[str, str]]:
-    """One station's MAC address and flags, from what the kernel tells of it."""
+    """Return MAC address and flags of one station, from its netlink attributes."""
     told, are_set = _UPDATE.unpack(attributes(station[_INFORMATION]).get(_FLAGS, bytes(8)))
     return station[_ADDRESS].hex(":"), {
         name: "yes" if are_set & 1 << bit else "no"

@@ -1,10 +1,18 @@
-"""What a repetition left is read for its judges: raw values, packets by capture, who is who.
+"""Read the results of a repetition for its judges: raw values, packets and addresses.
 
-Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`;
-those of a part that has raw values of its own, as another authentication has, by its name. The
-points are `air`, `mn` (the mobile node's interface), `wire` (behind its access point), `foreign`
-(behind the visited one), `macsec` and `macsecforeign` (the same below MACsec), `core` (between
-the subnets) and `peer` (where streams arrive).
+A capture's name has the part of the repetition and the point, such as `auth-air` or `traffic-wire`.
+A part with its own raw values, such as a further authentication, is named in its captures. The
+points are:
+
+- `air`: all frames on the air.
+- `mn`: the mobile node's interface.
+- `wire`: behind its access point.
+- `foreign`: behind the visited access point.
+- `macsec` and `macsecforeign`: the last two points below MACsec.
+- `core`: between the subnets.
+- `peer`: where streams arrive.
+
+An attachment is the time that the mobile node spends at one access point, at home or visited.
 """
 
 from __future__ import annotations
@@ -27,13 +35,13 @@ from measure.points import AUTH
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 Stay = TypeVar("Stay")
-#: Raw values that are found once a testbed, or are the same for all of it.
+#: Raw values that exist once per testbed.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys"})
-#: And so are captures of these parts: of a port that is closed, of connections being made, and of
-#: keys that are handed out.
+#: Prefixes of captures that exist once per testbed: a closed port, new RadSec connections, and
+#: MACsec keys.
 _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
 
-#: What share of a TCP connection's packets a queue has no room for, at most: it sends less then.
+#: Upper limit of the share of a TCP connection's packets that a queue drops; TCP then slows down.
 _BY_QUEUES = 0.05
 
 #: The capture of what arrives at the peer: UDP alone, or in transport mode ESP alone.
@@ -41,13 +49,13 @@ _ARRIVED = "traffic-peer"
 
 
 def listed(values: Sequence[object]) -> str:
-    """One value a stay: at home, and where the mobile node visits."""
+    """Join one value per attachment: at home, and at the visited access point."""
     return " and ".join(map(str, values))
 
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: what was checked, whether it holds, and the counts behind it."""
+    """A result: the statement checked, whether it holds, and the counts behind it."""
 
     check: str
     ok: bool
@@ -56,123 +64,136 @@ class Check:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a repetition left to judge: raw values, packets by capture, and who is who."""
+    """The results of a repetition to judge: raw values, packets and addresses."""
 
     raw: Mapping[str, Any]
     captures: Mapping[str, Sequence[Packet]]
     mac: str
-    #: MAC and IP addresses of all mobile nodes that take part, the measured one among them.
+    #: MAC and IP addresses of all mobile nodes, including the measured one.
     macs: frozenset[str]
     addresses: frozenset[str]
-    #: Outer addresses of the home agents: where tunnels between subnets end.
+    #: Outer addresses of the home agents: the ends of tunnels between subnets.
     agents: frozenset[str] = frozenset()
-    #: The mobile node's own address, and the home agent's that it registers with.
+    #: The mobile node's home address, and the address of its home agent.
     home_address: str = ""
     home_agent: str = ""
-    #: Whether the mobile node moves to another access point, and the care-of address that it has
-    #: there, its agent's or its own; "" where its agent is the same.
+    #: Whether the mobile node moves to another access point. Its care-of address there is its
+    #: agent's or its own, and "" if it keeps its agent.
     moves: bool = False
-    #: How it moves on within its subnet (see Arrival); "" where it leaves and comes from nothing.
+    #: How it moves within its subnet (see Arrival); "" if it disconnects and starts from a clean
+    #: state.
     roaming: str = ""
     care_of: str = ""
-    #: The tunnel that follows it to another subnet, in the words of a policy's layers; "" where
-    #: Mobile IP has packets find it.
+    #: Protocol of the tunnel that follows it to another subnet, as in a policy's layers; "" if
+    #: Mobile IP forwards its packets.
     follows_by: str = ""
-    #: Whether its peer is where its home agent serves: nothing goes on from there as it is, then.
+    #: Whether its home agent serves its peer's subnet: nothing is forwarded between agents then.
     peer_is_home: bool = False
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
-    #: The other stations by name, and the home agents.
+    #: Names of the other stations.
     companions: tuple[str, ...] = ()
-    #: Whether captures were dissected with all keys that the link layer has.
+    #: Whether captures were dissected with all keys of the link layer.
     has_link_keys: bool = False
-    #: What opens frames of the air, as `decryption` has it; none where nobody knows.
+    #: Keys that decrypt frames on the air, in the syntax of `decryption`; empty if unknown.
     link_keys: Sequence[str] = ()
-    #: Management frames on the air while it got on, where the link layer is negotiated by them.
+    #: Management frames during authentication, if the link layer negotiates by them.
     management: Sequence[Management] = ()
-    #: What EAP said inside TLS, where keys of the server's show it.
+    #: The EAP conversation inside TLS, if the server's keys decrypt it.
     inside: Sequence[Inside] = ()
-    #: What passed of each authentication by a subscriber's card, worked out again; by the policy's
-    #: method alone.
+    #: Authentications with a subscriber's card, recomputed from the capture; only for such methods.
     challenges: Sequence[Challenged] = ()
-    #: The run's key for registrations, and each message with its time, if they are known.
+    #: The run's key for registrations, and each message with its time, if known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
-    #: The network's key of its wires (CAK); none where it is not told.
+    #: Connectivity association key (CAK) of MACsec on the wires, empty if unknown.
     wires_key: bytes = b""
-    #: Where its captures are, for what is read of them besides.
+    #: Folder of the captures, for reading further data.
     folder: Path = Path()
-    #: The part that this is of, where that is seen as a repetition of its own; "" otherwise.
+    #: Name of the part, if it is judged as a repetition of its own; "" otherwise.
     part: str = ""
-    #: What share of packets the worst wire loses, because it says so or its queue has no room.
+    #: Share of packets that the worst wire loses, by its loss setting or by its queue.
     wires_lose: float = 0.0
-    #: The capture behind the access point that shows what was sent in the end.
+    #: Capture behind the access point that carries the traffic in the end.
     carried: str = "traffic-wire"
 
     def file(self, capture: str) -> Path:
-        """Where the capture is that is called so here, such as `auth-air`."""
+        """Return the path of a capture, such as `auth-air`."""
         called, _, point = capture.rpartition("-")
         return self.folder / f"{self.part if self.part and called == AUTH else called}-{point}.pcap"
 
     def management_by_stay(self) -> list[list[Management]]:
-        """Management frames at home and, where the mobile node visits a network, those there."""
+        """Return the management frames of each attachment."""
         home = [frame for frame in self.management if frame.time_s < self.moved_s]
         away = [frame for frame in self.management if frame.time_s >= self.moved_s]
         return [home, away] if self.moves else [home]
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether it moves on with keys that it has, or that are made of them."""
+        """Return whether the node moves with existing keys, or with keys derived from them."""
         return self.roaming not in ("", ANEW)
 
     def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
-        """Of things by stay those of stays in which all was negotiated from the beginning."""
+        """Select the items of attachments with a full authentication.
+
+        Args:
+            stays: One item per attachment.
+        """
         return stays[:1] if self.keeps_keys else stays
 
     def registered(self, stays: Sequence[Stay]) -> Sequence[Stay]:
-        """The same of stays that begin with a registration: one for each subnet."""
+        """Select the items of attachments with a registration, one per subnet.
+
+        Args:
+            stays: One item per attachment.
+        """
         return stays[:1] if self.roaming and not self.care_of else stays
 
     @property
     def tunnel_follows(self) -> bool:
-        """Whether its tunnel follows it to other subnets, where Mobile IP does otherwise."""
+        """Return whether the tunnel follows the node to other subnets, in place of Mobile IP."""
         return bool(self.follows_by)
 
     @property
     def renews_tunnel(self) -> bool:
-        """Whether another tunnel is negotiated where it moves to: it has left and comes anew."""
+        """Return whether another tunnel is negotiated after the move, from a clean state."""
         return bool(self.care_of) and not self.roaming and not self.tunnel_follows
 
     def visiting(self, address: str, tunnel: str) -> Observed:
-        """The same of a node whose tunnel follows it; where it moves away, to this address."""
+        """Return a copy for a node whose tunnel follows it.
+
+        Args:
+            address: The node's address in the visited subnet; "" if it does not move.
+            tunnel: Protocol of the tunnel.
+        """
         return replace(self, follows_by=tunnel, care_of=address,
                        addresses=self.addresses | ({address} if address else set()))
 
     def packets(self, name: str) -> Sequence[Packet]:
-        """Packets of a capture such as `auth-air`; none if it was not taken."""
+        """Return the packets of a capture such as `auth-air`, empty if it was not taken."""
         return self.captures.get(name, ())
 
     def by_stay(self, name: str) -> list[list[Packet]]:
-        """A capture's packets at home and, where the mobile node visits a network, those there."""
+        """Return a capture's packets by attachment: at home, and in a visited network."""
         moved = self.moved_s
         home = [p for p in self.packets(name) if p.time_s < moved]
         away = [p for p in self.packets(name) if p.time_s >= moved]
         return [home, away] if self.moves else [home]
 
     def behind_access_points(self, part: str) -> list[list[Packet]]:
-        """What was on the wire behind the access point at home and, away, behind that one."""
+        """Return the packets on the wire behind each attachment's access point."""
         home = [p for p in self.packets(f"{part}-wire") if p.time_s < self.moved_s]
         away = [p for p in self.packets(f"{part}-foreign") if p.time_s >= self.moved_s]
         return [home, away] if self.moves else [home]
 
     @property
     def moved_s(self) -> float:
-        """When the mobile node came to the network that it visits; never is infinity."""
+        """Return the time of the mobile node's arrival in the visited network, else infinity."""
         return float(self.raw["stamps"].get("foreign_start", float("inf")))
 
     @property
     def stations(self) -> list[Mapping[str, str]]:
-        """What access points' kernels said of the mobile node, home and away, and of the others."""
+        """Return the access points' kernel flags of the mobile node, then of the companions."""
         kernel = self.raw["kernel"]
         names = ["station", "foreign_station"] if self.moves else ["station"]
         return [*(kernel.get(name, {}) for name in names),
@@ -181,7 +202,10 @@ class Observed:
 
     @property
     def air(self) -> list[Packet]:
-        """Data frames on the air from or to mobile nodes, or to all of them; EAPOL left out."""
+        """Return the mobile nodes' data frames on the air, without EAPOL.
+
+        Frames from access points count, too, including group-addressed ones.
+        """
         return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
                 if p.is_data and not p.is_eapol
                 and (p.transmitter in self.macs or p.transmitter in self.cells
@@ -189,7 +213,11 @@ class Observed:
 
 
 def raw_values(out: Path) -> dict[str, Any]:
-    """The raw values of a repetition's folder. Raises MeasureError where they are not whole."""
+    """Read the raw values in a repetition's folder.
+
+    Raises:
+        MeasureError: The file is incomplete.
+    """
     try:
         values: dict[str, Any] = json.loads((out / "raw.json").read_text())
     except json.JSONDecodeError as error:
@@ -199,15 +227,15 @@ def raw_values(out: Path) -> dict[str, Any]:
 
 def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
              first: str = "mn") -> dict[str, list[Packet]]:
-    """The packets of each capture of a repetition and of its parts, by the capture's name.
+    """Dissect all captures of a repetition and its parts, by capture name.
 
-    Those of the point `first` are dissected as though nothing else had been: messages of several
-    packets, such as TLS's, are judged there, and captures of other points carry the same ones.
+    Captures of the point `first` are dissected first, in a tshark without earlier state. Messages
+    of several packets, such as TLS's, are judged there, and other points carry the same messages.
     """
     names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
                    key=lambda name: name.rpartition("-")[2] != first)
     files = {name: out / f"{name}.pcap" for name in names}
-    # Thousands of datagrams of which time and size count are not worth a dissector's time.
+    # Of thousands of datagrams only time and size matter, which need no dissector.
     plain = [name for name in names if name == _ARRIVED and files[name].is_file()
              and not uses_transport_mode(raw)
              and pcap.link_type(files[name]) == pcap.ETHERNET]
@@ -232,7 +260,13 @@ def _serves(agent: Node, node: Node) -> bool:
 
 def observe(scenario: Scenario, raw: Mapping[str, Any],
             packets: Mapping[str, Sequence[Packet]]) -> Observed:
-    """What a repetition of a scenario left, with everybody's addresses."""
+    """Return the results of a repetition of a scenario, with all addresses.
+
+    Args:
+        scenario: The scenario.
+        raw: The raw values.
+        packets: Packets by capture name.
+    """
     nodes = scenario.network.nodes
     home, peer = nodes[scenario.agent], nodes[scenario.peer]
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
@@ -253,10 +287,10 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
 
 def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
                  packets: Mapping[str, Sequence[Packet]]) -> Observed:
-    """What a part of a repetition left, seen as though it were a repetition of its own.
+    """Return the results of a part of a repetition, as a repetition of its own.
 
-    Its captures become those of getting on, and stand for what was sent in the end, too.
-    What holds for the whole testbed, the repetition's own raw values say.
+    The part's captures take the names of the authentication's captures, and count as the traffic's,
+    too. Values of the whole testbed come from the repetition's own raw values.
     """
     own = {AUTH + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}

@@ -1,4 +1,4 @@
-"""Outages are measured by traffic: a steady stream both ways between two nodes over a move."""
+"""Measure outages during a handoff by a steady stream in both directions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Session, Site
 
-#: The stream before the move, and after it: neither is part of an outage.
+#: Time of the stream before and after the handoff, in s; not part of an outage.
 _LEAD_S = _TAIL_S = 0.2
-#: Until captures have its last packets: with a busy processor they are the last to get it.
+#: Time until captures have the last packets, in s: on a busy processor they are served last.
 _QUIET_S = 0.1
 #: Directions, as seen from the mobile node.
 UP, DOWN = "up", "down"
@@ -25,10 +25,10 @@ UP, DOWN = "up", "down"
 
 @dataclass(frozen=True)
 class Outage:
-    """What a move did to a stream in one direction.
+    """The effect of a handoff on a stream in one direction.
 
-    `gap_s` is the longest time between two arrivals from the last one before the move on, and
-    `lost_packets` those that never arrived, of all that were sent before the last arrival.
+    `gap_s` is the longest time between two arrivals, from the last arrival before the handoff on.
+    `lost_packets` are the datagrams that never arrived, of those sent before the last arrival.
     """
 
     gap_s: float
@@ -38,11 +38,21 @@ class Outage:
 @contextmanager
 def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: int, *,
               added_s: float = 0.0, keeps_address: bool = False) -> Iterator[None]:
-    """A datagram each interval, both ways, while this lasts; raw `pulses` is what arrived.
+    """Send a datagram each interval in both directions inside the context.
 
-    `ends` are the mobile node and its peer, `added_s` what wires add to a packet's way. One that
-    keeps its address sends from no other: until its tunnel has followed, the visited network's
-    would go past it. Raises MeasureError.
+    The arrivals are stored as raw value `pulses`.
+
+    Args:
+        site: The running testbed.
+        session: Receives the raw value.
+        ends: The mobile node and its peer.
+        interval_ms: Interval in ms.
+        added_s: Delay that wires add to a packet, in s.
+        keeps_address: Send only from the home address. Until the tunnel has followed, packets from
+            the visited network's address would bypass it.
+
+    Raises:
+        MeasureError: A program ended early.
     """
     mobile, peer = ends
     nodes, files = site.network.nodes, {}
@@ -63,7 +73,7 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
         time.sleep(_TAIL_S + added_s)
         for program in running:
             program.end()
-        # What was sent last is captured: a capture that is told to end leaves what it has not read.
+        # Wait for the captures: a capture that is stopped drops unread packets.
         time.sleep(_QUIET_S + added_s)
     said = {node: json.loads(file.read_text()) for node, file in files.items()}
     session.raw["pulses"] = {
@@ -73,7 +83,10 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
 
 
 def find(raw: Mapping[str, Any]) -> dict[str, Outage]:
-    """The outage in each direction of a repetition; of one that did not come back, none."""
+    """Return the outage in each direction of a repetition.
+
+    A direction is left out if its stream did not resume.
+    """
     pulses, stamps = raw.get("pulses"), raw["stamps"]
     if not pulses or "handoff" not in stamps or "foreign_first_packet" not in stamps:
         return {}
@@ -84,9 +97,14 @@ def find(raw: Mapping[str, Any]) -> dict[str, Outage]:
 
 def outage(arrivals: Sequence[tuple[int, float]], left_s: float,
            back_s: float) -> Outage | None:
-    """Of arrivals (number, time), with a move from `left_s` on that was over at `back_s`.
+    """Return the outage in a list of arrivals (number, time).
 
-    None where nothing arrived before the move, or nothing afterwards.
+    The result is None if nothing arrived before or after the handoff.
+
+    Args:
+        arrivals: Number and time (s) of each arrival.
+        left_s: Start of the handoff in s.
+        back_s: End of the handoff in s.
     """
     times = sorted(at_s for _, at_s in arrivals)
     before = [at_s for at_s in times if at_s <= left_s]

@@ -1,7 +1,7 @@
-"""A study's own programs run over a policy on the air: on at home, moving while they run, watched.
+"""Run a study's own programs over a policy on the air, optionally with a handoff.
 
-The network is got onto as every study does it (`access`), and captured so that today's checks prove
-the policy's layers from it (`in_force`). What runs meanwhile is the study's. Standard library only.
+Authentication and captures are the toolkit's (`access`), so that its checks prove the policy's
+layers (`in_force`). The programs are the study's. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,22 +26,29 @@ from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
 from topologies.model import Scenario
 
-#: Enough of what is in a tunnel for its inner headers and the beginning of a payload.
+#: Enough for the inner headers inside a tunnel and the start of a payload.
 _HEADS = Detail(snap_bytes=320, buffer_kib=2048, in_blocks=True)
 
 
 def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) -> list[Point]:
-    """Where what a mobile node of an address says to hosts at home shows in clear: at the hosts."""
+    """Return the points at hosts at home that show a client's packets in clear.
+
+    Args:
+        client: Address of the mobile node.
+        hosts: Names of the hosts.
+        interface: The hosts' interface.
+        shown: Capture filter of the packets.
+    """
     return [Point(f"{ASKED}{host}", host, interface, f"host {client} and ({shown})")
             for host in hosts]
 
 
 class OverAir:
-    """The policy of a testbed in the mobile world, for a workload with programs of its own.
+    """The policy of a mobile testbed, for a workload with its own programs.
 
-    One that is `repeatable` is the same in two runs of a seed, which takes virtual time: Mobile
-    IP's agents advertise when asked only (RFC 5944, 2.3), not at random times besides, and nobody
-    who looks on goes before who is measured.
+    With `repeatable`, two runs of a seed are equal, which needs virtual time. Mobile IP's agents
+    then advertise only on solicitation (RFC 5944, 2.3), not at random times. Observers run at lower
+    priority than measured processes.
     """
 
     def __init__(self, site: Site, *, repeatable: bool = False) -> None:
@@ -53,16 +60,26 @@ class OverAir:
                                             else 1.0))
 
     def services(self) -> Sequence[Service]:
-        """What the network is got onto by."""
+        """Return the services of network access."""
         return self.access.services()
 
     @contextmanager
     def connected(self, scenario: Scenario, out: Path, session: Session, *,
                   has_port: bool) -> Iterator[Stay]:
-        """The mobile node at home and able to talk to its peer while this lasts, all captured.
+        """Attach the mobile node at home inside the context, with captures.
 
-        `has_port` says that the policy has a port that has to be closed before (`uses_eap`).
-        Raw values are those of a part of the repetition, PART. Raises MeasureError.
+        The node can then talk to its peer. Raw values are those of the part PART.
+
+        Args:
+            scenario: The scenario.
+            out: Folder for captures.
+            session: The repetition's session.
+            has_port: Whether the policy has an 802.1X port, to be checked as closed first
+                (`uses_eap`).
+
+        Raises:
+            MeasureError: A step failed, or the workload did not move the node as the scenario
+                requires.
         """
         session = session.part(PART)
         raw = session.raw
@@ -96,9 +113,9 @@ class OverAir:
             arrival.finish()
 
     def around_the_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
-        """A negative control's: what the peer sends of this kind passes both tunnel ends in clear.
+        """Let the peer's packets of this kind pass both tunnel ends in clear (negative control).
 
-        `selector` is in the words of `ip xfrm policy`.
+        `selector` is in the syntax of `ip xfrm policy`.
         """
         nodes = scenario.network.nodes
         source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
@@ -110,7 +127,7 @@ class OverAir:
 
 
 class Stay:
-    """The mobile node on the network: where it is, and its move where the scenario has one."""
+    """The mobile node on the network, with its handoff if the scenario has one."""
 
     def __init__(self, site: Site, arrival: Arrival, session: Session, captures: Any) -> None:
         self._site, self._arrival, self._session = site, arrival, session
@@ -119,13 +136,18 @@ class Stay:
 
     @property
     def moves(self) -> bool:
-        """Whether the scenario has a move that did not take place yet."""
+        """Return whether the scenario has a handoff that did not take place yet."""
         return bool(self._arrival.scenario.roams_to) and not self.has_moved
 
     def move(self, at_s: float = 0.0) -> None:
-        """From home to the visited network, as ever; what runs goes on. Raises MeasureError.
+        """Move from home to the visited network while the programs run.
 
-        It leaves at that time of the machine's clock, if captures of the move are ready by then.
+        Args:
+            at_s: Time of the handoff on the machine's monotonic clock; later if captures are not
+                ready.
+
+        Raises:
+            MeasureError: The node could not get onto the visited network.
         """
         scenario = self._arrival.scenario
         assert scenario.roams_to is not None
@@ -136,7 +158,7 @@ class Stay:
         self.has_moved = True
 
     def note_keys(self) -> None:
-        """Keep the keys of the peer's and the mobile node's IPsec SAs, to open captures with."""
+        """Record the keys of the peer's and the mobile node's IPsec SAs, to decrypt captures."""
         if self._arrival.access.has_ipsec:
             scenario = self._arrival.scenario
             kept = self._session.raw.setdefault("esp_keys", [])

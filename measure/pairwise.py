@@ -13,16 +13,16 @@ from measure.guessing import Handshake
 from policies import LinkLayer
 
 _LABEL, _SHA1_BYTES = b"Pairwise key expansion", 20
-#: By the hash of a key management (IEEE 802.11-2020, table 12-8): bytes of the keys that confirm
-#: and encrypt what the handshake says, which come before the temporal key.
+#: Bytes of the KCK and KEK, which come before the temporal key, by hash (IEEE 802.11-2020, table
+#: 12-8).
 _BEFORE = {"sha1": 32, "sha256": 32, "sha384": 56}
-#: Bytes of a temporal key by cipher; TKIP's has two for Michael besides.
+#: Length of a temporal key by cipher; TKIP's includes two Michael keys.
 _KEY_BYTES = {"TKIP": 32, "CCMP": 16, "GCMP": 16, "CCMP-256": 32, "GCMP-256": 32}
 
 
 @dataclass(frozen=True)
 class TemporalKey:
-    """A key that frames may be under, and the station whose they are; b"" where nobody says."""
+    """A temporal key, and its station's address (b"" if unknown)."""
 
     key: bytes
     station: bytes = b""
@@ -30,10 +30,13 @@ class TemporalKey:
 
 def temporal_keys(layer: LinkLayer, keys: Sequence[str],
                   captures: Iterable[Path]) -> list[TemporalKey]:
-    """Return the temporal keys that may be in force; `keys` are those of `decryption`.
+    """Return the temporal keys that may apply, from the keys of `decryption`.
 
-    Those that kernels told are as they are; of master keys and passphrases one for each handshake
-    at a station. Raises MeasureError for a capture that cannot be read.
+    Keys from kernels are taken as they are. Master keys and passphrases yield one key for each
+    handshake of a station.
+
+    Raises:
+        MeasureError: A capture cannot be read.
     """
     told = [TemporalKey(bytes.fromhex(value)) for kind, _, value in map(_parts, keys)
             if kind in ("tk", "wep")]
@@ -50,7 +53,7 @@ def _parts(key: str) -> tuple[str, str, str]:
 
 
 def _master(key: str) -> bytes:
-    """Return the pairwise master key of a key or a passphrase; b"" of others."""
+    """Return the pairwise master key of a key or passphrase, or b"" for other kinds."""
     kind, _, value = _parts(key)
     if kind == "wpa-pwd":
         passphrase, _, ssid = value.rpartition(":")
@@ -68,13 +71,13 @@ def _temporal(layer: LinkLayer, master: bytes, shake: Handshake) -> bytes:
 
 
 def expand_sha1(master: bytes, label: bytes, seed: bytes, size: int) -> bytes:
-    """Return as many bytes of the PRF (IEEE 802.11-2020, 12.7.1.2)."""
+    """Return `size` bytes of the PRF (IEEE 802.11-2020, 12.7.1.2)."""
     return b"".join(hmac.digest(master, label + b"\0" + seed + bytes((number,)), "sha1")
                     for number in range(-(-size // _SHA1_BYTES)))[:size]
 
 
 def expand(master: bytes, label: bytes, seed: bytes, size: int, digest: str) -> bytes:
-    """Return as many bytes of the KDF with a hash (12.7.1.6.2)."""
+    """Return `size` bytes of the KDF with a hash (12.7.1.6.2)."""
     bits = (size * 8).to_bytes(2, "little")
     return b"".join(hmac.digest(master, number.to_bytes(2, "little") + label + seed + bits, digest)
                     for number in range(1, 1 - (-size // hashlib.new(digest).digest_size)))[:size]

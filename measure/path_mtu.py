@@ -1,7 +1,7 @@
-"""The largest packet that passes a path whole: what a stream that stalls may lack.
+"""Find the largest packet that passes a path whole, which may explain a stalled stream.
 
-A bridge cannot fragment, and tells nobody what it drops; so a node asks, by echoes of several sizes
-that no router may fragment. Standard library only: this runs inside the machine.
+A bridge cannot fragment and reports no drops. So a node sends echo requests of several sizes that
+no router may fragment. Standard library only: this runs inside the machine.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: IPv4 and ICMP around an echo's payload (bytes).
+#: IPv4 and ICMP headers around an echo's payload (bytes).
 _HEADER_BYTES = 28
-#: The least that every path takes (RFC 791), and what a stream sends at most.
+#: Least MTU of any path (RFC 791), and the largest packet of a stream.
 _LEAST_BYTES, _MOST_BYTES = 68, 1500
 _ASKED_TIMES, _SPARE_S = 3, 5.0
 
 
 def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -> int | None:
-    """Return the size of the largest IPv4 packet that gets to an address and is answered.
+    """Return the size of the largest IPv4 packet that reaches an address and is answered.
 
-    Each of three echoes a size is waited for `within_s`. None where not even the least gets there.
+    Three echo requests are sent per size, each with a time limit of `within_s`. The result is None
+    if not even the smallest size is answered.
     """
     def passes(size_bytes: int) -> bool:
         wait_s = max(1, math.ceil(within_s))
@@ -40,9 +41,12 @@ def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -
 
 
 def cause(largest_bytes: int | None, device_bytes: int, address: str) -> str:
-    """Return why a stream stalls, in words; "" where the path takes what the device sends.
+    """Return why a stream stalls, or "" if the path takes what the device sends.
 
-    `device_bytes` is the MTU of the device that packets leave by.
+    Args:
+        largest_bytes: Result of `largest_packet`.
+        device_bytes: MTU of the outgoing device.
+        address: The destination.
     """
     if largest_bytes is None:
         return f"no packet comes back from {address} any more"

@@ -1,4 +1,4 @@
-"""Frames are read from a capture as bytes with their times, for what no dissector is asked."""
+"""Read and write the frames of capture files as bytes with times, without a dissector."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 _HEAD_BYTES, _RECORD, _MAGIC = 24, struct.Struct("<IIII"), 0xA1B2C3D4
-#: Link types: Ethernet; frames of the air, with a radio's header before them and without.
+#: Link types: Ethernet, and 802.11 frames with and without a radiotap header.
 ETHERNET, RADIOTAP, IEEE802_11_ALONE = 1, 127, 105
 IEEE802_11 = (RADIOTAP, IEEE802_11_ALONE)
 _LINKS = {(ETHERNET,): "Ethernet", IEEE802_11: "802.11"}
 _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_BYTES = 14, 8
-#: The protocol number of UDP.
+#: Protocol number of UDP.
 UDP = 17
 _IPV4, _EAPOL = 0x0800, 0x888E
 _IP_BYTES = 20
-#: In the two bytes of an IPv4 header's flags and fragment offset: more follow; the offset / 8.
+#: Bits of an IPv4 header's flags and fragment offset: more fragments; the offset divided by 8.
 MORE_FRAGMENTS, FRAGMENT_OFFSET = 0x2000, 0x1FFF
 
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """An Ethernet frame, or its head, with the wall clock at which it was captured (s)."""
+    """An Ethernet frame or its first bytes, with its wall-clock capture time in s."""
 
     at_s: float
     data: bytes
-    #: What it had on the wire.
+    #: Length on the wire.
     wire_bytes: int
 
     @property
     def kind(self) -> int:
-        """Its EtherType."""
+        """Return the EtherType."""
         return int.from_bytes(self.data[12:14], "big")
 
     @property
     def payload(self) -> bytes:
-        """What follows the Ethernet header."""
+        """Return the bytes after the Ethernet header."""
         return self.data[_ETHERNET_BYTES:]
 
 
 @dataclass(frozen=True)
 class UdpFrame:
-    """A UDP datagram of IPv4, whole or cut short by the capture."""
+    """A UDP datagram over IPv4, whole or truncated by the capture."""
 
     at_s: float
     source: str
@@ -57,14 +57,22 @@ class UdpFrame:
 
 
 def link_type(file: Path) -> int | None:
-    """What a capture's frames are; None where it is too short to say."""
+    """Return a capture's link type, or None if the file is too short."""
     with file.open("rb") as head:
         data = head.read(_HEAD_BYTES)
     return struct.unpack_from("<I", data, 20)[0] if len(data) == _HEAD_BYTES else None
 
 
 def frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[CapturedFrame]:
-    """All frames of a capture of these link types, in its order. Raises MeasureError."""
+    """Yield all frames of a capture in order.
+
+    Args:
+        file: The capture file, in little-endian pcap format with microseconds.
+        links: The accepted link types.
+
+    Raises:
+        MeasureError: The file is no such capture.
+    """
     data = file.read_bytes()
     if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
             struct.unpack_from("<I", data, 20)[0] not in links):
@@ -74,13 +82,13 @@ def frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[Capture
         seconds, micros, size, wire_bytes = _RECORD.unpack_from(data, place)
         place += _RECORD.size
         if place + size > len(data):
-            return  # what wrote it was cut off
+            return  # the writer was cut off
         yield CapturedFrame(seconds + micros / 1e6, data[place:place + size], wire_bytes)
         place += size
 
 
 def write(file: Path, captured: Iterable[CapturedFrame], link: int = ETHERNET) -> None:
-    """Have frames as a capture of their own."""
+    """Write frames to a capture file."""
     records = (_RECORD.pack(*divmod(round(frame.at_s * 1e6), 1_000_000),
                             len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
     file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, link)
@@ -89,7 +97,7 @@ def write(file: Path, captured: Iterable[CapturedFrame], link: int = ETHERNET) -
 
 @dataclass(frozen=True)
 class IpPacket:
-    """An IPv4 packet that is whole: its fragments put together, with the last one's time (s)."""
+    """A complete, possibly reassembled IPv4 packet with its last fragment's time in s."""
 
     at_s: float
     source: str
@@ -97,18 +105,19 @@ class IpPacket:
 
 
 def packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPacket]:
-    """All IPv4 packets of a protocol that whole frames have all of.
+    """Yield all complete IPv4 packets of a protocol.
 
-    Fragments come in order, as they do on a wire.
+    Fragments must be in order, as they are on a wire.
     """
     for _, last, data in _assembled(captured, protocol):
         yield IpPacket(last.at_s, str(ipaddress.IPv4Address(last.payload[12:16])), data)
 
 
 def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFrame]:
-    """Frames in order; fragments of an IPv4 packet of a protocol are one, where the first was.
+    """Return frames in order, with the fragments of a protocol's packets reassembled.
 
-    What was cut short, or lacks a fragment, comes as it is.
+    The reassembled frame stands at the place of the first fragment. Truncated and incomplete
+    packets stay as they are.
     """
     there = list(captured)
     taken: dict[int, CapturedFrame | None] = {}
@@ -128,7 +137,7 @@ def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFra
 
 def _assembled(captured: Iterable[CapturedFrame],
                protocol: int) -> Iterator[tuple[list[int], CapturedFrame, bytes]]:
-    """Of packets with all fragments: their frames' places, the last frame, and what they carry."""
+    """Yield complete packets: places of their frames, the last frame, and the IP payload."""
     begun: dict[bytes, tuple[list[int], bytes]] = {}
     for place, frame in enumerate(captured):
         packet = frame.payload
@@ -139,7 +148,7 @@ def _assembled(captured: Iterable[CapturedFrame],
         key, offset = packet[4:6] + packet[12:20], (flags & FRAGMENT_OFFSET) * 8
         places, so_far = begun.pop(key, ([], b"")) if offset else ([], b"")
         if len(so_far) != offset:
-            continue  # one before it is missing
+            continue  # an earlier fragment is missing
         places.append(place)
         if flags & MORE_FRAGMENTS:
             begun[key] = places, so_far + data
@@ -149,7 +158,7 @@ def _assembled(captured: Iterable[CapturedFrame],
 
 @dataclass(frozen=True)
 class UdpHead:
-    """What stands before a datagram: addresses, ports, and the length of its IPv4 packet."""
+    """Addresses, ports, and IPv4 packet length of a UDP datagram."""
 
     source: str
     target: str
@@ -159,7 +168,10 @@ class UdpHead:
 
 
 def udp_head(frame: CapturedFrame) -> UdpHead | None:
-    """Of a frame with a UDP datagram of IPv4, or its first fragment; None of others."""
+    """Parse the UDP header of a frame, or return None.
+
+    A first fragment counts, later fragments do not.
+    """
     packet = frame.payload
     if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != UDP:
         return None
@@ -172,9 +184,12 @@ def udp_head(frame: CapturedFrame) -> UdpHead | None:
 
 
 def datagrams(file: Path) -> Iterator[UdpFrame]:
-    """All UDP datagrams of IPv4 that a capture has all of, where they begin. Raises MeasureError.
+    """Yield all UDP datagrams over IPv4 whose start is captured.
 
-    Those in fragments are put together, where they are whole.
+    Complete fragmented datagrams are reassembled.
+
+    Raises:
+        MeasureError: The file is no Ethernet capture.
     """
     for frame in joined(frames(file), UDP):
         head, packet = udp_head(frame), frame.payload
@@ -187,11 +202,19 @@ def datagrams(file: Path) -> Iterator[UdpFrame]:
 
 
 def udp_payloads(file: Path, port: int) -> list[tuple[float, bytes]]:
-    """Time and payload of each datagram to or from a port. Raises MeasureError."""
+    """Return time and payload of each datagram to or from a port.
+
+    Raises:
+        MeasureError: The file is no Ethernet capture.
+    """
     return [(datagram.at_s, datagram.payload) for datagram in datagrams(file)
             if port in (datagram.source_port, datagram.target_port)]
 
 
 def eapol(file: Path) -> list[tuple[float, bytes]]:
-    """Time and content of each EAP and EAPOL frame, from its version on. Raises MeasureError."""
+    """Return time and content of each EAPOL frame, from its version byte on.
+
+    Raises:
+        MeasureError: The file is no Ethernet capture.
+    """
     return [(frame.at_s, frame.payload) for frame in frames(file) if frame.kind == _EAPOL]

@@ -1,7 +1,7 @@
-"""Phases of getting on the network are found in captures and the supplicant's events.
+"""Find the phases of network access in captures and the supplicant's events.
 
-Negotiations are timed from the first to the last packet of each, as the mobile node's interface saw
-them, at home and away. Times are seconds after the repetition's start, on one clock.
+Each negotiation is timed from its first to its last packet at the mobile node's interface, at home
+and away. Times are seconds after the repetition's start, on one clock.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from measure import dissect, wireguard
 from measure.dissect import Packet
 
-#: What a phase of the visited network is called, beside its name at home.
+#: Prefix of a phase in the visited network.
 FOREIGN = "foreign_"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: seconds after the start, seconds it took, and packets that made it up."""
+    """A phase: start and duration in s, and its number of packets."""
 
     name: str
     start_s: float
@@ -29,13 +29,13 @@ class Phase:
 
     @property
     def end_s(self) -> float:
-        """When it was over."""
+        """Return the end time in s."""
         return self.start_s + self.duration_s
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a repetition shows of one stay: its packets and events between two moments."""
+    """The packets and events of one attachment, between two moments."""
 
     air: Sequence[Packet]
     mobile_node: Sequence[Packet]
@@ -44,7 +44,14 @@ class Sight:
 
 def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
          address: str) -> list[Phase]:
-    """Every phase that took place, in order of time; `address` is the mobile node's MAC."""
+    """Return every phase that took place, in order of time.
+
+    Args:
+        raw: The raw values.
+        air: Packets on the air.
+        mobile_node: Packets at the mobile node's interface.
+        address: The mobile node's MAC address.
+    """
     stamps = raw["stamps"]
     ours = [p for p in air if address in (p.transmitter, p.receiver)]
     moved = stamps.get("handoff", float("inf"))
@@ -55,10 +62,11 @@ def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Pa
 
 
 def handoff(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:
-    """The handoff from disassociation to the first answered packet, without gaps.
+    """Return the phases of the handoff without gaps, up to the first answered packet.
 
-    Each phase lasts from the end of the one before it to its own last packet or event, so that
-    they add up to the whole; what a program needs to begin counts to what it begins.
+    The handoff begins with the disassociation. Each phase lasts from the end of the previous phase
+    to its own last packet or event, so the durations add up to the whole. The start-up time of a
+    program counts to the phase that it begins.
     """
     if "handoff" not in raw["stamps"]:
         return []
@@ -79,7 +87,7 @@ def _between(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequenc
 
 
 def _stay(seen: Sight, start: float) -> Iterator[Phase]:
-    """The phases of one stay on one network."""
+    """Yield the phases of one attachment."""
     packets = seen.mobile_node
     candidates = [
         _scan(seen, start),
@@ -109,7 +117,11 @@ def _span(name: str, start: float, packets: Sequence[Packet]) -> Phase | None:
 
 
 def _eapol(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Packet]]:
-    """802.1X from its first frame to EAP-Success or the last key; keys alone are a handshake."""
+    """Return the packets of 802.1X and the name of the phase.
+
+    The packets end with EAP-Success, EAP-Failure or the last EAPOL-Key frame. Keys without EAP are
+    a four-way handshake.
+    """
     eapol = [p for p in packets if p.is_eapol]
     ends = [i for i, p in enumerate(eapol)
             if p.eap_code in (dissect.EAP_SUCCESS, dissect.EAP_FAILURE)
@@ -120,7 +132,10 @@ def _eapol(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Pa
 
 
 def _discovery(packets: Sequence[Packet], start: float) -> Phase | None:
-    """From the solicitation to the advertisement before the request; one alone, if unsolicited."""
+    """Return the phase from the solicitation to the last advertisement before the request.
+
+    Without a solicitation, it is that advertisement alone.
+    """
     before = [p for p in packets if p.time_s <= _request_time(packets) and p.is_mobile_ip
               and p.mip_type is None]
     asked = [i for i, p in enumerate(before) if p.icmp_type == dissect.AGENT_SOLICITATION]
@@ -128,7 +143,7 @@ def _discovery(packets: Sequence[Packet], start: float) -> Phase | None:
 
 
 def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
-    """From the first request to the reply that accepts."""
+    """Return the phase from the first request to the accepting reply."""
     exchange = [p for p in packets if p.mip_type is not None]
     accepted = [i for i, p in enumerate(exchange) if p.mip_type == dissect.REGISTRATION_REPLY
                 and p.mip_code in dissect.REGISTRATION_ACCEPTED]
@@ -156,11 +171,11 @@ def _request_time(packets: Sequence[Packet]) -> float:
 
 
 def _scan(seen: Sight, start: float) -> Phase | None:
-    """Return the scans before the node authenticates, from the first one's start to the last's end.
+    """Return the scans before the node authenticates, from the first start to the last end.
 
-    Results of an earlier scan may still be reported at first, and one that begins once the node is
-    on the network is no part of getting there. An event is stamped when it is read, by when the
-    next step may already have begun.
+    Results of an earlier scan may be reported at first. A scan that begins when the node is on the
+    network does not count. An event is stamped when it is read, when the next step may already have
+    begun.
     """
     started, ended = ([event["at_s"] for event in seen.events if event["name"] == name]
                       for name in ("CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"))
@@ -179,12 +194,12 @@ def _scan(seen: Sight, start: float) -> Phase | None:
 
 
 def _first_packet(packets: Sequence[Packet], start: float, after_s: float) -> Phase | None:
-    """From the end of the last phase to the first answer from the peer."""
+    """Return the phase from the last phase's end to the peer's first answer."""
     later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
              and not p.is_mobile_ip]
     begun = [p for p in later if p.udp_dst == wireguard.PORT]
     answers = [i for i, p in enumerate(later) if p.icmp_type == dissect.ECHO_REPLY] or [
-        # Inside WireGuard's tunnel, what comes back is all that shows here.
+        # Inside WireGuard's tunnel, only the returning tunnel packet is visible.
         i for i, p in enumerate(later) if begun and p.udp_src == wireguard.PORT
         and p.ip_src == begun[0].ip_dst]
     if not answers:

@@ -1,4 +1,4 @@
-"""Points are where captures are taken in the mobile world: air, mobile nodes, wires between.
+"""Capture points of the mobile networks: the air, mobile nodes and the wires between them.
 
 Standard library only: this runs inside the machine.
 """
@@ -14,25 +14,25 @@ from measure.workload import Site
 from topologies import wires
 from topologies.model import ROUTER, STATION, Network, Scenario
 
-#: Of programs of a study's own over the air: the part that getting on, staying and
-#: moving are.
+#: Name of the part with authentication and handoff, for studies that run their own programs on the
+#: air.
 PART = "air"
-#: What the captures of getting on at home, of the traffic, and of the move begin with.
+#: Prefixes of captures: authentication at home, traffic, and handoff.
 AUTH, TRAFFIC, MOVE = "auth", "traffic", "move"
-#: What a mobile node's interface is watched for while it gets on.
+#: Capture filter on a mobile node's interface during an authentication.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
                "or udp port 4500 or udp port 51820")
-#: Below MACsec: the wire behind the first access point in use, and behind the second.
+#: Points below MACsec: the wire behind the first access point in use, and behind the second.
 BELOW = ("macsec", "macsecforeign")
-#: The interface that shows every frame on the air.
+#: Monitor interface that shows every frame on the air.
 AIR = "hwsim0"
 
 
 def auth_points(scenario: Scenario, *, has_macsec: bool = False) -> Sequence[Point]:
-    """Where getting on shows: the air, the mobile node, the wire behind each access point used.
+    """Return the capture points of an authentication: air, mobile node and used wires.
 
-    With MACsec, the wires below it come first: those captures begin before and end after what they
-    carry is captured.
+    With MACsec, the points below MACsec come first: their captures start before, and end after, the
+    captures of the frames inside.
     """
     nodes = scenario.network.nodes
     used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
@@ -47,16 +47,16 @@ def auth_points(scenario: Scenario, *, has_macsec: bool = False) -> Sequence[Poi
 
 def path_points(site: Site, scenario: Scenario, *, has_ipsec: bool, one_in: int = 1,
                 access_points: Sequence[str] = ()) -> list[Point]:
-    """Where traffic shows between mobile node and peer: the air, and every wire that is passed.
+    """Return the capture points between mobile node and peer: the air and every wire passed.
 
-    Those are the wire behind the access point in use (or those behind `access_points`), behind
-    the peer's where it is another one, and the agents'.
+    The wires are those behind the access point in use (or behind all of `access_points`) and
+    between the agents. If the peer has another access point, the wire behind it is added.
     """
     air = sampling.air(one_in, has_link=bool(site.testbed.cipher_bytes), has_ipsec=has_ipsec)
     wire = sampling.wire(one_in, has_ipsec=has_ipsec)
     used = list(access_points or [scenario.access_point])
     places = list(zip(("wire", "foreign"), used, strict=False))
-    # Where the stream comes back onto the air, behind another access point.
+    # Where the stream returns to the air, behind another access point.
     if site.network.nodes[scenario.peer].has(STATION) and \
             (far := scenario.home_of(scenario.peer)) not in used:
         places.append(("far", far))
@@ -67,7 +67,7 @@ def path_points(site: Site, scenario: Scenario, *, has_ipsec: bool, one_in: int 
 
 
 def _below(network: Network, used: Sequence[str], one_in: int = 1) -> list[Point]:
-    """Where the wires behind access points show as they are below MACsec."""
+    """Return the points below MACsec on the wires behind access points."""
     points = (wire_point(network, name, node, sampling.macsec(one_in), one_in)
               for name, node in zip(BELOW, used, strict=False))
     return [replace(point, interface=wires.below(point.interface)) for point in points]
@@ -75,6 +75,9 @@ def _below(network: Network, used: Sequence[str], one_in: int = 1) -> list[Point
 
 def wire_point(network: Network, name: str, node: str, expression: str = "",
                one_in: int = 1) -> Point:
-    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
+    """Return the capture point on a node's first wire.
+
+    Packets that are decapsulated elsewhere do not show there.
+    """
     interface, _ = network.link_of(node)
     return Point(name, node, interface, expression, one_in)

@@ -1,5 +1,6 @@
-"""A port that has not been opened is asked from outside: what passes it shows in two captures.
+"""Check that an unauthorised 802.1X port passes nothing.
 
+A frame is sent past the port, and captures on the air and on the wire show whether it passes.
 Standard library only: this runs inside the machine.
 """
 
@@ -22,7 +23,7 @@ _KNOCK_S = 0.25
 
 @dataclass(frozen=True)
 class PortCheck:
-    """What was seen of a closed port: raw values, and captures with their summaries."""
+    """The result of checking a closed port: raw values, and captures with their summaries."""
 
     raw: dict[str, Any]
     captures: list[tuple[dict[str, Any], bytes]]
@@ -30,10 +31,13 @@ class PortCheck:
 
 def knock(site: Site, scenario: Scenario, measured: MeasuredStation,
           out: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Ask everybody on the network something in clear, past the station's own closed port.
+    """Broadcast an ARP request past the station's own closed port, and capture it.
 
-    Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
-    interface of the same radio. The captures on the air and on the wire behind it.
+    The station's kernel drops frames while the port is unauthorised. So the frame is sent through a
+    monitor interface of the same radio.
+
+    Returns:
+        Summary and content of the captures on the air and on the wire.
     """
     nodes, home, mac = site.network.nodes, scenario.home, measured.mac
     station, cell = nodes[measured.name], nodes[home]
@@ -47,5 +51,5 @@ def knock(site: Site, scenario: Scenario, measured: MeasuredStation,
     with capturing(site.testbed, points, WHOLE, part="port", out=out, logs=site.logs,
                    summaries=taken):
         injection.inject(site.testbed, measured.name, station, frame)
-        time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
+        time.sleep(_KNOCK_S)  # time for a frame that must not come
     return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]

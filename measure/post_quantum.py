@@ -1,4 +1,4 @@
-"""ML-KEM in IKEv2 is proven by what its exchange carries: nothing else there is as long."""
+"""Check ML-KEM in IKEv2 by its message lengths: no other message is as long."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from measure.dissect import Packet
 from measure.observed import Check
 from policies import IpsecLayer
 
-#: Where it is the first exchange, and where it comes after one (RFC 9370): number and name.
+#: Exchange type and name, with ML-KEM as first and as additional key exchange (RFC 9370).
 _FIRST, _LATER = (34, "IKE_SA_INIT"), (43, "IKE_INTERMEDIATE")
-#: The initiator's key, and what the other end answers (ML-KEM-768: FIPS 203, table 3).
+#: Encapsulation key and ciphertext of ML-KEM-768 (FIPS 203, table 3), in bytes.
 _KEY_BYTES, _CIPHERTEXT_BYTES = 1184, 1088
 _IP_UDP_BYTES = 28
 
 
 def verify(layer: IpsecLayer, stays: Sequence[Sequence[Packet]], mac: str) -> Check:
-    """Both passed, in each stay's packets of IKE.
+    """Check that key and ciphertext passed in each attachment's IKE packets.
 
-    That ML-KEM-768 was chosen, the check of the proposal says; IKE_INTERMEDIATE is encrypted.
+    Another check states that ML-KEM-768 was chosen; IKE_INTERMEDIATE is encrypted.
     """
     kind, name = _LATER if layer.is_hybrid else _FIRST
     sizes = [[_carried([p for p in packets if p.isakmp_exchange == kind
@@ -31,10 +31,10 @@ def verify(layer: IpsecLayer, stays: Sequence[Sequence[Packet]], mac: str) -> Ch
 
 
 def _carried(packets: Sequence[Packet]) -> int:
-    """Return the bytes of a message, which may be in fragments; sent again, it is no larger.
+    """Return the bytes of a message over all its fragments.
 
-    The first exchange of all has no fragments (RFC 7383, 2.5): of its messages, one more of which
-    has a cookie, the largest counts.
+    Retransmissions are not counted. IKE_SA_INIT has no fragments (RFC 7383, 2.5). Of its messages,
+    one of which may have a cookie in addition, the largest counts.
     """
     sizes = {p.ip_bytes - _IP_UDP_BYTES for p in packets}
     return max(sizes, default=0) if packets and packets[0].isakmp_exchange == _FIRST[0] \

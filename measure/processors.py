@@ -207,7 +207,7 @@ def _sign() -> Callable[[], object]:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-    key = rsa.generate_private_key(65537, 1024)  # it protects nothing
+    key = rsa.generate_private_key(65537, 1024)  # noqa: S505 - it protects nothing
 
     def work() -> object:
         for _ in range(_SIGNATURES):

@@ -35,7 +35,7 @@ class Pulse:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NS, 1)
         self._socket.bind((own, PORT))
-        self._socket.setblocking(False)  # signature of the standard library
+        self._socket.setblocking(False)  # noqa: FBT003 - signature of the standard library
         self._sent = 0
         self._arrivals: list[tuple[int, float]] = []
 

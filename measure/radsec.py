@@ -1,7 +1,7 @@
-"""RADIUS inside TLS (RadSec) is proven: nothing else leaves access points, and both ends are known.
+"""Check RADIUS inside TLS (RadSec): no other RADIUS, and both ends authenticated.
 
-The server's key log opens the records that captures have (`tls_records`); what is inside is read as
-RADIUS, from which keys of the air follow as they do where it goes by UDP.
+The server's key log decrypts the captured TLS records (`tls_records`). Their content is parsed as
+RADIUS, from which keys of the air follow as with UDP.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from measure.tls_records import APPLICATION_DATA, TlsRecord
 
 _RADIUS_HEAD, _REQUEST, _ACCEPT = 4, 1, 2
 _CERTIFICATE, _CERTIFICATE_VERIFY = 11, 15
-#: Behind access points, where their RADIUS passes.
+#: Points behind access points, where their RADIUS passes.
 _WIRES = ("wire", "foreign")
 
 
 @dataclass(frozen=True)
 class RadSecMessage:
-    """One message of RADIUS: when it was whole, and its bytes."""
+    """A RADIUS message, with the time at which it was complete."""
 
     at_s: float
     data: bytes
 
     @property
     def code(self) -> int:
-        """What kind of message it is."""
+        """Return the RADIUS code."""
         return self.data[0]
 
 
 def messages(records: Sequence[TlsRecord]) -> list[RadSecMessage]:
-    """The messages that a capture's records carry, of all connections both ways, by time."""
+    """Return the RADIUS messages in a capture's records, of all connections by time."""
     found: list[RadSecMessage] = []
     for ends in dict.fromkeys(record.ends for record in records):
         pending = b""
@@ -55,20 +55,24 @@ def messages(records: Sequence[TlsRecord]) -> list[RadSecMessage]:
 
 
 def sessions(file: Path, keys: Sequence[str]) -> list[eap_keys.SessionKey]:
-    """The keys of EAP that a capture's messages hand over. Raises MeasureError."""
+    """Return the EAP session keys in a capture's messages.
+
+    Raises:
+        MeasureError: The file cannot be read.
+    """
     records = tls_records.read(file, eap_keys.RADSEC_PORT, keys)
     return eap_keys.sessions((message.data for message in messages(records)),
                              eap_keys.RADSEC_SECRET)
 
 
 def verify(seen: Observed) -> Iterator[Check]:
-    """What must hold where a policy has RADIUS inside TLS."""
+    """Yield the checks for a policy with RADIUS inside TLS."""
     yield _inside(seen)
     yield _certificates(seen)
 
 
 def _inside(seen: Observed) -> Check:
-    """No RADIUS by UDP; in TLS that opens, the beginning and end of every full authentication."""
+    """Check that every full authentication is in decrypted TLS records, and none in UDP."""
     begun_s = float(seen.raw["stamps"].get("start", float("inf")))
     records = {point: [record for file in _files(seen, point) for record in tls_records.read(
         file, eap_keys.RADSEC_PORT, _keys(seen))] for point in _WIRES}
@@ -92,7 +96,7 @@ def _inside(seen: Observed) -> Check:
 
 
 def _certificates(seen: Observed) -> Check:
-    """Of the connections as they were made, once in a testbed: who showed what to whom."""
+    """Check the certificates of both ends, when connections were made (once per testbed)."""
     said, is_good = [], True
     files = sorted(file for file in _captured(seen) if file.name.startswith(RADSEC))
     for file in files:
@@ -108,10 +112,10 @@ def _certificates(seen: Observed) -> Check:
 
 
 def _shown(records: Sequence[TlsRecord]) -> str:
-    """Whom the certificate names that one side showed and proved to have the key of; "" without."""
+    """Return the common name of a side's certificate with a proven key, or ""."""
     said = dict(tls_records.handshakes(records))
     certificate = said.get(_CERTIFICATE, b"")
-    # A context, the list's size, the first entry's size (RFC 8446, 4.4.2).
+    # Context, size of the list, size of the first entry (RFC 8446, 4.4.2).
     place = 1 + certificate[0] + 3 if certificate else 0
     size = int.from_bytes(certificate[place:place + 3], "big")
     if not size or _CERTIFICATE_VERIFY not in said:
@@ -130,6 +134,6 @@ def _captured(seen: Observed) -> list[Path]:
 
 
 def _files(seen: Observed, point: str) -> list[Path]:
-    """Captures of a point, in their order, but for what is taken once in a testbed."""
+    """Return the captures of a point in order, without those taken once per testbed."""
     return [file for file in _captured(seen) if file.stem.rpartition("-")[2] == point
             and not file.name.startswith("port-")]

@@ -1,8 +1,8 @@
-"""The record of one repetition: an envelope around a study's own body, written whole or not at all.
+"""Record of one repetition: an envelope around a study's own body, written atomically.
 
-docs/records.md describes every field. The envelope says what was measured of which cell, how it
-ended, by which evidence and under which circumstances; `measured` is the study's, with a schema
-number of its own. Records of an earlier envelope are read by upgrading them.
+docs/records.md describes every field. The envelope states the cell, the outcome, the evidence and
+the circumstances. `measured` is the study's body, with its own schema number. Records of an earlier
+envelope are upgraded when they are read.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from measure.document import (
 )
 from topologies import wording
 
-#: `environment.captures` of a repetition whose captures were not kept, as `--captures` asked.
+#: Value of `environment.captures` if `--captures` discarded the repetition's captures.
 NOT_KEPT = "not kept"
-#: What words of `environment.flags` say of a repetition, which counts all the same.
+#: Meaning of the words in `environment.flags`; a flagged repetition counts all the same.
 FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
 SCHEMA = 2
-#: Keys of a path such as `link.options.hostapd.wpa_group_rekey`.
+#: Length of a path such as `link.options.hostapd.wpa_group_rekey`.
 _OPTION_DEPTH = 4
-#: More than any record, plan or list of ours has.
+#: Upper limit in bytes, larger than any record, plan or list of qop.
 LARGEST_DOCUMENT_BYTES = 64 << 20
-#: More than any number of repetitions or attempts.
+#: Upper limit of a repetition's or attempt's number.
 _MOST = 1_000_000
-#: The end of the year 9999 (s), after which no calendar has a day.
+#: End of the year 9999 (s since 1970), the last one in calendars.
 _LAST_S = 253_402_300_799
 #: Circumstances that tables show as words.
 _WORDS = ("clock", "medium", "machine", "builder", "fault", "air")
 
-#: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where
-#: it does not fit. By the schema that it reads.
+#: Converts a document of one schema to the next. Raises RecordError, without a place, if the
+#: document does not fit. Keyed by the schema that it reads.
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -61,20 +61,20 @@ def _setting_in_words(path: str) -> str:
 
 
 class RecordError(ValueError):
-    """A file that is no record this version can read; the text is one line for the user."""
+    """A file that is no readable record, described in one line for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
 
 
 class RecordPart(BaseModel):
-    """A part of a record: strict about its fields, never changed."""
+    """A part of a record: strict about its fields, and immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CheckRecord(RecordPart):
-    """One piece of evidence that the policy was in force, or not."""
+    """A check of the policy: statement, result and detail."""
 
     check: str
     ok: bool
@@ -82,22 +82,24 @@ class CheckRecord(RecordPart):
 
 
 class StudyRecord(RecordPart):
-    """Which study measured, in which version of it."""
+    """The study that measured, and its version."""
 
     id: str
     version: int
 
 
 class Record(RecordPart):
-    """One repetition of one cell.
+    """The result of one repetition of one cell.
 
-    `cell` has the level of each factor, in the study's order; `digests` the digest of each level
-    that has one. `asked` are the workload's settings. `measured` is None where nothing was.
-    `files` are kept in `files/NAME/`. `secrets` are those of the run that the judge needed, by
-    place and name; `sha256` has the checksum of each file that it judged, by the file's name.
-    `unchecked` are settings of the cell, by their paths, that no check of the evidence covers; None
-    where that was not recorded. `content_sha256` is the digest of the file that holds the record,
-    and is "" in memory.
+    - `cell`: the level of each factor, in the study's order.
+    - `digests`: the digest of each level that has one.
+    - `asked`: the workload's settings.
+    - `measured`: the study's body, None if nothing was measured.
+    - `files`: files kept in `files/NAME/`.
+    - `secrets`: the run's secrets that the judge needed, by place and name.
+    - `sha256`: the checksum of each judged file, by file name.
+    - `unchecked`: paths of the cell's settings that no check covers, None if not recorded.
+    - `content_sha256`: the digest of the file itself, "" in memory.
     """
 
     schema_: int = Field(alias="schema")
@@ -125,7 +127,7 @@ class Record(RecordPart):
 
     @model_validator(mode="after")
     def _check_circumstances(self) -> Record:
-        """Refuse circumstances that no table can show."""
+        """Reject circumstances that no table can show."""
         for name, number in (("repetition", self.repetition), ("attempt", self.attempt)):
             if number > _MOST:
                 raise ValueError(f"{name}: {number} is no number of one")
@@ -145,22 +147,22 @@ class Record(RecordPart):
 
     @property
     def name(self) -> str:
-        """The record's file name without its ending: the levels' ids and the repetition."""
+        """Return the file name without extension: the levels' ids and the repetition."""
         return record_name(self.cell.values(), self.repetition)
 
     @property
     def cell_name(self) -> str:
-        """The levels' ids, as the cell of a plan is called."""
+        """Return the levels' ids, joined as a plan names the cell."""
         return "-".join(self.cell.values())
 
     @property
     def keeps_captures(self) -> bool:
-        """Whether its captures were to be kept when it was measured."""
+        """Return whether the run was set to keep this repetition's captures."""
         return self.environment.get("captures") != NOT_KEPT
 
     @property
     def contradiction(self) -> str:
-        """Why it is not proven although it says ok, whoever wrote it; "" where nothing says so."""
+        """Return why an "ok" record is not proven, or "" if it is consistent."""
         if self.status != "ok":
             return ""
         failed = [check.check for check in self.evidence if not check.ok]
@@ -169,12 +171,18 @@ class Record(RecordPart):
 
 
 def record_name(levels: Any, repetition: int) -> str:
-    """How a repetition is called, in records, captures and logs alike; `levels` are ids."""
+    """Return a repetition's name in records, captures and logs.
+
+    `levels` are the ids of the cell's levels.
+    """
     return f"{'-'.join(levels)}-{repetition:03d}"
 
 
 def write(record: Record, folder: Path) -> Path:
-    """Write a record under its name: whole or not at all, whenever the process ends."""
+    """Write a record atomically under its name and return the path.
+
+    The file is complete or absent, even if the process is killed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.name}.json"
     temporary = folder / f".{record.name}.{os.getpid()}.tmp"
@@ -190,15 +198,21 @@ def write(record: Record, folder: Path) -> Path:
 
 
 def to_text(record: Record) -> str:
-    """Return the text of a record's file, with the digest of all that it says."""
+    """Return the text of a record's file, with the digest of its content."""
     plain = record.model_copy(update={DIGEST_FIELD: ""})
     return seal_text(plain.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
-    """Read a record; raises RecordError for anything else.
+    """Read a record.
 
-    `upgrades` by the schema that each reads; without them, only today's envelope is read.
+    Args:
+        path: The file.
+        upgrades: Upgrade functions by the schema that each reads; without them only the current
+            envelope is read.
+
+    Raises:
+        RecordError: The file is no record that this version can read.
     """
     try:
         text = read_document(path)
@@ -208,10 +222,13 @@ def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
 
 
 def read_document(path: Path) -> bytes:
-    """A plain file of a results folder, whole; raises OSError.
+    """Read a regular file of a results folder.
 
-    Whoever wrote the folder: a link shows what it does not hold, a pipe would be waited for, and
-    what is larger than any document of ours does not go into memory.
+    The folder may come from anybody. A link could show other files, a pipe would block, and a huge
+    file would fill the memory.
+
+    Raises:
+        OSError: The file cannot be read, is no regular file, or is too large.
     """
     state = path.lstat()
     if not stat.S_ISREG(state.st_mode):
@@ -222,10 +239,20 @@ def read_document(path: Path) -> bytes:
 
 
 def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
-    """The record that a text is; raises RecordError, which names `where` it stands."""
+    """Parse the text of a record.
+
+    Args:
+        text: The content of the file.
+        where: Place for messages.
+        upgrades: Upgrade functions by the schema that each reads.
+
+    Raises:
+        RecordError: The text is no record that this version can read.
+    """
     record = None
     with contextlib.suppress(ValidationError):
-        # Nearly every record is of today's schema: parsed once, and carefully only if it is not.
+        # Nearly every record has the current schema: parse it once, and check it in detail only if
+        # that fails.
         record = Record.model_validate_json(text, strict=True)
     if record is None or record.schema_ != SCHEMA or may_hold_non_finite(text):
         record = _parse_carefully(text, where, upgrades or {})
@@ -233,14 +260,18 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
 
 
 def refuse_altered(text: str | bytes, where: str) -> None:
-    """Raise RecordError where the text of a record is not what its own digest says."""
+    """Check that a record's text matches its own digest.
+
+    Raises:
+        RecordError: The record was altered or damaged.
+    """
     if not is_as_written(text):
         raise RecordError(f"{where}: is not what was written, by its {DIGEST_FIELD}; it was "
                           "altered or damaged, move it away or measure again")
 
 
 def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade]) -> Record:
-    """Upgrade what is of an earlier schema, and say exactly what is wrong with anything else."""
+    """Upgrade a record of an earlier schema, or report the exact fault."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -268,7 +299,7 @@ def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgra
 
 
 def said(error: ValidationError) -> str:
-    """The first thing that is wrong with a document, in a few words."""
+    """Return the first fault of a document, in a few words."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "file"
     what = wording.what(first)
@@ -287,7 +318,11 @@ def _not_a_record(where: str, what: str) -> RecordError:
 
 def read_all(folder: Path,
              upgrades: Mapping[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
-    """Every record of a folder in order of name, and a line for each file that is none."""
+    """Read every record of a folder in order of name.
+
+    Returns:
+        The records, and a line for each file that is no record.
+    """
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""Drive the mobile node's Mobile IP program: it is told of the link, and says what became of it."""
+"""Control the mobile node's Mobile IP program: send it link events and read its events."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ENDED = {"event": "failed", "reason": "Mobile IP has ended"}
 
 
 class EventLines:
-    """What a program says, a JSON object a line, read when somebody wants to know; all is logged.
+    """Events of a program, one JSON object per line, read on demand and logged.
 
-    No thread reads beside: in virtual time it would be in the way of those that are measured.
+    No thread reads in the background: in virtual time it would delay the measured processes.
     """
 
     def __init__(self, said: socket.socket, log: Path) -> None:
@@ -32,7 +32,10 @@ class EventLines:
         self._waiting: list[dict[str, Any]] = []
 
     def next(self, limit_s: float) -> dict[str, Any] | None:
-        """The next event, or None if none comes for so long; an ended program says so for ever."""
+        """Return the next event, or None if none comes within `limit_s` seconds.
+
+        After the program's end, every call returns the same "failed" event.
+        """
         wait_at_most(self._said, limit_s)
         while not self._waiting:
             try:
@@ -42,12 +45,16 @@ class EventLines:
         return self._waiting.pop(0)
 
     def say(self, command: Mapping[str, str]) -> None:
-        """Tell the program something, a JSON object on a line. Raises OSError if it has ended."""
+        """Send a JSON object on a line to the program.
+
+        Raises:
+            OSError: The program has ended.
+        """
         self._said.settimeout(0)
         self._said.sendall(json.dumps(command).encode() + b"\n")
 
     def forget(self) -> None:
-        """Log what was said so far, and know nothing of it."""
+        """Log the events so far and drop them."""
         self._said.settimeout(0)
         try:
             while data := self._said.recv(65536):
@@ -57,7 +64,7 @@ class EventLines:
         self._waiting = []
 
     def close(self) -> None:
-        """Log what is left, and no more."""
+        """Log the remaining events and close the log."""
         if not self._log.closed:
             self.forget()
         self._said.close()
@@ -93,13 +100,23 @@ class RegistrationDaemon:
         self.stop()
 
     def wait_ready(self) -> None:
-        """Block until the program runs."""
+        """Wait until the program runs.
+
+        Raises:
+            MeasureError: The program did not start in time.
+        """
         self._wait({"ready"}, _READY_S, "did not start")
 
     def attached(self, deadline_s: float) -> None:
-        """Say that there is a link, and wait until the node is registered on it.
+        """Report that the link is up, and wait until the node is registered.
 
-        What was said of an earlier link, such as a renewal, says nothing of this one.
+        Earlier events, such as a renewal on an earlier link, are dropped first.
+
+        Args:
+            deadline_s: Time limit in s.
+
+        Raises:
+            MeasureError: The node is not registered in time, or the registration failed.
         """
         self.history = []
         self._events.forget()
@@ -107,11 +124,11 @@ class RegistrationDaemon:
         self._wait({"registered"}, deadline_s, "is not registered")
 
     def detached(self) -> None:
-        """Say that the link is gone."""
+        """Report that the link is down."""
         self._say(do="detached")
 
     def stop(self) -> None:
-        """End the program and wait for it."""
+        """End the program and wait for its end."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             if not has_ended(self._process, _STOP_S):

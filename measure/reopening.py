@@ -1,9 +1,10 @@
-"""Data frames that tshark takes for a mesh's are read for what they are, and opened here.
+"""Work around tshark 4.0 mistaking some encrypted data frames for mesh frames.
 
-There is no mesh in any network of the project. Where the first byte behind the header of a frame
-from an access point is below 3, and two bytes of what is encrypted are by chance those that LLC
-begins with, tshark (4.0) looks for the initialisation vector behind a Mesh Control field, and does
-not decrypt. No preference of its prevents that.
+The frames are decrypted and parsed here. No network of the project has a mesh. The fault concerns
+frames from access points whose first byte after the header is below 3. If two encrypted bytes also
+equal the start of an LLC header by chance, tshark assumes a mesh frame. It then looks for the
+initialisation vector after a Mesh Control field and does not decrypt. None of its preferences
+prevents that.
 """
 
 from __future__ import annotations
@@ -20,23 +21,31 @@ from measure.dissect import Packet
 from measure.pcap import CapturedFrame
 
 _TRANSMITTER = slice(10, 16)
-#: In the fourth byte behind the header: that four more bytes of the packet number follow.
+#: Bit of the fourth byte after the header: four more bytes of the packet number follow.
 _IS_EXTENDED, _VECTOR_BYTES, _EXTENDED_BYTES = 0x20, 4, 8
-#: WEP's and TKIP's check; TKIP has Michael's before it, which is not asked here.
+#: ICV of WEP and TKIP; TKIP has the Michael MIC before it, which is not checked here.
 _CHECK_BYTES, _MICHAEL_BYTES = 4, 8
-#: Where LLC's first bytes are looked for: behind a Mesh Control field of each size.
+#: Offsets at which tshark looks for LLC: after a Mesh Control field of each size.
 _LLC_PLACES = (6, 12, 18)
-#: By the length of its key (IEEE 802.11-2020, 12.5.3): what CCMP's check has.
+#: Length of CCMP's MIC by key length (IEEE 802.11-2020, 12.5.3).
 _CHECKS_OF_CCMP = {16: 8, 32: 16}
-#: What tshark says of keys that it has opened frames with.
+#: Fields with the keys that tshark decrypted frames with.
 _FOUND = ("wlan.analysis.tk", "wlan.analysis.gtk")
 
 
 def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequence[str]) -> None:
-    """Put in place of each packet taken for a mesh's what it is; keys are those of `dissect.read`.
+    """Replace each packet that was mistaken for a mesh frame by the right one.
 
-    The same of frames under TKIP whose temporal key a kernel told. A frame that no key opens stays
-    closed. Raises MeasureError.
+    TKIP frames whose temporal key a kernel showed are replaced, too. A frame that no key decrypts
+    stays encrypted.
+
+    Args:
+        captures: The capture files.
+        packets: Packets of each file; changed in place.
+        keys: Keys as for `dissect.read`.
+
+    Raises:
+        MeasureError: tshark cannot read a file.
     """
     is_told = any(key.startswith("tk:") for key in keys)
     mistaken = [(capture, place) for capture, seen in enumerate(packets)
@@ -73,7 +82,7 @@ def _dissected(frames: Iterable[CapturedFrame]) -> list[Packet]:
 
 
 def _known(captures: Sequence[Path], keys: Sequence[str]) -> list[bytes]:
-    """Keys that may open a frame: those that were given, and what handshakes made of them."""
+    """Return keys that may decrypt a frame: the given ones and those from handshakes."""
     given = [value for kind, _, value in (key.partition(":") for key in keys)
              if kind in ("wep", "tk")]
     derived = _derived(captures, keys) if any(key.startswith("wpa-") for key in keys) else ()
@@ -81,9 +90,9 @@ def _known(captures: Sequence[Path], keys: Sequence[str]) -> list[bytes]:
 
 
 def _derived(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
-    """What handshakes made of keys, as tshark says it of frames that it has opened.
+    """Return the keys that handshakes derived, as tshark reports for decrypted frames.
 
-    One stands in another capture than the frames, so that all of the air are one here.
+    The handshake may be in another capture than the frames, so all captures of the air are joined.
     """
     air = [frame for file in captures if pcap.link_type(file) in pcap.IEEE802_11
            for frame in pcap.frames(file, pcap.IEEE802_11)]
@@ -95,7 +104,10 @@ def _derived(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
 
 
 def _blunt(data: bytes) -> bytes:
-    """The same frame with nothing encrypted that looks like LLC; its counter is as it was."""
+    """Return the frame with encrypted bytes that resemble LLC set to zero.
+
+    The counter stays as it is.
+    """
     head = header_bytes(data)
     blunt = bytearray(data)
     is_extended = any(flags & _IS_EXTENDED for flags in data[head + 3:head + 4])
@@ -111,7 +123,7 @@ def _in_clear(data: bytes, plain: bytes) -> bytes:
 
 
 def opened(data: bytes, keys: Iterable[bytes]) -> bytes | None:
-    """What a whole protected frame holds under the first key whose check is right; else None."""
+    """Return the content of a whole protected frame under the first matching key, or None."""
     body = data[header_bytes(data):]
     if not data[1] & PROTECTED or len(body) <= _EXTENDED_BYTES:
         return None
@@ -120,7 +132,7 @@ def opened(data: bytes, keys: Iterable[bytes]) -> bytes | None:
 
 
 def _by_vector(_: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
-    """WEP (IEEE 802.11-2020, 12.3.2)."""
+    """Yield decrypted content under WEP (IEEE 802.11-2020, 12.3.2)."""
     for key in keys:
         text = eap_keys.rc4(body[:3] + key, body[_VECTOR_BYTES:])
         if _is_right(text):
@@ -133,7 +145,10 @@ def _is_right(text: bytes) -> bool:
 
 
 def _by_number(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
-    """TKIP, CCMP and GCMP (IEEE 802.11-2020, 12.5.2, 12.5.3 and 12.5.5)."""
+    """Yield decrypted content under TKIP, CCMP and GCMP.
+
+    IEEE 802.11-2020, 12.5.2, 12.5.3 and 12.5.5.
+    """
     known = [key for key in keys if len(key) in _CHECKS_OF_CCMP]
     if body[1] == (body[0] | 0x20) & 0x7F:
         yield from _by_mixing(data, body, known)
@@ -151,7 +166,7 @@ def _by_mixing(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[byte
 
 def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     try:
-        # Only here: the container image lacks it.
+        # Imported here: the container image lacks the library.
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
     except ImportError:
@@ -168,7 +183,7 @@ def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _authenticated(data: bytes) -> tuple[int, bytes]:
-    """A frame's priority, and what of its header the check is of (12.5.3.3.3)."""
+    """Return a frame's priority, and the additional authenticated data (12.5.3.3.3)."""
     has_qos, end = bool(data[0] & QOS), addresses_end(data)
     priority = data[end] & 0x0F if has_qos else 0
     return priority, b"".join((

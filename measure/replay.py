@@ -1,4 +1,4 @@
-"""A frame that was heard on the air is sent once more as it is, by somebody without any key.
+"""Replay a frame from the air unchanged, as an attacker without any key.
 
 Standard library only: this runs inside the machine.
 """
@@ -15,10 +15,10 @@ from measure import injection
 from measure.errors import MeasureError
 from measure.points import AIR
 
-if TYPE_CHECKING:  # its IKE needs vici, which only the machine has
+if TYPE_CHECKING:  # its IKE module needs vici, which only the machine has
     from measure.station import MeasuredStation
 
-#: Longer than what else is said meanwhile, and with any tunnel's headers still one frame.
+#: Payload in bytes: longer than other packets, and one frame even with a tunnel's headers.
 PAYLOAD_BYTES = 900
 _ASKED_S, _SPARE_S = 5, 5.0
 _SETTLE_S = 0.25
@@ -29,11 +29,13 @@ _TRANSMITTER = slice(10, 16)
 
 
 def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
-    """Have a mobile node ask its peer for an echo, and send the frame with the question again.
+    """Make a mobile node send an echo request, and replay its frame.
 
-    The node's own radio sends it, as a radio of its address: what is sent is what was heard, under
-    the number that it had. The answer is waited for `within_s` at most. Raises MeasureError where
-    nothing was heard.
+    The frame is sent by the node's own radio with the same address and packet number. The echo
+    reply is awaited for `within_s` at most.
+
+    Raises:
+        MeasureError: No frame was captured.
     """
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
         air.bind((AIR, 0))
@@ -46,11 +48,11 @@ def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
         raise MeasureError("data", f"{station.name}: no frame of its question to {peer} was heard "
                            "on the air, so none can be sent once more")
     injection.inject(station.testbed, station.name, station.node, frame)
-    time.sleep(_SETTLE_S)  # nothing is awaited: the check is that nothing comes
+    time.sleep(_SETTLE_S)  # time for a frame that must not come
 
 
 def longest(heard: Iterable[bytes], transmitter: str) -> bytes:
-    """The longest data frame of a station's, without what the radio says of it; b"" if none."""
+    """Return a station's longest data frame without its radiotap header, or b""."""
     sender = injection.octets(transmitter)
     frames = (packet[int.from_bytes(packet[2:4], "little"):] for packet in heard)
     return max((frame for frame in frames if frame[_TRANSMITTER] == sender
@@ -58,7 +60,7 @@ def longest(heard: Iterable[bytes], transmitter: str) -> bytes:
 
 
 def _waiting(air: socket.socket) -> Iterator[bytes]:
-    """What has come meanwhile, and waits unread."""
+    """Yield the packets that have arrived on the socket."""
     air.settimeout(0)
     while True:
         try:

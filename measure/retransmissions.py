@@ -1,4 +1,4 @@
-"""Find retransmissions in captures: messages sent again, whose wait is in the times."""
+"""Find retransmissions in captures: repeated messages, whose wait is part of the times."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from measure import dissect, wireguard
 from measure.dissect import Packet
 from measure.observed import Observed
 
-#: What a record's circumstances call it.
+#: The flag in a record's circumstances.
 FLAG = "retransmission"
 _EAP_REQUEST = 1
-#: What asks and what answers, in which field of a packet.
+#: Request and response types, and the field of a packet that has them.
 _PAIRS = (("registration request", "mip_type", dissect.REGISTRATION_REQUEST,
            dissect.REGISTRATION_REPLY),
           ("agent solicitation", "icmp_type", dissect.AGENT_SOLICITATION,
@@ -19,14 +19,14 @@ _PAIRS = (("registration request", "mip_type", dissect.REGISTRATION_REQUEST,
 
 
 def find(seen: Observed) -> list[str]:
-    """Each message that was sent again in any stay, in words."""
+    """Return a description of each retransmitted message in any attachment."""
     return [text for stay in seen.by_stay("auth-mn")
             for text in (*_eap(stay), *_ike(stay), *_wireguard(stay),
                          *_unanswered(stay, seen.mac))]
 
 
 def _eap(stay: Sequence[Packet]) -> Iterator[str]:
-    """Requests of one identifier: a new one has another (RFC 3748, section 4.1)."""
+    """Yield EAP requests with a repeated identifier (RFC 3748, section 4.1)."""
     before: dict[int, Packet] = {}
     for packet in stay:
         if packet.eap_code != _EAP_REQUEST or packet.eap_id is None:
@@ -37,9 +37,10 @@ def _eap(stay: Sequence[Packet]) -> Iterator[str]:
 
 
 def _ike(stay: Sequence[Packet]) -> Iterator[str]:
-    """Yield messages of IKE that are as long as before; those with a cookie, say, are longer.
+    """Yield retransmitted IKE messages of equal length.
 
-    To another address, MOBIKE asks for a way with the same message (RFC 4555, 3.10).
+    A message with a cookie, for example, is longer. MOBIKE tests paths with the same message to
+    other addresses (RFC 4555, 3.10), which is no retransmission.
     """
     before: dict[object, Packet] = {}
     for packet in stay:
@@ -67,7 +68,7 @@ def _wireguard(stay: Sequence[Packet]) -> Iterator[str]:
 
 
 def _unanswered(stay: Sequence[Packet], mac: str) -> Iterator[str]:
-    """Requests of Mobile IP that followed one another without an answer in between."""
+    """Yield Mobile IP requests that follow another request without a response in between."""
     for name, field, asks, answers in _PAIRS:
         open_request: Packet | None = None
         for packet in stay:

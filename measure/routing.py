@@ -1,7 +1,7 @@
-"""Where a node's kernel sends packets, and whom it knows on its links: by rtnetlink, as `ip` does.
+"""Query a node's routes and neighbours by rtnetlink, as `ip` does.
 
-To start `ip` for each look takes 10 ms in a guest, several times a repetition. Structures and
-numbers: linux/rtnetlink.h, linux/neighbour.h.
+Starting `ip` takes 10 ms in a guest, several times per repetition. Structures and numbers:
+linux/rtnetlink.h, linux/neighbour.h.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute, attributes
 _DEL_NEIGHBOUR, _GET_NEIGHBOUR, _GET_ROUTE = 29, 30, 26
 _ROUTE, _NEIGHBOUR = struct.Struct("=BBBBBBBBI"), struct.Struct("=BxxxiHBB")
 _ROUTE_TO, _ROUTE_BY, _NEIGHBOUR_AT = 1, 4, 1
-#: Neighbours that nobody has learned: those that were set by hand, and those that need no address.
+#: States of neighbours that were not learnt: set by hand, or without an address.
 _NO_ARP, _PERMANENT = 0x40, 0x80
 
 
 def device_to(pid: int, address: str) -> str:
-    """The device by which a process' network sends what is for an IPv4 address.
+    """Return the device by which a process's network namespace routes an IPv4 address.
 
-    Raises OSError, also where there is no route.
+    Raises:
+        OSError: The query failed, or there is no route.
     """
     with network_of(pid), NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
         [answer] = netlink.ask(_GET_ROUTE, ACK, _ROUTE.pack(
@@ -34,7 +35,11 @@ def device_to(pid: int, address: str) -> str:
 
 
 def forget_neighbours(pid: int, device: str) -> None:
-    """Have a process' network forget whom it has learned of on a device. Raises OSError."""
+    """Delete the learnt neighbours of a device in a process's network namespace.
+
+    Raises:
+        OSError: The query or a deletion failed.
+    """
     with network_of(pid):
         index = socket.if_nametoindex(device)
         netlink = NetlinkSocket(socket.NETLINK_ROUTE)
@@ -44,6 +49,6 @@ def forget_neighbours(pid: int, device: str) -> None:
             if at != index or state & (_NO_ARP | _PERMANENT):
                 continue
             address = attributes(known[_NEIGHBOUR.size:])[_NEIGHBOUR_AT]
-            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+            with contextlib.suppress(FileNotFoundError):  # it expired meanwhile
                 netlink.ask(_DEL_NEIGHBOUR, ACK, _NEIGHBOUR.pack(family, index, 0, 0, 0)
                             + attribute(_NEIGHBOUR_AT, address))

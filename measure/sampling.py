@@ -1,18 +1,18 @@
-"""Sampling is done by capture filters: 1 in so many of the expected packets, and all others.
+"""Capture filters for sampling: 1 in n of the expected packets, and all others.
 
-A long stream is the same packet ten thousand times. Of what the policy calls for, 1 in 16 is kept;
-whatever differs from it (a frame in clear, a packet outside the tunnel, ESP where
-there should be none) is kept, to the last packet. So no finding can be missed, and what is counted
-is less. Sampled by counters in the packets' headers, which all are one byte's low or high half.
+A long stream repeats one packet ten thousand times. Of the packets that the policy requires, 1 in
+16 is kept. All other packets are kept (a frame in clear, a packet outside the tunnel, unexpected
+ESP). So no violation is missed, and only counts shrink. The filters sample by half a byte of a
+counter in the packets' headers.
 """
 
 from __future__ import annotations
 
 from measure import iperf
 
-#: The one rate there is besides 1: four bits of a counter that must be zero.
+#: The only sampling ratio besides 1: four bits of a counter must be zero.
 ONE_IN = 16
-#: Acknowledgements of the MAC layer follow every frame; they say nothing of the policy.
+#: MAC-layer acknowledgements follow every frame and show nothing of the policy.
 NO_CONTROL = "not type ctl"
 _STREAM = f"port {iperf.PORT}"
 _SEQUENCE_CONTROL = "wlan[22] & 0xf0 = 0"
@@ -22,17 +22,17 @@ _IP_IDENTIFICATION = "ip[5] & 0x0f = 0"
 
 
 def air(one_in: int, *, has_link: bool, has_ipsec: bool) -> str:
-    """The filter for the radios' monitor interface."""
+    """Return the filter for the radios' monitor interface."""
     if one_in == 1:
         return NO_CONTROL
-    # What looks into the IP packet comes first: libpcap finds it nowhere after a wlan[...].
+    # The IP part comes first: after a wlan[...] term, libpcap does not find the IP header.
     expected = "type data and wlan[1] & 0x40 != 0" if has_link else \
         f"{'esp' if has_ipsec else _STREAM} and type data and wlan[1] & 0x40 = 0"
     return f"{NO_CONTROL} and (not ({expected}) or {_SEQUENCE_CONTROL})"
 
 
 def wire(one_in: int, *, has_ipsec: bool) -> str:
-    """The filter for wires that the mobile node's traffic passes, in tunnels or not."""
+    """Return the filter for wires on the mobile node's path, with or without tunnels."""
     if one_in == 1:
         return ""
     if has_ipsec:
@@ -41,5 +41,5 @@ def wire(one_in: int, *, has_ipsec: bool) -> str:
 
 
 def macsec(one_in: int) -> str:
-    """The filter for wires below MACsec."""
+    """Return the filter for wires below MACsec."""
     return "" if one_in == 1 else f"not {_MACSEC} or {_MACSEC_NUMBER}"

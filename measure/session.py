@@ -1,4 +1,4 @@
-"""The worker's connection to the harness: commands in, events out, both in order.
+"""The worker's connection to the harness, which carries commands and events in order.
 
 Commands are JSON lines on standard input. In virtual time they are numbered files, because virtual
 time advances whenever the machine is idle. The worker must therefore not wait idly: polling for a

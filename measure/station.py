@@ -1,4 +1,4 @@
-"""A station leaves, joins an access point, registers with an agent and has its tunnel built."""
+"""A measured station: join access points, register by Mobile IP and negotiate IKE."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 POLL_S = 0.0005
-#: Until charon has thought about other addresses, which it does 0.1 s later: with an association
-#: by then, it would say something of them.
+#: charon reacts to address changes after 0.1 s. Wait longer, so that it announces nothing on the
+#: next SA.
 _ADDRESSES_S = 0.3
-#: Between two looks at whether a tunnel has followed its node.
+#: Interval between two checks that a tunnel has followed its node, in s.
 _FOLLOW_POLL_S = 0.02
-#: The supplicant asks for what a card elsewhere says.
+#: Event by which the supplicant requests the response of an external card.
 _CARD_ASKED = "CTRL-REQ-SIM-0"
 _UP = {"CTRL-EVENT-CONNECTED", _CARD_ASKED, "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
@@ -37,7 +37,7 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-AUTH-REJECT": "802.11 authentication refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
-#: Of an event's text, what says why: a status (IEEE 802.11-2020, table 9-50) or hostap's word.
+#: Reason in an event's text: a status code (IEEE 802.11-2020, table 9-50) or hostap's own word.
 _EVENT_REASON = re.compile(r"(?:reason|status_code)=(\w+)")
 
 
@@ -46,10 +46,12 @@ def _bssid(access_point: Node) -> str:
 
 
 class MeasuredStation:
-    """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
+    """A mobile node with its supplicant, Mobile IP client and IKE daemon.
 
-    `charon` is the vici socket, None without IPsec; `registration` None where no Mobile IP runs.
-    `card` answers what the supplicant asks of a subscriber's card; `echoes` asks for echoes.
+    - `charon`: the vici socket, None without IPsec.
+    - `registration`: the Mobile IP program, None without Mobile IP.
+    - `card`: answers the supplicant's requests to a subscriber's card.
+    - `echoes`: socket for ICMP echo requests.
     """
 
     def __init__(self, testbed: Testbed, name: str, supplicant: ControlSocket,
@@ -70,16 +72,20 @@ class MeasuredStation:
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
-        #: Its addresses, where its tunnel follows it.
+        #: The node's addresses, if its tunnel follows it.
         self.whereabouts = VisitingAddress(testbed, name, node)
         self.ike_sas: list[dict[str, Any]] = []
-        #: The access point that it is about to join.
+        #: The access point that the node is joining.
         self._access_point: Node | None = None
 
     def leave(self, *, keeps_tunnel: bool = False) -> None:
-        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay.
+        """Disconnect, flush scan results and delete the tunnel's SAs.
 
-        Where the next link is in the same subnet, the tunnel outlives the move (`keeps_tunnel`).
+        The tunnel's IPsec policies stay.
+
+        Args:
+            keeps_tunnel: Keep the SAs: the next link is in the same subnet, so the tunnel survives
+                the move.
         """
         self.give_up_link()
         if self.registration is not None:
@@ -93,33 +99,42 @@ class MeasuredStation:
                 time.sleep(_ADDRESSES_S)
 
     def give_up_link(self) -> None:
-        """Off the air, and without what was found there; what goes over the link is not told."""
+        """Disconnect and flush scan results, without notifying IKE or Mobile IP."""
         give_up_link(self.supplicant)
 
     def keep_neighbours(self) -> None:
-        """Have the kernel know its subnet's addresses over a moment without link, as iwd has it.
+        """Make the kernel keep its ARP entries while the link is down, as iwd does.
 
-        Or a node that moves amid traffic asks for its gateway before the new access point lets it
-        pass, and again after a whole second only (Linux's ip-sysctl, arp_evict_nocarrier).
+        Otherwise a node that moves during traffic sends an ARP request before the new access point
+        lets it pass. The next request follows a whole second later (Linux's ip-sysctl,
+        arp_evict_nocarrier).
         """
         self.testbed.run(self.name, ["sysctl", "-qw",
                                      f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0"])
 
     def begin(self, access_point: Node) -> None:
-        """Have the supplicant look for one access point and join it; wait for nothing."""
+        """Start to join one access point, without waiting."""
         self._access_point = access_point
         self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
         self.supplicant.command("ENABLE_NETWORK 0")
 
     def join(self, access_point: Node) -> None:
-        """Scan, associate and authenticate with one access point. Raises MeasureError."""
+        """Scan, associate and authenticate with one access point.
+
+        Raises:
+            MeasureError: The supplicant reported a failure, or time ran out.
+        """
         self.begin(access_point)
         self._wait_until_up()
 
     def join_first(self, access_point: Node, others: Sequence[Node]) -> None:
-        """The same where it may move on to another one: it knows them all, and takes this one.
+        """Join one access point, and allow a later move to the others.
 
-        A supplicant that is told to stay with one access point does not move by itself.
+        A supplicant that is bound to one BSSID does not roam. So all other BSSIDs are ignored until
+        the node has joined.
+
+        Raises:
+            MeasureError: The supplicant reported a failure, or time ran out.
         """
         self._access_point = access_point
         self.supplicant.command("SET_NETWORK 0 bssid any")
@@ -131,14 +146,18 @@ class MeasuredStation:
         self.supplicant.command("BSSID_IGNORE clear")
 
     def look(self, access_point: Node) -> None:
-        """Scan an access point's channel, as who is about to move there does."""
+        """Scan an access point's channel, as before a move to it.
+
+        Raises:
+            MeasureError: No scan results came in time.
+        """
         self.supplicant.command(f"SCAN freq={frequency_mhz(access_point.channel or 1)}")
         limit_s = self._limits.link_s
         if self.supplicant.wait({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic() + limit_s) is None:
             raise MeasureError("link", f"{self.name}: no results of a scan within {limit_s:.3g} s")
 
     def move(self, access_point: Node) -> None:
-        """Move on to an access point that it knows, with the keys that it has."""
+        """Roam to a known access point with the keys that the node has."""
         self._access_point = access_point
         self.supplicant.command(f"ROAM {_bssid(access_point)}")
         self._wait_until_up()
@@ -166,7 +185,10 @@ class MeasuredStation:
         raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
 
     def _wait_for_port(self) -> None:
-        """Until anything but EAPOL passes: the supplicant says "connected" a moment before."""
+        """Wait until the port passes data frames.
+
+        The supplicant reports "connected" a moment before.
+        """
         until = time.monotonic() + self._limits.link_s
         while not port_is_open(self.supplicant.status()):
             if time.monotonic() > until:
@@ -174,12 +196,20 @@ class MeasuredStation:
             time.sleep(POLL_S)
 
     def register(self) -> None:
-        """Find the agent of this link and register with it, by Mobile IP. Raises MeasureError."""
+        """Find the agent of this link and register with it by Mobile IP.
+
+        Raises:
+            MeasureError: The registration failed.
+        """
         if self.registration is not None:
             self.registration.attached(self._limits.registration_s)
 
     def tunnel(self) -> None:
-        """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError."""
+        """Negotiate IKE and the tunnel's SAs, if the policy has them.
+
+        Raises:
+            MeasureError: The negotiation failed.
+        """
         if not self.charon:
             return
         limit_s = self._limits.ike_s
@@ -188,9 +218,12 @@ class MeasuredStation:
             self.ike_sas = ike.security_associations(session)
 
     def follow(self, visit: VisitedSubnet) -> None:
-        """Take an address where it visits, and have the tunnel go by it. Raises MeasureError.
+        """Take an address in the visited subnet and wait until the tunnel uses it.
 
-        IKE's daemon notices by itself, and says so to the agent; other tunnels need no word.
+        charon notices the address by itself and informs the agent. Other tunnels need no message.
+
+        Raises:
+            MeasureError: The tunnel did not follow in time.
         """
         self.whereabouts.take(visit)
         if not self.charon:
@@ -206,15 +239,21 @@ class MeasuredStation:
             self.ike_sas = ike.security_associations(session)
 
     def ping(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
-        """Whether one echo is answered, which is asked for again and again."""
+        """Return whether an echo request is answered in time, with retransmissions.
+
+        Args:
+            address: The peer's address.
+            seconds: Time limit in s.
+            again_s: Interval of retransmissions in s.
+        """
         return self._echoes.answered(address, seconds, again_s)
 
     def left_over(self) -> list[dict[str, Any]]:
-        """IPsec SAs that the kernel still has."""
+        """Return the IPsec SAs that the kernel still has."""
         return kernel.xfrm_states(self.testbed, self.name) if self.charon else []
 
     def cached_keys(self) -> int:
-        """Pairwise master keys that the supplicant still has of earlier authentications."""
+        """Return the number of PMKSAs that the supplicant has cached."""
         heading, *entries = self.supplicant.request("PMKSA").splitlines() or [""]
         if not heading.startswith("Index"):
             raise MeasureError("testbed", f"{self.name}: the supplicant does not say which keys it "
@@ -222,7 +261,7 @@ class MeasuredStation:
         return len([entry for entry in entries if entry.strip()])
 
     def _clue(self) -> str:
-        """What the supplicant said of certificates, if anything."""
+        """Return the supplicant's complaint about a certificate, if there is one."""
         for event in self.supplicant.history:
             if event.name == "CTRL-EVENT-EAP-TLS-CERT-ERROR":
                 match = re.search(r"err='([^']*)'", event.text)

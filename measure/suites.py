@@ -1,23 +1,23 @@
-"""Cryptographic suites in words of strongSwan's proposals: as IKE and kernels call them."""
+"""Cryptographic suites in strongSwan's proposal syntax, from IKE numbers and kernel names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: IKE version 1 (RFC 2409 and IANA's registry): ciphers with their bits where several are possible.
+#: IKEv1 (RFC 2409 and IANA's registry); key sizes are added where a cipher has several.
 _CIPHERS_1 = {"5": "3des", "7": "aes"}
 _HASHES_1 = {"1": "md5", "2": "sha1", "4": "sha256", "5": "sha384", "6": "sha512"}
-#: IKE version 2 (RFC 7296 and IANA's registry).
+#: IKEv2 (RFC 7296 and IANA's registry).
 _CIPHERS_2 = {"3": "3des", "12": "aes", "20": "aes{}gcm16", "28": "chacha20poly1305"}
 _INTEGRITY_2 = {"1": "md5", "2": "sha1", "12": "sha256", "13": "sha384", "14": "sha512"}
 _PRFS_2 = {"1": "prfmd5", "2": "prfsha1", "5": "prfsha256", "6": "prfsha384", "7": "prfsha512"}
 _GROUPS = {"1": "modp768", "2": "modp1024", "5": "modp1536", "14": "modp2048", "15": "modp3072",
            "16": "modp4096", "19": "ecp256", "20": "ecp384", "31": "curve25519",
            "36": "mlkem768"}
-#: The transform of a further key exchange (RFC 9370, 3).
+#: Transform type of an additional key exchange (RFC 9370, 3).
 _FIRST_ADDITIONAL = "6"
-#: Of the kernel: the algorithm, and how many bits of its key are the cipher's, 0 if there is one
-#: size only. Some keys hold a salt besides (RFC 4106, RFC 7634).
+#: The kernel's algorithm and its key size in bits, 0 if it has one size only. Some keys include a
+#: salt (RFC 4106, RFC 7634).
 _KERNEL: Mapping[str, tuple[str, int]] = {
     "3des": ("cbc(des3_ede)", 0), "aes128": ("cbc(aes)", 128), "aes192": ("cbc(aes)", 192),
     "aes256": ("cbc(aes)", 256), "aes128gcm16": ("rfc4106(gcm(aes))", 128 + 32),
@@ -28,7 +28,7 @@ _KERNEL: Mapping[str, tuple[str, int]] = {
 
 
 def ike_1(cipher: str, hashing: str, group: str, bits: str) -> str:
-    """A choice of version 1 as a proposal, of tshark's numbers; "?" for what is not known."""
+    """Format a chosen IKEv1 proposal from tshark's numbers, with "?" for unknown ones."""
     name = _CIPHERS_1.get(cipher, "?")
     return "-".join((name + (bits if name == "aes" else ""), _HASHES_1.get(hashing, "?"),
                      _GROUPS.get(group, "?")))
@@ -36,9 +36,10 @@ def ike_1(cipher: str, hashing: str, group: str, bits: str) -> str:
 
 def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: str = "",
           other: str = "") -> str:
-    """The same of version 2; where the cipher authenticates, the function takes its place.
+    """Format an IKEv2 proposal in strongSwan syntax.
 
-    `kinds` are the types of all transforms, `other` the ids of those that tshark has no name for.
+    With an AEAD cipher the PRF replaces the integrity algorithm. `kinds` are the types of all
+    transforms, `other` the ids of those that tshark has no name for.
     """
     name = _CIPHERS_2.get(cipher, "?")
     name = name.format(bits) if "{}" in name else name + (bits if name == "aes" else "")
@@ -48,16 +49,16 @@ def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: s
 
 
 def of_kernel(proposal: str) -> set[str]:
-    """What the kernel calls the algorithms of an ESP proposal, with key sizes where there are more.
+    """Return the kernel's names of an ESP proposal's algorithms.
 
-    A group is not the kernel's business.
+    Key sizes are added where several exist. A group is no matter of the kernel.
     """
     return {f"{name} {bits}" if bits else name for token in proposal.split("-")
             if token in _KERNEL for name, bits in [_KERNEL[token]]}
 
 
 def in_kernel(state: Mapping[str, object]) -> set[str]:
-    """The same of a security association, as measure.kernel has it."""
+    """Return the algorithms of an SA as measure.kernel reports it, in the form of `of_kernel`."""
     several = {name for name, bits in _KERNEL.values() if bits}
     return {f"{state[kind]} {state.get(f'{kind}_bits', '?')}" if state[kind] in several
             else str(state[kind]) for kind in ("enc", "auth", "aead") if kind in state}

@@ -1,6 +1,6 @@
-"""Put the segments of one direction of a TCP connection together, as its receiver does.
+"""Reassemble one direction of a TCP connection, as its receiver does.
 
-Segments may come twice, late, in other pieces, or not at all.
+Segments may be repeated, late, split differently, or missing.
 """
 
 from __future__ import annotations
@@ -13,33 +13,39 @@ _HALF, _ALL = 1 << 31, 1 << 32
 
 
 def place_of(number: int, first: int) -> int:
-    """Return where a byte stands from its number and the first byte's, which go around at 2^32."""
+    """Return a byte's offset in the stream from its sequence number and the first byte's.
+
+    Sequence numbers wrap at 2^32.
+    """
     return (number - first + _HALF) % _ALL - _HALF
 
 
 @dataclass(frozen=True)
 class TcpPiece:
-    """Bytes of a stream without a gap: where they begin, and when each place was reached."""
+    """A contiguous part of a stream: offset, bytes, and when each byte was complete."""
 
     place: int
     data: bytes
-    #: In order: up to which byte of `data` everything was there, and since when (s).
+    #: In order: a length of `data`, and the time (s) since which all bytes before it were captured.
     filled: Sequence[tuple[int, float]]
 
     def reached_s(self, size: int) -> float:
-        """Return when the first `size` bytes were all there."""
+        """Return the time at which the first `size` bytes were complete, in s."""
         return self.filled[bisect_right(self.filled, size - 1, key=lambda part: part[0])][1]
 
 
 @dataclass
 class TcpStream:
-    """One direction of a connection: each byte as it was captured first, by its place."""
+    """The bytes of one direction of a connection, by offset.
 
-    #: Without overlaps, in order of their places: place, time (s) and bytes.
+    Of each byte the first captured copy counts.
+    """
+
+    #: Parts without overlaps, by offset: offset, time (s) and bytes.
     _parts: list[tuple[int, float, bytes]] = field(default_factory=list)
 
     def take(self, place: int, data: bytes, at_s: float) -> bool:
-        """Put a segment in its place; return whether any byte of it was not there before."""
+        """Insert a segment and return whether any of its bytes is new."""
         end, is_new = place + len(data), False
         at = bisect_right(self._parts, place, key=lambda part: part[0])
         free = place if at == 0 else max(place, _end(self._parts[at - 1]))
@@ -56,7 +62,7 @@ class TcpStream:
         return is_new
 
     def pieces(self) -> list[TcpPiece]:
-        """Return what there is, divided where a capture has nothing."""
+        """Return the contiguous parts of the stream."""
         runs: list[list[tuple[int, float, bytes]]] = []
         for part in self._parts:
             if runs and _end(runs[-1][-1]) == part[0]:

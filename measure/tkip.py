@@ -1,6 +1,6 @@
-"""TKIP's key of a frame is mixed from the temporal key, the sender and the frame's number.
+"""Mix a TKIP frame's RC4 key from the temporal key, the transmitter and the TSC.
 
-By IEEE 802.11-2020, 12.5.2.5: pairs of bytes through a table that is made of AES's.
+IEEE 802.11-2020, 12.5.2.5: byte pairs through an S-box derived from AES's.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _WORD, _BYTE = 0xFFFF, 0xFF
-#: Of Rijndael's field: x^8 + x^4 + x^3 + x + 1.
+#: Polynomial of Rijndael's field: x^8 + x^4 + x^3 + x + 1.
 _FIELD, _AFFINE = 0x11B, 0x63
 _ROUNDS, _WORDS = 8, 5
 
 
 def frame_key(temporal_key: bytes, sender: bytes, number: int) -> bytes:
-    """RC4's key of the frame of that number, by the first 16 bytes of a temporal key."""
+    """Return the RC4 key of a frame from a temporal key's first 16 bytes.
+
+    Args:
+        temporal_key: The temporal key.
+        sender: The transmitter address.
+        number: The TKIP sequence counter (TSC).
+    """
     high, low = number >> 16, number & _WORD
     keys = struct.unpack("<8H", temporal_key[:16])
     mixed = _first(keys, sender, high)
@@ -32,7 +38,7 @@ def frame_key(temporal_key: bytes, sender: bytes, number: int) -> bytes:
 
 
 def _first(keys: Sequence[int], sender: bytes, high: int) -> list[int]:
-    """Phase 1, which 65,536 frames have in common."""
+    """Return the result of phase 1, which 65536 frames share."""
     words = [high & _WORD, high >> 16, *struct.unpack("<3H", sender)]
     for turn in range(_ROUNDS):
         for at in range(_WORDS):
@@ -50,7 +56,10 @@ def _substituted(word: int) -> int:
 
 @lru_cache(maxsize=1)
 def _table() -> list[int]:
-    """Of each byte what AES makes of it, twice and three times, in Rijndael's field."""
+    """Return the S-box: for each byte, twice and three times AES's S-box value.
+
+    The products are in Rijndael's field.
+    """
     table = [0] * 256
     for byte in range(256):
         inverse = next((other for other in range(256) if _times(byte, other) == 1), 0)

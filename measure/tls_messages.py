@@ -1,4 +1,4 @@
-"""TLS's handshake messages are told apart, in what the records of one side carry."""
+"""Split the content of one side's TLS records into handshake messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ _HEAD_BYTES = 4
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of each (RFC 8446, 4); the last one as far as it is there."""
+    """Yield type and body of each handshake message (RFC 8446, 4).
+
+    The last message may be incomplete.
+    """
     place = 0
     while place + _HEAD_BYTES <= len(data):
         size = int.from_bytes(data[place + 1:place + _HEAD_BYTES], "big")

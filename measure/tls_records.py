@@ -1,8 +1,8 @@
-"""TLS 1.3 between two ports of TCP is opened from a capture, with lines of a server's key log.
+"""Decrypt TLS 1.3 between two TCP ports in a capture with a server's key log.
 
-A capture may begin long after the connection was made: then no dissector knows how many records
-have gone before, which each record's nonce counts. Here that number is looked for (RFC 8446, 5.3
-and 7.3).
+A capture may begin long after the connection. Then no dissector knows the number of earlier
+records, from which each record's nonce follows. Here that number is searched (RFC 8446, 5.3 and
+7.3).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _CHANGE_CIPHER_SPEC = 20
 _IPV4, _TCP, _IP_BYTES, _TCP_BYTES = 0x0800, 6, 20, 20
 _SYN, _ACK = 0x02, 0x10
 _RECORD = struct.Struct("!BHH")
-#: Types of records; and the most bytes of one (RFC 8446, 5.2).
+#: Content types of records, and the most bytes of a record (RFC 8446, 5.2).
 _KINDS, _LARGEST_BYTES = range(20, 24), (1 << 14) + 256
-#: What a record of data begins with: its type, and the version of all (5.1).
+#: Start of an application data record: type, and the legacy version (5.1).
 _DATA_HEAD = bytes((APPLICATION_DATA, 3, 3))
-#: A part of a record, of which the rest is not in the capture.
+#: Kind of a partial record, whose rest is not captured.
 _CUT = -1
-#: So many records of a connection are tried before the first that a capture has.
+#: Upper limit of the number of records before the first captured one.
 _MOST_BEFORE = 1 << 14
-#: Whose secrets are whose, in a key log; those of the handshake come first.
+#: Labels of a key log by side; the handshake's secrets come first.
 _OF_CLIENT = ("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0")
 _OF_SERVER = ("SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0")
-#: By the bytes of a secret: its hash, and what a record may be under.
+#: By the length of a secret: hash, key length and cipher of possible suites.
 _SUITES: dict[int, list[tuple[str, str, int, type[AESGCM] | type[ChaCha20Poly1305]]]] = {
     48: [("AES-256-GCM", "sha384", 32, AESGCM)],
     32: [("AES-128-GCM", "sha256", 16, AESGCM),
@@ -46,9 +46,9 @@ _SUITES: dict[int, list[tuple[str, str, int, type[AESGCM] | type[ChaCha20Poly130
 
 @dataclass(frozen=True)
 class TlsRecord:
-    """A record, opened or not: its content's type, the content, and the suite that opened it.
+    """A TLS record: content type, content, and the suite that decrypted it.
 
-    What could not be opened has no `suite`; what was never closed has "clear".
+    `suite` is "" if the record was not decrypted, and "clear" if it was not encrypted.
     """
 
     at_s: float
@@ -61,11 +61,19 @@ class TlsRecord:
 
 
 def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
-    """All records to and from a server's port, by time. Raises MeasureError.
+    """Return all records to and from a server's port, by time.
 
-    Bytes that are no record, or that a capture lacks, are one of kind 0 that is not opened. Of a
-    record that was sent in part before the capture began, or after it ended, nothing is said where
-    others of its flow open.
+    Bytes that are no record, or are missing in the capture, form a record of kind 0 that is not
+    decrypted. A record that is cut off at the capture's start or end is left out, if others of its
+    flow decrypt.
+
+    Args:
+        file: The capture file.
+        port: The server's TCP port.
+        keys: Lines of a key log.
+
+    Raises:
+        MeasureError: The file cannot be read.
     """
     secrets = [_secret(line) for line in dict.fromkeys(keys) if line.count(" ") == 2]
     records: list[TlsRecord] = []
@@ -80,7 +88,7 @@ def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
 
 
 def handshakes(records: Iterable[TlsRecord]) -> list[tuple[int, bytes]]:
-    """Type and body of each handshake message, of one side's records in their order."""
+    """Return type and body of each handshake message in one side's records, in order."""
     return list(tls_messages.messages(
         b"".join(record.content for record in records if record.kind == HANDSHAKE)))
 
@@ -92,19 +100,22 @@ def _secret(line: str) -> tuple[str, bytes]:
 
 @dataclass
 class _Flow:
-    """One direction of a connection, as far as it was captured."""
+    """The captured bytes of one direction of a connection."""
 
     stream: TcpStream = field(default_factory=TcpStream)
-    #: The number of the byte at place 0: the first of all where the connection's beginning is
-    #: captured, else the first that was captured.
+    #: Sequence number of the byte at offset 0: the connection's first byte if its start is
+    #: captured, else the first captured byte.
     first: int | None = None
     has_beginning: bool = False
-    #: What its receiver has acknowledged, by places: first and most.
+    #: Acknowledged offsets, in capture order.
     acknowledged: list[int] = field(default_factory=list)
 
 
 def _flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
-    """Read the flows to and from a port, by both ends and whether it is the server's."""
+    """Read the flows to and from a port.
+
+    Keys are both ends of the flow, and whether the server sends.
+    """
     flows: dict[tuple[str, bool], _Flow] = defaultdict(_Flow)
     acknowledged: list[tuple[tuple[str, bool], int]] = []
     for frame in pcap.frames(file):
@@ -136,10 +147,10 @@ def _flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
 
 
 def _records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
-    """Yield each record of a flow: when it was whole, its type, and its bytes.
+    """Yield time of completion, type and bytes of each record of a flow.
 
-    Bytes that ought to be there and are none are of kind 0; those of a record that a capture began
-    or ended in are of kind _CUT.
+    Missing or malformed bytes have kind 0. Records cut off by the capture's start or end have kind
+    _CUT.
     """
     end = 0
     for number, piece in enumerate(flow.stream.pieces()):
@@ -163,16 +174,17 @@ def _records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
 
 
 def _is_on_its_way(flow: _Flow, begin: int, end: int) -> bool:
-    """Return whether what is missing was there before the capture, or had not come at its end.
+    """Return whether missing bytes passed before the capture, or after its end.
 
-    The receiver's acknowledgements tell: one that covers it later says that it came meanwhile.
+    The receiver's acknowledgements show that. If a later one covers the bytes, they passed during
+    the capture.
     """
     acknowledged = flow.acknowledged or [begin]
     return acknowledged[0] >= end or max(acknowledged) <= begin
 
 
 def _record_bytes(data: bytes, place: int) -> int:
-    """Return how long the record is that begins there, head and all; 0 where none does."""
+    """Return the length of the record that begins there, with its header, or 0."""
     if len(data) < place + _RECORD.size:
         return 0
     kind, version, size = _RECORD.unpack_from(data, place)
@@ -181,9 +193,10 @@ def _record_bytes(data: bytes, place: int) -> int:
 
 
 def _first_record(data: bytes) -> int:
-    """Return where, amid a connection, the first record of data begins; else the end.
+    """Return the offset of the first application data record in the middle of a stream.
 
-    Another record follows it, or the end; by chance one time in some ten million.
+    Another record, or the end, must follow it; that happens by chance once in ten million. Without
+    such a record the result is the length of the data.
     """
     for place in range(len(data)):
         at, size = place, _record_bytes(data, place) * data.startswith(_DATA_HEAD, place)
@@ -196,7 +209,10 @@ def _first_record(data: bytes) -> int:
 
 
 class _Opener:
-    """Opens one direction's records: each with what opened the last one, or else by trying all."""
+    """A decrypter of one direction's records.
+
+    It tries the cipher of the last record first, then all others.
+    """
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._ways = [_Way(name, secret, digest, size, cipher) for secret in secrets
@@ -205,7 +221,10 @@ class _Opener:
         self._number = 0
 
     def open(self, kind: int, record: bytes) -> tuple[int, bytes, str]:
-        """Type, content and suite of a record (without the last if it stays closed)."""
+        """Return type, content and suite of a record.
+
+        The suite is "" if the record stays encrypted.
+        """
         if kind in (HANDSHAKE, _CHANGE_CIPHER_SPEC):
             return kind, record[_RECORD.size:], "clear"
         if kind != APPLICATION_DATA:
@@ -219,7 +238,7 @@ class _Opener:
                 inner = way.open(number, record)
                 if inner is not None:
                     return self._found(way, number, inner)
-        self._ways = []  # nor will it open those that follow
+        self._ways = []  # it cannot decrypt later records either
         return kind, b"", ""
 
     def _found(self, way: _Way, number: int, inner: bytes) -> tuple[int, bytes, str]:
@@ -238,7 +257,7 @@ class _Way:
         self._vector = int.from_bytes(_expanded(secret, b"iv", 12, digest), "big")
 
     def open(self, number: int, record: bytes) -> bytes | None:
-        """The inside of the record of this number; None if it is another one's."""
+        """Decrypt a record under its number, or return None if the number is wrong."""
         nonce = (self._vector ^ number).to_bytes(12, "big")
         try:
             return self._cipher.decrypt(nonce, record[_RECORD.size:], record[:_RECORD.size])
@@ -247,7 +266,7 @@ class _Way:
 
 
 def _expanded(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
-    """HKDF-Expand-Label without a context; what is asked for fits into one block of the hash."""
+    """Return HKDF-Expand-Label without context, for output within one hash block."""
     name = b"tls13 " + label
     info = size.to_bytes(2, "big") + bytes((len(name),)) + name + b"\0"
     return hmac.digest(secret, info + b"\1", digest)[:size]

@@ -1,4 +1,4 @@
-"""TLS inside EAP is proven: who showed a certificate, which version and suite, what was hidden."""
+"""Check TLS inside EAP: certificates, version, cipher suite and hidden identity."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ _CLIENT_HELLO, _SERVER_HELLO, _CERTIFICATE, _CERTIFICATE_VERIFY = 1, 2, 11, 15
 _VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
 _GROUPS = {"p-256": 23, "x25519": 29}
 _IDENTITY = 1
-#: What says the inner method: EAP's own type inside PEAP, or attributes of RADIUS inside TTLS.
+#: Numbers of inner methods: EAP types inside PEAP, attribute codes inside TTLS.
 _INNER_TYPES = {"MSCHAPV2": 26}
 _INNER_ATTRIBUTES = {"PAP": 2, "MSCHAPV2": 25}
-#: ECDHE-ECDSA-AES256-GCM-SHA384 over P-384, which the 192-bit suite is made of.
+#: ECDHE-ECDSA-AES256-GCM-SHA384 over P-384, the suite of the 192-bit security level.
 _SUITE_OF_P384, _CURVE_OF_P384 = 0xC02C, 0x18
 _ANONYMOUS = "anonymous"
 
 
 def verify(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
            seen: Observed) -> Iterator[Check]:
-    """Every check on what TLS does for EAP; none for a method without it."""
+    """Yield the checks of TLS inside EAP, or none for a method without TLS.
+
+    Args:
+        layer: The policy's 802.1X layer.
+        stays: EAPOL packets of each full authentication.
+        seen: The results of the repetition.
+    """
     if not layer.has_certificate_of_server:
         return
     inside = [[frame for frame in seen.inside if (frame.time_s >= seen.moved_s) == away]
@@ -48,7 +54,10 @@ def verify(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
 
 def _certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
                   inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
-    """TLS 1.3 encrypts certificates: they are seen where the server's keys open the capture."""
+    """Check the certificates, which TLS 1.3 encrypts.
+
+    They are visible if the server's keys decrypt the capture.
+    """
     mine, theirs = _said(stays, inside, seen)
     is_mutual = layer.eap == "TLS"
     has_both = not is_mutual or all({_CERTIFICATE, _CERTIFICATE_VERIFY} <= said for said in mine)
@@ -61,7 +70,7 @@ def _certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
 
 def _resumed(stays: Sequence[Sequence[Packet]], inside: Sequence[Sequence[Inside]],
              seen: Observed) -> Check:
-    """The server goes on with a session that both have, and nobody shows a certificate."""
+    """Check that a TLS session was resumed, without any certificate."""
     mine, theirs = _said(stays, inside, seen)
     shown = [len({_CERTIFICATE, _CERTIFICATE_VERIFY} & (said | answered))
              for said, answered in zip(mine, theirs, strict=True)]
@@ -75,7 +84,7 @@ def _resumed(stays: Sequence[Sequence[Packet]], inside: Sequence[Sequence[Inside
 
 def _said(stays: Sequence[Sequence[Packet]], inside: Sequence[Sequence[Inside]],
           seen: Observed) -> tuple[list[set[int]], list[set[int]]]:
-    """TLS's handshake messages of the mobile node and of the server, by stay."""
+    """Return the TLS handshake types of the mobile node and the server, by attachment."""
     mine, theirs = [], []
     for frames, opened in zip(stays, inside, strict=True):
         sent = [*((p.ethernet_src, h) for p in frames for h in p.tls_handshakes),
@@ -99,7 +108,7 @@ def _group(name: str, inside: Sequence[Sequence[Inside]], seen: Observed) -> Che
     hellos = [[frame for frame in stay if frame.source != seen.mac
                and _SERVER_HELLO in frame.handshakes] for stay in inside]
     groups = {group for stay in hellos for frame in stay for group in frame.groups}
-    # One that asks for another key share says the group, too (RFC 8446, 4.1.4).
+    # A HelloRetryRequest states the group, too (RFC 8446, 4.1.4).
     return Check("TLS group", groups == {_GROUPS[name]} and all(hellos),
                  f"the server chose {sorted(groups)} in {listed([len(s) for s in hellos])} hellos, "
                  f"{_GROUPS[name]} expected")
@@ -116,11 +125,11 @@ def _suite(inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
 
 
 def _inner(layer: Dot1xLayer, inside: Sequence[Sequence[Inside]]) -> Check:
-    """Seen inside the tunnel, by the server's keys; never beside it."""
+    """Check the inner method, decrypted with the server's keys."""
     name = layer.inner or ""
     if layer.eap == "PEAP":
         expected = _INNER_TYPES[name]
-        # Without EAP's header, which stands outside already (version 0 of PEAP).
+        # Without the EAP header: PEAP version 0 omits it inside.
         said = [{data[0] for frame in stay for data in frame.data} for stay in inside]
     else:
         expected = _INNER_ATTRIBUTES[name]

@@ -1,4 +1,4 @@
-"""The machine's kernel and packages have versions, which every record keeps.
+"""Versions of the machine's kernel and packages, for every record.
 
 Standard library only: this runs inside the machine, where start-up time counts.
 """
@@ -9,18 +9,18 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-#: Debian packages that every testbed has and that may take part.
+#: Debian packages of every testbed that may take part.
 _DEBIAN = ("hostapd", "wpasupplicant", "freeradius", "strongswan-charon", "iperf3", "tcpdump",
            "mininet", "openssl")
-#: What `dpkg-query` reads, which takes ten times as long to start in a guest.
+#: The list that `dpkg-query` reads; starting `dpkg-query` takes ten times as long in a guest.
 _INSTALLED = Path("/var/lib/dpkg/status")
 
 
 def versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Of the kernel, of every daemon that may take part, and of what the study brings.
+    """Return the versions of the kernel, of every daemon, and of the study's own packages.
 
-    `further` lists the latter's packages: `debian`, `python` by the names that pip knows, and
-    `compiled`, whose versions stand beside the names.
+    `further` lists the study's packages: `debian` and `python` are names, `compiled` are names with
+    versions.
     """
     return {"kernel": f"{os.uname().sysname} {os.uname().release}",
             **installed({*_DEBIAN, *further.get("debian", ())}),
@@ -29,9 +29,14 @@ def versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def installed(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, str]:
-    """Those of these Debian packages that are installed, by name, with their versions.
+    """Return the versions of those of these Debian packages that are installed.
 
-    `listed` is dpkg's own list. Raises OSError where there is none.
+    Args:
+        names: Names of packages.
+        listed: dpkg's list of packages.
+
+    Raises:
+        OSError: The list does not exist.
     """
     found = {}
     for text in listed.read_text().split("\n\n"):
@@ -45,15 +50,15 @@ def installed(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, st
 
 
 def _python(names: Sequence[str]) -> dict[str, str]:
-    """By names that no Debian package has."""
+    """Return the versions of Python packages, with a prefix that no Debian package has."""
     if not names:
         return {}
-    from importlib import metadata  # takes its time, and most studies bring none
+    from importlib import metadata  # loads slowly, and most studies need none
 
     there = {}
     for name in names:
         try:
             there[f"python:{name}"] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue  # of another platform: its marker in the lock says so
+            continue  # for another platform, by its marker in the lock file
     return there

@@ -1,7 +1,7 @@
-"""A mobile node whose tunnel follows it takes an address of the subnet that it visits.
+"""Give a mobile node whose tunnel follows it an address in the visited subnet.
 
-Its home address stays, on a device of its own, and is what programs send from: into the tunnel. The
-address that is taken is its tunnel's. It is there at once: no DHCP is asked.
+The home address moves to a dummy device and stays the programs' source address, inside the tunnel.
+The visited address is the tunnel's own. It is assigned at once, without DHCP.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from topologies.visited import VisitedSubnet
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: Where the home address is meanwhile; charon is told not to send from there.
+#: Device of the home address while away; charon is configured not to send from it.
 _DEVICE = "home0"
-#: Not charon's own (220), whose rule comes first.
+#: Routing table, other than charon's own (220), whose rule comes first.
 _TABLE = "403"
-#: After the rules by which packets go into WireGuard's tunnel.
+#: Rule priorities after those that send packets into WireGuard's tunnel.
 _TO_AGENT, _PRIORITY = "402", "403"
 
 
 class VisitingAddress:
-    """The addresses and routes of one mobile node, at home and away."""
+    """Addresses and routes of one mobile node, at home and away."""
 
     def __init__(self, testbed: Testbed, name: str, node: Node) -> None:
         self._testbed, self._name, self._node = testbed, name, node
-        #: Where it is, None at home.
+        #: The visited subnet, None at home.
         self.visit: VisitedSubnet | None = None
 
     def take(self, visit: VisitedSubnet) -> None:
-        """Be in another subnet: with an address of it, and a way out through its gateway."""
+        """Configure the node for a visited subnet: an address, and routes by its gateway."""
         home, radio = f"{self._node.address}/32", self._node.radio_interface
         out = ["default", "via", visit.gateway, "dev", radio, "onlink"]
         self._run("link", "add", _DEVICE, "type", "dummy")
@@ -41,14 +41,14 @@ class VisitingAddress:
         self._run("address", "del", home, "dev", radio)
         self._run("route", "replace", *out)
         self._run("route", "del", self._node.gateway or "", "dev", radio)
-        # What no program has bound comes from home, and so goes into the tunnel.
+        # Sockets without a bound address use the home address, and so the tunnel.
         self._run("route", "replace", *out, "src", self._node.address, "table", _TABLE)
         for rule in self._rules(visit):
             self._run("rule", "add", *rule)
         self.visit = visit
 
     def give_back(self) -> None:
-        """Be at home again, if it is not: as the network was built."""
+        """Restore the node's home configuration, if it is away."""
         if self.visit is None:
             return
         home, radio = f"{self._node.address}/32", self._node.radio_interface
@@ -65,7 +65,10 @@ class VisitingAddress:
 
     @staticmethod
     def _rules(visit: VisitedSubnet) -> list[list[str]]:
-        """All goes by the table, but for what the tunnel itself says to the agent."""
+        """Return the routing rules of the visited subnet.
+
+        All packets use the visited table, except the tunnel's own packets to the agent.
+        """
         return [*(["priority", _TO_AGENT, "to", address, "lookup", "main"]
                   for address in visit.agent), ["priority", _PRIORITY, "lookup", _TABLE]]
 

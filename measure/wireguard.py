@@ -1,7 +1,7 @@
-"""WireGuard is proven from packets: handshake, sessions, and that nothing goes beside the tunnel.
+"""Check WireGuard from packets: handshake, sessions, and no traffic outside the tunnel.
 
-From a capture of whole frames, or of heads of 64 bytes and more, between the tunnel's outer ends.
-Formats are those of WireGuard's white paper, section 5.4.
+The capture is between the tunnel's outer ends. It has whole frames, or at least their first 64
+bytes. Message formats: WireGuard's white paper, section 5.4.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from measure.observed import Check
 from measure.pcap import FRAGMENT_OFFSET, MORE_FRAGMENTS, CapturedFrame
 
-#: The port that its documentation has.
+#: UDP port in WireGuard's documentation.
 PORT = 51820
 INITIATION, RESPONSE, COOKIE, TRANSPORT = 1, 2, 3, 4
 _NAMES = {INITIATION: "initiations", RESPONSE: "responses", COOKIE: "cookies",
           TRANSPORT: "transport"}
 _IPV4, _UDP = 0x0800, 17
-#: Headers of Ethernet, IPv4 and UDP.
+#: Headers of Ethernet, IPv4 and UDP (bytes).
 HEADERS_BYTES = 42
-#: Bytes of messages of a fixed length.
+#: Length of messages with a fixed length (bytes).
 LENGTHS = {INITIATION: 148, RESPONSE: 92, COOKIE: 64}
 _KINDS = {size_bytes: kind for kind, size_bytes in LENGTHS.items()}
-#: Header of a transport message (type, receiver, counter), and its tag.
+#: Header of a transport message (type, receiver, counter), and its authentication tag (bytes).
 _TRANSPORT_BYTES, _TAG_BYTES = 16, 16
 _HEAD = struct.Struct("<B3xI")
 _COUNTER = struct.Struct("<Q")
@@ -39,11 +39,13 @@ def kind_of(size_bytes: int) -> int:
 
 @dataclass
 class WireGuardTraffic:
-    """What went between the ends of a tunnel, by the messages' types.
+    """Messages between the ends of a tunnel, counted by type.
 
-    `sessions` are receivers' indices that a handshake gave, `unknown` transport messages to
-    another, `repeated` those whose counter did not rise, `inner_bytes` what transport carried, its
-    padding included. `strangers` describes the packets that are no WireGuard at all.
+    - `sessions`: receiver indices from handshakes.
+    - `unknown`: number of transport messages to other indices.
+    - `repeated`: number of transport messages whose counter did not rise.
+    - `inner_bytes`: bytes inside transport messages, including padding.
+    - `strangers`: other packets, by description.
     """
 
     counts: Counter[int] = field(default_factory=Counter)
@@ -60,16 +62,19 @@ class WireGuardTraffic:
     def handshake_s(self) -> float | None:
         """Return the time from the first initiation to the last response before any data.
 
-        None without both. Initiations that cross make each other's responses invalid.
+        The result is None without both. Initiations that cross make each other's responses invalid.
         """
         if self.initiated_s is None or self.answered_s is None:
             return None
         return self.answered_s - self.initiated_s
 
     def take(self, at_s: float, message: bytes, size: int) -> bool:
-        """Count a UDP payload of `size` bytes, of which `message` is what was kept.
+        """Count a UDP payload and return whether it is a WireGuard message.
 
-        Whether it is a message of WireGuard's at all.
+        Args:
+            at_s: Capture time in s.
+            message: The captured part of the payload.
+            size: Length of the payload in bytes.
         """
         if len(message) < _TRANSPORT_BYTES + _TAG_BYTES or message[1:4] != bytes(3):
             return False
@@ -99,7 +104,12 @@ class WireGuardTraffic:
 
 
 def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuardTraffic:
-    """Every IPv4 packet of a capture, as WireGuard's between these ports or as a stranger."""
+    """Classify every IPv4 packet of a capture as WireGuard or as other traffic.
+
+    Args:
+        frames: Frames of the capture.
+        ports: UDP ports of WireGuard.
+    """
     seen = WireGuardTraffic()
     for frame in frames:
         packet = frame.payload
@@ -117,7 +127,12 @@ def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuar
 
 
 def checks(seen: WireGuardTraffic, carried_bytes: int) -> Iterator[Check]:
-    """What must hold of a tunnel's whole life; `carried_bytes` must at least have gone through."""
+    """Yield the checks of a tunnel over its whole life.
+
+    Args:
+        seen: The counted traffic.
+        carried_bytes: Bytes that must at least have passed inside the tunnel.
+    """
     yield Check("handshake", seen.handshake_s is not None, f"captured: {_counted(seen.counts)}")
     shown = ", ".join(f"{count} {name}" for name, count in seen.strangers.most_common(3))
     yield Check("tunnelled", not seen.strangers and seen.counts[TRANSPORT] > 0, (

@@ -1,4 +1,4 @@
-"""WireGuard between a mobile node and its agent is proven by packets and both ends' kernels."""
+"""Check WireGuard between a mobile node and its agent, from packets and both kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UDP, _ICMP = 17, 1
 
 
 def verify(seen: Observed) -> Iterator[Check]:
-    """Handshake, sessions, and that nothing of the mobile node's goes beside the tunnel."""
+    """Check handshake and sessions, and that no packet of the mobile node bypasses the tunnel."""
     traffic = wireguard.traffic(_frames(seen), {wireguard.PORT})
     for check in wireguard.checks(traffic, _streamed_bytes(seen)):
         yield replace(check, check=f"WireGuard: {check.check}")
@@ -28,19 +28,19 @@ def verify(seen: Observed) -> Iterator[Check]:
 
 
 def _streamed_bytes(seen: Observed) -> int:
-    """What streams have carried; of an authentication without any, one byte."""
+    """Return the bytes that streams carried, or 1 for an authentication without a stream."""
     said = [iperf.summarize(seen.raw[name])["bytes"] for name in ("iperf_tcp", "iperf_udp")
             if name in seen.raw]
     return max(1, round(sum(said)))
 
 
 def _frames(seen: Observed) -> list[CapturedFrame]:
-    """The mobile node's packets behind the access point in use, in order, but for Mobile IP."""
+    """Return the mobile node's packets behind the access point in use, without Mobile IP."""
     moved = seen.moved_s
     taken: list[CapturedFrame] = []
     for part in (AUTH,) if seen.part else (AUTH, MOVE, TRAFFIC):
         home, away = (seen.file(f"{part}-{point}") for point in ("wire", "foreign"))
-        # A part that begins after the move has one capture, behind the access point in use then.
+        # A part that begins after the handoff has one capture, behind the access point in use.
         has_both = away.exists()
         taken += [frame for frame in _of(home) if frame.at_s < moved or not has_both]
         taken += [frame for frame in _of(away) if frame.at_s >= moved]
@@ -55,7 +55,7 @@ def _of(file: Path) -> Sequence[CapturedFrame]:
 
 
 def _is_mobile_ip(frame: CapturedFrame) -> bool:
-    """Whether it is agent discovery or a registration."""
+    """Return whether a packet belongs to agent discovery or registration."""
     packet = frame.payload
     if len(packet) < 28:
         return False

@@ -83,7 +83,7 @@ class Worker:
             say(**self._do(command))
         except MeasureError as error:
             say("failed", **self._told(error))
-        except Exception as error:  # a study's code may raise anything; the log has the traceback
+        except Exception as error:  # noqa: BLE001 - a study's code may raise anything
             traceback.print_exc()
             say("failed", **self._told(MeasureError("testbed", describe_error(error))))
 

@@ -1,7 +1,7 @@
-"""The control interface of hostapd and wpa_supplicant: commands on one socket, events on another.
+"""Control interface of hostapd and wpa_supplicant: a command socket and an event socket.
 
-The protocol is the one of hostap's `wpa_ctrl.c`: datagrams on a UNIX socket; events begin with a
-level in angle brackets.
+The protocol is that of hostap's `wpa_ctrl.c`: datagrams on a UNIX socket. Events begin with a level
+in angle brackets.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
 _COUNTER = itertools.count()
-#: What is asked for by `CTRL-REQ-…` stands behind a colon, and is no part of its name.
+#: Event name and text. The text of a `CTRL-REQ-…` follows a colon, which is no part of the name.
 _EVENT = re.compile(r"^<\d+>(CTRL-REQ-[A-Z_]+-\d+(?=:)|\S+)[ :]?(.*)$", re.DOTALL)
 _REPLY_S = 5.0
 
 
 @functools.cache
 def private_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where our ends of the sockets are: gone with this process, and nobody else's before.
+    """Create a folder for the client ends of the sockets, removed when this process ends.
 
-    On a machine of several users, whoever makes the name first would have it.
+    The random name cannot be taken in advance by another user of the machine.
     """
     return tempfile.TemporaryDirectory(prefix="qop-ctrl-", dir="/tmp")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event; `at_s` is the wall clock when it was read, in seconds."""
+    """An event, with the wall-clock time in seconds at which it was read."""
 
     at_s: float
     name: str
@@ -45,7 +45,7 @@ class Event:
 
 
 def parse_event(datagram: bytes, at_s: float) -> Event | None:
-    """The event in a datagram, or None when it is not an event."""
+    """Parse a datagram as an event, or return None if it is no event."""
     match = _EVENT.match(datagram.decode("utf-8", "replace").rstrip("\n"))
     return Event(at_s, match[1], match[2]) if match else None
 
@@ -80,11 +80,15 @@ class ControlSocket:
 
     @property
     def events(self) -> socket.socket:
-        """What events arrive on, for who waits for those of many daemons at once."""
+        """Return the event socket, for callers that wait for many daemons at once."""
         return self._events
 
     def request(self, command: str) -> str:
-        """Send a command; its reply. Raises MeasureError when there is none."""
+        """Send a command and return the reply.
+
+        Raises:
+            MeasureError: There is no reply.
+        """
         try:
             self._commands.send(command.encode())
             return self._commands.recv(65536).decode("utf-8", "replace")
@@ -92,19 +96,27 @@ class ControlSocket:
             raise self._no_reply(command, error) from error
 
     def status(self) -> dict[str, str]:
-        """What the daemon says of its state, as its own keys and values."""
+        """Return the keys and values of the daemon's STATUS reply."""
         lines = self.request("STATUS").splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def command(self, command: str) -> None:
-        """Send a command that must be answered with OK."""
+        """Send a command and check that the reply is OK.
+
+        Raises:
+            MeasureError: There is no reply, or another one.
+        """
         self._ask(self._commands, command, "OK\n")
 
     def wait(self, names: set[str], deadline_s: float) -> Event | None:
-        """The next event of one of these names, or None at the deadline (monotonic clock).
+        """Return the next event with one of these names, or None at the deadline.
 
-        Every event read on the way is kept in `history`. The limit is set once, and not for each
-        event: that would be computed amid what is timed.
+        Every event that is read meanwhile is kept in `history`. The socket's time limit is set only
+        once: setting it for each event would cost time while something is timed.
+
+        Args:
+            names: Names of events.
+            deadline_s: Deadline on the monotonic clock, in s.
         """
         if (left_s := deadline_s - time.monotonic()) <= 0:
             return None
@@ -123,7 +135,7 @@ class ControlSocket:
         return None
 
     def pending(self) -> list[Event]:
-        """The events that wait unread, without waiting for more."""
+        """Return the unread events without waiting for more."""
         self._events.settimeout(0)
         datagrams = []
         with contextlib.suppress(BlockingIOError):
@@ -133,7 +145,7 @@ class ControlSocket:
         return [event for datagram in datagrams if (event := parse_event(datagram, at_s))]
 
     def forget(self) -> None:
-        """Drop the events that wait unread, and the history."""
+        """Drop the unread events and the history."""
         self.pending()
         self.history = []
 
@@ -172,19 +184,22 @@ class ControlSocket:
 
 
 def give_up_link(supplicant: ControlSocket) -> None:
-    """Off the air, and without what was found there; what goes over the link is not told."""
+    """Disconnect and flush scan results and cached keys."""
     supplicant.command("DISABLE_NETWORK 0")
     supplicant.command("BSS_FLUSH 0")
-    # Or the next authentication would be a four-way handshake with the keys of this one.
+    # Otherwise the next authentication would be a four-way handshake with this one's cached key.
     supplicant.command("PMKSA_FLUSH")
 
 
 def port_is_open(status: Mapping[str, str]) -> bool:
-    """Whether anything but EAPOL passes, by a supplicant's STATUS; only 802.1X has such a port."""
+    """Return whether a supplicant's STATUS shows that its port passes data frames.
+
+    Only 802.1X has a controlled port.
+    """
     has_port = "802.1X" in status.get("key_mgmt", "802.1X")
     return not has_port or status.get("suppPortStatus") == "Authorized"
 
 
 def _verb(command: str) -> str:
-    """A command without its arguments, which may be secret."""
+    """Return a command without its arguments, which may be secret."""
     return command.split(maxsplit=1)[0]

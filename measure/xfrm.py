@@ -1,7 +1,7 @@
-"""IPsec SAs are read from a node's kernel by netlink, as `ip -s xfrm state` shows them.
+"""Read IPsec SAs from a node's kernel by netlink, as `ip xfrm state` does.
 
-To start `ip` for each look takes 10 ms in a guest, several times a repetition. Structures and
-numbers: linux/xfrm.h.
+Starting `ip` takes 10 ms in a guest, several times per repetition. Structures and numbers:
+linux/xfrm.h.
 """
 
 from __future__ import annotations
@@ -16,30 +16,35 @@ from topologies.netlink import DUMP, NetlinkSocket, attributes
 
 _NETLINK_XFRM = 6
 _GET_SA = 18
-#: Of struct xfrm_usersa_info: the addresses, the protocol, what went through, family and mode.
+#: Offsets in struct xfrm_usersa_info: addresses, protocol, counters, family and mode.
 _SA_BYTES = 224
 _DESTINATION, _PROTOCOL, _SOURCE, _CURRENT, _FAMILY = 56, 76, 80, 160, 212
 _PROTOCOLS = {50: "esp", 51: "ah", 108: "comp"}
 _MODES = ("transport", "tunnel", "ro", "in_trigger", "beet", "iptfs")
-#: XFRMA_ALG_*, and how long what stands before a key is. A kernel tells of an integrity algorithm
-#: twice; the one with its shortened length comes first.
+#: XFRMA_ALG_*, and the bytes before the key. The kernel reports an integrity algorithm twice; the
+#: attribute with the truncated length comes first.
 _ALGORITHMS = {"auth": ((20, 72), (1, 68)), "enc": ((2, 68),), "aead": ((18, 72),)}
 _NAME_BYTES = 64
 
 
 def states(pid: int) -> list[dict[str, Any]]:
-    """The SAs in a process' network: src, dst, proto, mode, enc, auth or aead, bytes, packets.
+    """Return the SAs in a process's network namespace.
 
-    `enc_bits` and so on are the sizes of the keys. Raises OSError.
+    Returns:
+        A dict for each SA: src, dst, proto, mode, enc, auth or aead, bytes, packets. `enc_bits` and
+            so on are the key sizes.
+
+    Raises:
+        OSError: The query failed.
     """
-    with network_of(pid):  # a socket stays in the namespace that it was made in
+    with network_of(pid):  # a socket stays in the namespace in which it was created
         netlink = NetlinkSocket(_NETLINK_XFRM)
     with netlink:
         return [parse(body) for body in netlink.ask(_GET_SA, DUMP, b"")]
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """One SA, from what is behind a message's header."""
+    """Parse an SA from the bytes after a message's header."""
     family, mode = struct.unpack_from("=HB", body, _FAMILY)
     size_bytes, packets = struct.unpack_from("=QQ", body, _CURRENT)
     address_bytes = 4 if family == socket.AF_INET else 16

@@ -74,7 +74,7 @@ class Hostapd(Daemons):
         self.controls[node].forget()
 
     def forget(self, mac: str) -> None:
-        """Make every access point deauthenticate a station and drop its cached keys."""
+        """Make every access point deauthenticate and forget a station."""
         for control in self.controls.values():
             control.forget()
             control.request(f"DEAUTHENTICATE {mac}")
