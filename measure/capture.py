@@ -28,7 +28,6 @@ _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by k
 # capture's detail states. Blocks are used up even if they are partly empty. A shorter interval
 # therefore leaves less time before packets are lost: 40 ms were too few during a stream on a busy
 # machine.
-# processor before it loses packets: 40 ms were too few amid a stream on a busy machine.
 _SETTLE_S, _PROMPTLY_MS = 1.2, 100
 #: Resolution of the kernel's timers, with a margin, in s.
 _TIMERS_S = 0.05
@@ -104,8 +103,8 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
 def whole(testbed: Testbed) -> Detail:
     """Return the capture detail for whole frames of an authentication on a testbed.
 
-    Packets are captured one by one where waiting is skipped or captures cannot be prompt: there,
-    blocks would not arrive in time.
+    Packets are captured one by one where waiting is skipped or captures cannot be prompt. Then no
+    `settle` is needed.
     """
     return WHOLE_PROMPTLY if testbed.for_captures else WHOLE
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 PORT = 5201
 #: Error of iperf3's client if the answer to its first datagram is missing. One of both was lost,
 #: and the client tries only once.
-#: lost, and it asks once.
 _UNANSWERED = "unable to read from stream socket"
 # Interval of the UDP sender's pacing timer in us, and datagrams per burst. The default of iperf3 is
 # one datagram per 1 ms, which is shorter than a datagram's time on the air of 802.11b. That

@@ -33,7 +33,8 @@ def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
         but: Command names of processes that keep their priority.
     """
     before = _SHARE.read_text()
-    # Computing takes no virtual time, so the limit would stop processes after their many polls.
+    # Computing takes no virtual time, but polls count as runtime. With a limit, the kernel would
+    # suspend processes after many polls.
     _SHARE.write_text("-1")
     _schedule(kernel_workers(), os.SCHED_FIFO, 2)
     _schedule(family(root, but), os.SCHED_FIFO, 1)

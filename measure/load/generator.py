@@ -25,7 +25,8 @@ from measure.load.instants import AHEAD_S, REAL_AHEAD_S, InstantTimer
 from measure.load.schedule import ScheduledArrival
 
 #: The source port of the first socket; the others follow. One authentication keeps one socket, so a
-#: capture of one port has whole authentications. The ports lie below the kernel's ephemeral range.
+#: capture of one port has whole authentications. The ports lie below Linux's default ephemeral
+#: range.
 FIRST_PORT, SOCKETS = 20_000, 8
 #: Retransmission as in hostapd: after 3 s, then after twice as long each time; give up after 30 s.
 RETRY_S, GIVE_UP_S = 3.0, 30.0
