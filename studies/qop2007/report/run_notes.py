@@ -36,7 +36,7 @@ def run_table(cells: Cells) -> Table:
 def _overhead(cells: Cells) -> str:
     name = cells.baseline.name
     return (f"Overhead C_C is the goodput under {name} minus that under the policy in the same "
-            "block (repetition), averaged; where its interval holds 0, none is shown."
+            "block (repetition), averaged. Where its interval holds 0 (°), no overhead is proven."
             if name else "")
 
 
