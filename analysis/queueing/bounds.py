@@ -2,7 +2,8 @@
 
 These are asymptotic bounds (Denning and Buzen 1978) and balanced job bounds (Zahorjan, Sevcik,
 Eager and Galler 1982). They are as in tables 5.1 and 5.2 of Lazowska et al. (1984), "Quantitative
-System Performance". They hold for one chain alone in its network.
+System Performance". They hold for one chain alone in its network. The bound on
+the tail holds for any chain.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 from analysis.queueing.demands import Demands, demands_of
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.network import QueueingNetwork
+from analysis.queueing.routes import list_visits, shares_of
+from analysis.queueing.solve import solve
 
 
 @dataclass(frozen=True)
@@ -122,3 +125,28 @@ def _open(totals: _Totals, rate_per_s: float) -> Bounds:
 
 def _inverse(value: float) -> float:
     return float(np.inf) if value == 0 else 1.0 / value
+
+
+def tail_limit(network: QueueingNetwork, name: str, time_s: float) -> float:
+    """Return what the share of response times above a time cannot exceed, by exact means.
+
+    Markov's inequality, for each variant, of what a cycle takes beyond its constant delays.
+    """
+    chain = network.chain(name)
+    column, demands = network.chains.index(chain), demands_of(network)
+    means_s = [station.residence_s[column] for station in solve(network).stations]
+    limit = 0.0
+    for variant, share in shares_of(chain):
+        constant_s = random_s = 0.0
+        for of_variant, chance, visit in list_visits(chain, network):
+            if of_variant not in (None, variant):
+                continue
+            if demands.delay[visit.station] and visit.variation == 0 and chance == 1:
+                constant_s += visit.mean_s
+            elif visit.mean_s:
+                # All visits to a station are stretched alike.
+                random_s += (chance * visit.mean_s * means_s[visit.station]
+                             / float(demands.demand_s[visit.station, column]))
+        rest_s = time_s - constant_s
+        limit += share * (min(1.0, random_s / rest_s) if rest_s > 0 else 1.0)
+    return limit

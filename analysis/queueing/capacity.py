@@ -1,7 +1,8 @@
 """The largest load of a chain at which a response time stays within a bound.
 
 Results are computed where the response time's mean or distribution is known exactly, and simulated
-elsewhere.
+elsewhere. Without a simulation, Markov's inequality on exact means may show that nearly every load
+meets the bound.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.queueing.bounds import tail_limit
 from analysis.queueing.demands import demands_of, has_product_form
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
@@ -35,8 +37,9 @@ _TOTAL = 2.0
 _NEAR = 0.03
 #: Relative difference of the room below saturation up to which one run is valid for another load.
 _FAR = 0.3
-#: Required half width of the result's interval, as a share of the load.
-_NARROW = 0.02
+#: Required half width of the result's interval, as a share of the load. A run may be wider by the
+#: second factor before it is made twice as long.
+_NARROW, _BEFORE = 0.02, 1.2
 #: Required distance from a load that certainly meets the bound to saturation, as a share of the
 #: latter.
 _NARROW_ENOUGH = 0.06
@@ -71,6 +74,9 @@ class Capacity:
     `saturation_per_s` is the throughput that no load exceeds, and `bottleneck` the station that
     causes it. `visited` counts simulated visits, 0 if computed. If the simulation was too short for
     a result (`is_known` false), `load` spans all possible values.
+
+    `is_least` marks a computed load near saturation that certainly meets the bound (`load.low`).
+    `response_s` then spans 0 to the limit.
     """
 
     chain: str
@@ -84,6 +90,7 @@ class Capacity:
     visited: int = 0
     is_known: bool = True
     is_approximate: bool = False
+    is_least: bool = False
 
     def sentence(self) -> str:
         """Return the result as a sentence."""
@@ -93,6 +100,10 @@ class Capacity:
         if self.load.value == 0:
             return (f"{self.chain}: not even one customer alone keeps to {self.bound} "
                     f"({self.response_s.value * 1000:.3g} ms)")
+        if self.is_least:
+            return (f"{self.chain}: at least {self.load.low:.4g} {unit} keep to {self.bound} "
+                    f"(computed, by Markov's inequality); {self.bottleneck} saturates at "
+                    f"{self.saturation_per_s:.4g} a second")
         ends = "" if not self.visited else (
             f" ({self.load.low:.4g} to {self.load.high:.4g} with 95 % confidence, simulated)")
         if self.is_approximate:
@@ -165,10 +176,13 @@ class _Simulated:
                  progress: Progress | None) -> None:
         self.search, self.seed, self.limit, self.progress = search, seed, visit_limit, progress
         self.visited = 0
+        self.sure = search.sure_load()
 
     def answer(self) -> Capacity:
         """Return the largest load with its interval, or the range that contains it."""
         search, limit_s = self.search, self.search.bound.limit_s
+        if self._is_narrow(self.sure):
+            return search.least(self.sure)
         lightest = self._simulate(search.smallest, self.seed, self.limit)
         base = search.estimate(lightest)
         if not search.is_known(lightest):
@@ -244,7 +258,7 @@ class _Simulated:
                 return True
             loads = curve.loads_for(load, self.search.estimate(run))
             width = (loads.high - loads.low) / 2
-            return width <= max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
+            return width <= _BEFORE * max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
 
         run.go_on(is_narrow)
         self.visited += run.visited
@@ -266,8 +280,8 @@ class _Simulated:
         return self.search.highest - kept <= _NARROW_ENOUGH * self.search.highest
 
     def _doubt(self, load: float, response: Interval) -> Capacity:
-        top = self.search.highest
-        return replace(self.search.answer(Interval(load, load, top), load, response,
+        low, top = max(load, self.sure), self.search.highest
+        return replace(self.search.answer(Interval(low, low, top), load, response,
                                           self.visited), is_known=False)
 
 
@@ -431,6 +445,22 @@ class _Search:
     def largest_load(self) -> float:
         """Return the computed largest load that meets the bound, or 0 without one."""
         return self._largest(self.excess)
+
+    def sure_load(self) -> float:
+        """Return a load that keeps to a percentile's bound by exact means alone; 0 if none does."""
+        if self.bound.percent is None or not has_product_form(self.network) or not all(
+                chain.is_open for chain in self.network.chains):
+            return 0.0
+        rest = 1.0 - self.bound.percent / 100
+        return self._largest(lambda load: tail_limit(
+            with_load(self.network, self.chain.name, load), self.chain.name, self.bound.limit_s)
+            - rest)
+
+    def least(self, load: float) -> Capacity:
+        """Return the answer that a load surely keeps to the bound, and is near to saturation."""
+        limit_s = self.bound.limit_s
+        return replace(self.answer(Interval(load, load, self.highest), load,
+                                   Interval(limit_s, 0.0, limit_s)), is_least=True)
 
     def mean(self, load: float) -> float:
         """Return the mean response time in seconds at a load, with processor sharing."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from analysis.queueing import schweitzer
 from analysis.queueing.demands import Array, ChainSolution, Demands
-from analysis.queueing.errors import QueueingError
 
 UPDATES = 2
 
@@ -42,6 +41,7 @@ class _Core:
     """The inner fixed point, for given differences of fractions."""
 
     def __init__(self, reduced: Demands, pause: Array, epsilon: float) -> None:
+        self.reduced = reduced
         self.demand, self.queueing = reduced.demand_s, ~reduced.delay[:, None]
         self.pause, self.epsilon = pause, epsilon
 
@@ -60,11 +60,9 @@ class _Core:
             total = self.pause + residence.sum(axis=0)
             throughput = np.divide(population, total, out=np.zeros_like(total), where=total > 0)
             previous, length = length, throughput * residence
-            if np.abs(length - previous).max() < self.epsilon:
+            if schweitzer.is_settled(length, previous, population, self.epsilon):
                 return ChainSolution(throughput, residence)
-        raise QueueingError("network", f"no fixed point after {schweitzer.ITERATIONS} iterations",
-                            "give fewer customers, or take the method schweitzer or a larger "
-                            "epsilon")
+        raise schweitzer.unsettled(self.reduced)
 
     def changes(self, population: Array, length: Array, change: Array) -> Array:
         """Return the differences of fractions, from the networks with one customer less."""

@@ -2,7 +2,8 @@
 
 Events before the steady state are discarded. A run then lasts many times as long as a station's
 relaxation time, which is about 1 / (1 - utilization)^2. It is lengthened until the intervals of its
-batches are narrow.
+batches are narrow, and then made twice as long. A run that ends when its intervals are narrow ends
+where they are too narrow by chance.
 
 Whitt (1989), "Planning queueing simulations", Management Science 35(11), 1341-1366.
 """
@@ -26,9 +27,13 @@ from analysis.queueing.simulate import SimulationRun
 
 #: Largest number of simulated visits, about 15 seconds.
 VISIT_LIMIT = 5_000_000
-#: Two numbers of batches: few long ones, and more. The wider interval is used, because each may be
-#: too narrow when a run ends as soon as its intervals are narrow.
+#: Numbers of batches whose intervals decide when a run is long enough.
 FEW_BATCHES, BATCHES = 10, 20
+#: Numbers of batches of the returned intervals, of which the widest is used. Few batches are long
+#: enough to be independent, many show their spread well, and each may be too narrow by chance.
+_GIVEN_BATCHES = (5, FEW_BATCHES, BATCHES)
+#: Factors by which a run is lengthened until its intervals are narrow, and once they are.
+_LONGER, _CONFIRMED = 1.5, 2.0
 #: Multiples of the relaxation time: simulated before the statistics begin, and at least after.
 _WARM_UP, _SPAN = 10.0, 100.0
 #: Smallest number of cycles, and cycles of each closed customer before and after the warm-up.
@@ -155,8 +160,8 @@ class SteadySimulation:
             [sum(map(len, part)) for part in self.parts]))
 
     def go_on(self, is_narrow: Callable[[SteadySimulation], bool]) -> None:
-        """Simulate until settled and narrow, or until the limit."""
-        fewest = max(_FEWEST, _PASSES * self.customers)
+        """Simulate until settled and narrow, then as long again, or until the limit."""
+        fewest, is_confirmed = max(_FEWEST, _PASSES * self.customers), False
         step = max(1, min(_STEP, fewest // 10))
         while not self.is_exhausted:
             self.cycles += self._step(step)
@@ -165,9 +170,10 @@ class SteadySimulation:
             if self.cycles < fewest or passed_s < self._needed_s():
                 continue
             self.is_settled = True
-            if is_narrow(self):
+            if is_confirmed:
                 return
-            fewest = int(1.5 * self.cycles)
+            is_confirmed = is_narrow(self)
+            fewest = int((_CONFIRMED if is_confirmed else _LONGER) * self.cycles)
 
     def responses_s(self, chain: str) -> NDArray[np.float64]:
         """Return a chain's response times in order of completion."""
@@ -176,11 +182,11 @@ class SteadySimulation:
 
     def mean(self, chain: str) -> Interval:
         """Return the mean response time of a chain."""
-        return _wider(partial(intervals.mean, self.responses_s(chain)))
+        return _widest(partial(intervals.mean, self.responses_s(chain)))
 
     def percentile(self, chain: str, percent: float) -> Interval:
         """Return a percentile of a chain's response time."""
-        return _wider(partial(intervals.percentile, self.responses_s(chain), percent))
+        return _widest(partial(intervals.percentile, self.responses_s(chain), percent))
 
     def is_narrow(self, chain: str, percent: float | None = None, factor: float = 1.0,
                   precision: Precision = Precision()) -> bool:
@@ -189,7 +195,7 @@ class SteadySimulation:
         if percent is None:
             if values.size < 2 * BATCHES:
                 return False
-            interval = self.mean(chain)
+            interval = _widest(partial(intervals.mean, values), (FEW_BATCHES, BATCHES))
             return interval.high - interval.value <= factor * precision.mean * interval.value
         if values.size * min(percent, 100 - percent) / 100 < 5 * BATCHES:
             return False
@@ -212,26 +218,31 @@ class SteadySimulation:
 
     def residence_s(self, row: int) -> Interval:
         """Return the seconds per cycle at a station, summed over chains."""
-        means = [float(sum((after[1][row, chain] - before[1][row, chain])
-                           / max(after[2][chain] - before[2][chain], 1)
-                           for chain in range(len(self.network.chains))))
-                 for before, after in self._batches()]
-        return intervals.around(float(np.mean(means)), means)
+        return self._interval(lambda before, after: float(sum(
+            (after[1][row, chain] - before[1][row, chain])
+            / max(after[2][chain] - before[2][chain], 1)
+            for chain in range(len(self.network.chains)))))
 
     def _rate(self, amount: Callable[[_Mark, _Mark], float]) -> Interval:
-        rates = [amount(before, after) / (after[0] - before[0])
-                 for before, after in self._batches()]
-        return intervals.around(float(np.mean(rates)), rates)
+        return self._interval(
+            lambda before, after: amount(before, after) / (after[0] - before[0]))
 
-    def _batches(self) -> list[tuple[_Mark, _Mark]]:
-        places = np.linspace(0, len(self.marks) - 1, min(BATCHES, len(self.marks) - 1) + 1)
+    def _interval(self, value: Callable[[_Mark, _Mark], float]) -> Interval:
+        """Return what is seen between two marks, of the whole run, with its interval."""
+        whole = value(self.marks[0], self.marks[-1])
+        return _widest(lambda batches: intervals.around(
+            whole, [value(*pair) for pair in self._batches(batches)]))
+
+    def _batches(self, batches: int) -> list[tuple[_Mark, _Mark]]:
+        places = np.linspace(0, len(self.marks) - 1, min(batches, len(self.marks) - 1) + 1)
         chosen = [self.marks[int(place)] for place in places.round()]
         return list(pairwise(chosen))
 
 
-def _wider(estimate: Callable[[int], Interval]) -> Interval:
-    """Return the wider interval of those from few and from more batches."""
-    return max((estimate(batches) for batches in (FEW_BATCHES, BATCHES)),
+def _widest(estimate: Callable[[int], Interval],
+            counts: tuple[int, ...] = _GIVEN_BATCHES) -> Interval:
+    """Return the widest interval of those from few and from more batches."""
+    return max((estimate(batches) for batches in counts),
                key=lambda interval: interval.high - interval.low)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,12 +49,11 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
 
     try:
         model = _of_results(file) if file.is_dir() else load(file)
-        asked = _Questions(model, _changed(model.network, what_ifs), chain, seed)
+        asked = _Questions(model, _changed(model.network, what_ifs), chain, seed, bounds)
         tables = asked.tables(loads)
-        sentences = list(asked.sentences(bounds))
+        sentences = _print(tables, asked.sentences())
     except QueueingError as error:
         raise UserError(str(error)) from None
-    _print(tables, sentences)
     if out is not None:
         _write(file, tables, sentences, out)
     if asked.problems:
@@ -96,14 +95,18 @@ class _Questions:
     """
 
     def __init__(self, model: Model, changed: QueueingNetwork | None, chain: str | None,
-                 seed: int) -> None:
+                 seed: int, bounds: Sequence[str]) -> None:
         import numpy as np
+
+        from analysis.queueing import parse_bound
 
         self.model, self.chain, self.seed = model, chain, seed
         self.versions = [("", model.network)] if changed is None else [
             ("As it is: ", model.network), ("What if: ", changed)]
         if chain is not None:
             model.network.chain(chain)  # raises an error before the simulation
+        self.bounds = [parse_bound(bound) for bound in bounds]
+        self.bounded = self._one_chain("--capacity") if bounds else None
         self.rng = np.random.default_rng(seed)
         self.answers: list[NetworkAnswer] = []
         self.problems: list[str] = []
@@ -133,21 +136,24 @@ class _Questions:
         tables = model_tables.tables([network for _, network in self.versions], self.answers)
         return [*tables, model_tables.predictions(assessments)] if assessments else tables
 
-    def sentences(self, bounds: Sequence[str]) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         """Yield each chain's bottleneck, and its answer to each bound."""
         import numpy as np
 
-        from analysis.queueing import capacity, parse_bound
+        from analysis.queueing import QueueingError, capacity
 
-        parsed = [parse_bound(bound) for bound in bounds]
         for (version, network), answer in zip(self.versions, self.answers, strict=True):
             for each in network.chains:
                 if self.chain in (None, each.name):
                     yield version + self._bottleneck(network, answer, each.name)
-            for bound in parsed:
-                with _progress() as progress:
-                    found = capacity(network, bound, chain=self._one_chain("--capacity"),
-                                     rng=np.random.default_rng(self.seed), progress=progress)
+            for bound in self.bounds:
+                try:
+                    with _progress() as progress:
+                        found = capacity(network, bound, chain=self.bounded,
+                                         rng=np.random.default_rng(self.seed), progress=progress)
+                except QueueingError as error:
+                    self.problems.append(f"{version}{error}")
+                    continue
                 self.has_doubt |= not found.is_known
                 yield f"{version}{found.sentence()}."
 
@@ -188,14 +194,18 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
             f"simulating: {made:,} visits (up to {limit:,}); Ctrl-C ends it")
 
 
-def _print(tables: Sequence[Table], sentences: Sequence[str]) -> None:
+def _print(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
+    """Print tables, and each sentence as soon as it is known; return the sentences."""
     from analysis.present.terminal import terminal
 
     console = showing.console()
     for table in tables:
         console.print(terminal(table))
+    printed = []
     for sentence in sentences:
         click.echo(sentence)
+        printed.append(sentence)
+    return printed
 
 
 def _write(file: Path, tables: Sequence[Table], sentences: Sequence[str], out: Path) -> None:

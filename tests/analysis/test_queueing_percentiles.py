@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
+    apply,
     bottleneck,
     capacity,
     find_answer,
@@ -25,6 +27,8 @@ from analysis.queueing import (
     simulate,
     solve,
 )
+from analysis.queueing import intervals
+from analysis.queueing.bounds import tail_limit
 from analysis.queueing.response import ResponseTime
 from analysis.queueing.steady import Precision, SteadySimulation
 from analysis.queueing.transforms import tail_of
@@ -213,7 +217,7 @@ def test_simulated_capacities_cover_known_answers(
                for seed in range(9000, 9010)]
     assert sum(answer.load.low <= exact <= answer.load.high for answer in answers) >= 8
     for answer in answers:
-        assert answer.is_known and answer.load.high - answer.load.low <= 0.08 * exact
+        assert answer.is_known and answer.load.high - answer.load.low <= 0.1 * exact
         assert "95 % confidence, simulated" in answer.sentence()
 
 
@@ -230,6 +234,34 @@ def test_capacity_says_that_it_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> N
     assert not rare.is_known and "no load is known to" in rare.sentence()
 
 
+def visits_again(rate_per_s: float) -> QueueingNetwork:
+    """Logins of 7 visits to a shared server, or 3 where they are resumed, and a network."""
+    classes = tuple(CustomerClass(name, (Visit("radius", 0.0001, visits), Visit(
+        "wan", 0.04, visits)), name) for name, visits in (("full", 7), ("resumed", 3)))
+    return QueueingNetwork((QueueingStation("radius"), QueueingStation("wan", "delay")), (Chain(
+        "j", classes, rate_per_s=rate_per_s, shares={"full": 0.7, "resumed": 0.3}),))
+
+
+def test_markovs_inequality_limits_the_tail() -> None:
+    """By hand, 1 ms of work with waiting a visit and constant delays; and of simulated times."""
+    network = visits_again(0.9 / 0.00058)
+    assert tail_limit(network, "j", 0.5) == pytest.approx(
+        0.7 * 0.007 / (0.5 - 0.28) + 0.3 * 0.003 / (0.5 - 0.12))
+    seen = simulate(network, np.random.default_rng(4), completions=20_000).chain().responses_s
+    for time_s in (0.1, 0.285, 0.3, 0.5):
+        assert float((seen > time_s).mean()) <= tail_limit(network, "j", time_s)
+
+
+def test_a_capacity_near_saturation_is_computed_where_means_show_it() -> None:
+    """A bound far beyond what waiting adds below 98 %: at once, without any simulation."""
+    answer = capacity(visits_again(1.0), parse_bound("p95 < 900 ms"), rng=np.random.default_rng(1))
+    assert answer.visited == 0 and answer.is_known
+    assert 0.97 < answer.load.low / answer.saturation_per_s < 0.99
+    assert tail_limit(visits_again(answer.load.low), "j", 0.9) == pytest.approx(0.05)
+    assert "at least 1693 a second keep to p95 < 900 ms (computed, by Markov's inequality)" in (
+        answer.sentence())
+
+
 def test_a_steady_simulation_knows_when_it_is_too_short() -> None:
     """At 99.9 % it gives up at once; at 50 % it is settled, and its interval narrow."""
     late = SteadySimulation(single(rate_per_s=99.9), np.random.default_rng(1), limit=200_000)
@@ -240,6 +272,83 @@ def test_a_steady_simulation_knows_when_it_is_too_short() -> None:
     assert early.is_settled and early.is_known("j")
     mean = early.mean("j")
     assert mean.high - mean.low <= 0.06 * mean.value and mean.low <= 0.02 <= mean.high
+
+
+class LindleyRun:
+    """A run of an open chain at one server in order of arrival, by Lindley's recursion.
+
+    It has the distribution of a SimulationRun, from other random numbers, in a fiftieth of the
+    time.
+    """
+
+    BLOCK = 1000  # customers
+
+    def __init__(self, network: QueueingNetwork, rng: np.random.Generator, _: object) -> None:
+        [self.chain], [self.station] = network.chains, network.stations
+        self.rng, self.now, self.start, self.work_s = rng, 0.0, 0.0, 0.0
+        self.servers: list[object] = []
+        self.residence_s: list[list[float]] = []
+        self.responses: list[list[float]] = [[]]
+        self.done = self.visited = 0
+
+    def begin(self) -> None:
+        """Begin to count."""
+        self.start = self.now
+
+    def until(self, finished: Callable[[], bool]) -> None:
+        """Serve customers until `finished`."""
+        scv, service_s = self.station.variation, self.chain.classes[0].visits[0].service_s
+        while not finished():
+            gaps = self.rng.standard_exponential(self.BLOCK) / self.chain.rate_per_s
+            work = self.rng.standard_gamma(1 / scv, self.BLOCK) * scv * service_s
+            # The unfinished work before each arrival: a random walk that is held at 0.
+            walk = np.concatenate([[self.work_s], work[:-1]]).cumsum() - gaps.cumsum()
+            found = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
+            self.responses[0].extend((found + work).tolist())
+            self.work_s, self.now = float(found[-1] + work[-1]), self.now + float(gaps.sum())
+            self.done, self.visited = self.done + self.BLOCK, self.visited + self.BLOCK
+
+
+def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 runs with scv 4 at least 92 hold the exact p99.
+
+    As many do in 94 of 100 such tests, if 95 % of the intervals hold it.
+    """
+    network = single(scv=4.0, rate_per_s=50)
+    exact, covered = response(network).percentile(99), 0
+    monkeypatch.setattr(sys.modules["analysis.queueing.steady"], "SimulationRun", LindleyRun)
+    for seed in range(100):
+        run = SteadySimulation(network, np.random.default_rng(seed))
+        run.go_on(lambda run: run.is_narrow("j", 99))
+        interval = run.percentile("j", 99)
+        covered += interval.low <= exact <= interval.high
+    assert covered >= 92
+
+
+def test_the_widest_interval_of_few_and_many_batches_is_given() -> None:
+    """Of 5, 10 and 20 batches; what 5 know to be uncertain may look certain by 20."""
+    run = SteadySimulation(single(rate_per_s=50), np.random.default_rng(1), limit=100_000)
+    run.go_on(lambda _: False)
+    values = run.responses_s("j")
+    for given, estimates in (
+            (run.mean("j"), [intervals.mean(values, count) for count in (5, 10, 20)]),
+            (run.percentile("j", 95), [
+                intervals.percentile(values, 95, count) for count in (5, 10, 20)])):
+        assert given.high - given.low == max(each.high - each.low for each in estimates)
+    assert run.mean("j").high > max(intervals.mean(values, count).high for count in (10, 20))
+
+
+def test_a_run_goes_on_once_its_intervals_are_narrow() -> None:
+    """Twice as long: one that ends where they are narrow ends where they happen to be too narrow."""
+    seen: list[int] = []
+
+    def is_narrow(run: SteadySimulation) -> bool:
+        seen.append(run.cycles)
+        return len(seen) == 2
+
+    run = SteadySimulation(single(rate_per_s=50), np.random.default_rng(1))
+    run.go_on(is_narrow)
+    assert len(seen) == 2 and run.cycles == 2 * seen[-1]
 
 
 def test_means_without_any_formula_are_simulated() -> None:
@@ -319,8 +428,8 @@ def test_a_bottleneck_is_what_other_open_chains_leave() -> None:
     assert bottleneck(network, "lo").saturation_per_s == pytest.approx(18.0)
 
 
-def test_a_million_customers_are_solved() -> None:
-    """One chain is exact at any population; two take the Linearizer, whose steps are relative."""
+def test_a_million_customers_of_one_chain_are_solved_exactly() -> None:
+    """Its busiest station takes 0.08 s a cycle, and never rests."""
     network = QueueingNetwork(tuple(QueueingStation(name) for name in "abc"), (Chain("j", (
         CustomerClass("all", tuple(Visit(name, seconds) for name, seconds in zip(
             "abc", (0.05, 0.08, 0.01), strict=True))),), population=1_000_000, think_s=4.0),))
@@ -328,6 +437,43 @@ def test_a_million_customers_are_solved() -> None:
     assert answer.methods == ("exact",)
     found = answer.chains[0].response_s
     assert found is not None and found.value == pytest.approx(1e6 * 0.08 - 4.0)
+
+
+def chains_at(demands: dict[str, list[float]], populations: list[int]) -> QueueingNetwork:
+    """Closed chains that visit each station once, with the demands that it names."""
+    return QueueingNetwork(tuple(QueueingStation(name) for name in demands), tuple(
+        Chain(f"q{number}", (CustomerClass("all", tuple(
+            Visit(name, of_chains[number]) for name, of_chains in demands.items())),),
+            population=population, think_s=30.0)
+        for number, population in enumerate(populations)))
+
+
+def test_a_million_customers_of_several_chains_are_solved() -> None:
+    """The Linearizer stops where rounding does not let queue lengths come nearer.
+
+    Nearly everybody waits at the station with the largest demands, which never rests.
+    """
+    network = chains_at({"a": [0.1, 0.05], "b": [0.02, 0.01]}, [534_691, 6_843])
+    answer = find_answer(network)
+    assert answer.methods == ("approximate, by the Linearizer",)
+    assert answer.stations[0].utilization is not None
+    assert answer.stations[0].utilization.value == pytest.approx(1.0)
+    present = [each.response_s.value * each.throughput_per_s.value for each in answer.chains
+               if each.response_s is not None and each.throughput_per_s is not None]
+    assert sum(present) == pytest.approx(534_691 + 6_843, rel=1e-3)
+
+
+def test_queue_lengths_that_do_not_settle_name_the_largest_chain(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stations that are equally busy, and half a million customers between them."""
+    monkeypatch.setattr(sys.modules["analysis.queueing.schweitzer"], "ITERATIONS", 20_000)
+    network = chains_at({"a": [0.01, 0.05, 0.01], "b": [0.05, 0.05, 0.1],
+                         "c": [0.1, 0.01, 0.05]}, [32, 655_993, 57])
+    with pytest.raises(QueueingError, match="chain 'q1': queue lengths of its 655993 customers "
+                                            "still change .*; lower its population to a tenth"):
+        find_answer(network)
+    tenth = apply(network, {"q1.population": 6_559})
+    assert find_answer(tenth).methods == ("approximate, by the Linearizer",)
 
 
 def test_a_tail_is_inverted_to_ten_digits() -> None:
