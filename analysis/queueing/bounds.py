@@ -2,8 +2,8 @@
 
 These are asymptotic bounds (Denning and Buzen 1978) and balanced job bounds (Zahorjan, Sevcik,
 Eager and Galler 1982). They are as in tables 5.1 and 5.2 of Lazowska et al. (1984), "Quantitative
-System Performance". They hold for one chain alone in its network. The bound on
-the tail holds for any chain.
+System Performance". They hold for one chain alone in its network. The bound on the tail holds
+for any chain.
 """
 
 from __future__ import annotations

@@ -258,7 +258,8 @@ class _Simulated:
                 return True
             loads = curve.loads_for(load, self.search.estimate(run))
             width = (loads.high - loads.low) / 2
-            return width <= _BEFORE * max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
+            narrow = max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
+            return width <= _BEFORE * narrow
 
         run.go_on(is_narrow)
         self.visited += run.visited

@@ -36,6 +36,9 @@ _GIVEN_BATCHES = (5, FEW_BATCHES, BATCHES)
 _LONGER, _CONFIRMED = 1.5, 2.0
 #: Multiples of the relaxation time: simulated before the statistics begin, and at least after.
 _WARM_UP, _SPAN = 10.0, 100.0
+#: Multiple of the relaxation time, divided by the share above a percentile, that a run must last
+#: for the percentile. Long waits come in groups. Of shorter runs those without them look narrow.
+_TAIL_SPAN = 8.0
 #: Smallest number of cycles, and cycles of each closed customer before and after the warm-up.
 _FEWEST, _PASSES_BEFORE, _PASSES = 10_000, 4, 40
 #: Cycles that are simulated between two checks of the limit.
@@ -197,7 +200,8 @@ class SteadySimulation:
                 return False
             interval = _widest(partial(intervals.mean, values), (FEW_BATCHES, BATCHES))
             return interval.high - interval.value <= factor * precision.mean * interval.value
-        if values.size * min(percent, 100 - percent) / 100 < 5 * BATCHES:
+        if values.size * min(percent, 100 - percent) / 100 < 5 * BATCHES or (
+                not self._has_tail(percent, _CONFIRMED)):
             return False
         width = max(intervals.share_width(values, percent, batches)
                     for batches in (FEW_BATCHES, BATCHES))
@@ -205,8 +209,15 @@ class SteadySimulation:
 
     def is_known(self, chain: str, percent: float | None = None) -> bool:
         """Return whether the run is settled and its interval is acceptably narrow."""
-        return self.is_settled and self.is_narrow(
+        return self.is_settled and self._has_tail(percent) and self.is_narrow(
             chain, percent, 2.0, Precision(mean=0.1))
+
+    def _has_tail(self, percent: float | None, longer: float = 1.0) -> bool:
+        """Return whether a run so many times longer would have enough long waits."""
+        if percent is None:
+            return True
+        needed_s = self.forgetting_s * _TAIL_SPAN / (1.0 - percent / 100)
+        return longer * (self.run.now - self.run.start) >= needed_s
 
     def throughput_per_s(self, chain: int) -> Interval:
         """Return the cycles per second of a chain, by its column."""

@@ -152,7 +152,8 @@ class _Questions:
                         found = capacity(network, bound, chain=self.bounded,
                                          rng=np.random.default_rng(self.seed), progress=progress)
                 except QueueingError as error:
-                    self.problems.append(f"{version}{error}")
+                    if f"{version}{error}" not in self.problems:
+                        self.problems.append(f"{version}{error}")
                     continue
                 self.has_doubt |= not found.is_known
                 yield f"{version}{found.sentence()}."

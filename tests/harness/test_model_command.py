@@ -126,6 +126,15 @@ def test_a_load_beyond_saturation_leaves_the_other_answers(qop_here: Qop, file: 
     assert ("  saturated  " in done.stdout) == ("--load" in words)
 
 
+def test_a_capacity_without_an_answer_leaves_the_other_answers(qop_here: Qop, file: Path) -> None:
+    """Logins that saturate the server leave renewals nothing there, after a what-if only."""
+    done = qop_here("model", str(file), "--what-if", "logins.rate_per_s=500",
+                    "--chain", "renewals", "--capacity", "mean < 250 ms")
+    assert done.returncode == 2
+    assert done.stderr.count("What if: station 'radius': open chains bring 500.0%") == 1
+    assert "As it is: renewals: up to " in done.stdout and "Stations" in done.stdout
+
+
 SIMULATED = """
 stations: {s: {discipline: fcfs, servers: 2, scv: 0}}
 chains: {j: {rate_per_s: 100, classes: {a: {visits: [{station: s, service_s: 0.01}]}}}}
