@@ -7,9 +7,9 @@ The steps are the same for every study:
     results = analysis.load(folder, study, manifest, studies.records.read)
     cells = analysis.Cells(results)                  # every number estimated once
     table = study.run_table(cells)                   # analysis.table.Table
-    console.print(analysis.present.terminal.terminal(table))
+    console.print(analysis.present.terminal.to_console(table))
     report = study.report(results, {})
-    analysis.present.writing.write(report, folder)
+    analysis.present.writing.save_report(report, folder)
 
 Importing this package is fast. numpy, pandas and matplotlib are loaded with the first name that
 needs them.

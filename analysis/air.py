@@ -27,7 +27,7 @@ _VARIED = {
     QUEUE: ""}
 
 
-def carried(air: str) -> str:
+def describe_throughput_bias(air: str) -> str:
     """Return how this air changes throughput compared with the other air.
 
     The sentence gives measured sizes and their cause. It is "" without an air.
@@ -35,7 +35,7 @@ def carried(air: str) -> str:
     return _CARRIED.get(air, "")
 
 
-def varied(air: str) -> str:
+def describe_variation(air: str) -> str:
     """Return how random backoffs of this air affect the difference of two throughputs."""
     return _VARIED.get(air, "")
 
@@ -50,21 +50,21 @@ def planned_air(manifest: Manifest | None) -> str:
     return airs.pop() if len(airs) == 1 else ""
 
 
-def biases(air: str, manifest: Manifest | None) -> Iterator[str]:
+def list_biases(air: str, manifest: Manifest | None) -> Iterator[str]:
     """Yield the known errors of numbers measured with this air, with their sizes.
 
     Only the queue model has such errors.
     """
     if air != QUEUE:
         return
-    late_ms = sorted({f"{_late_us(medium) / 1e3:.2g}" for medium in _media(manifest)})
+    late_ms = sorted({f"{_idle_delay_us(medium) / 1e3:.2g}" for medium in _planned_media(manifest)})
     size = f" by {' or '.join(late_ms)} ms" if late_ms else ""
     yield (f"The air served its stations by queues: a frame that found the channel idle was late"
            f"{size}, and times are too long by that for each frame on the air in them. Two hops "
            "through one access point carried too little: 5 % at 1470 bytes, 14 % at 256.")
 
 
-def _late_us(medium: Medium) -> float:
+def _idle_delay_us(medium: Medium) -> float:
     """Return the excess delay of a frame on an idle channel under the queue model.
 
     A real frame on an idle channel does not wait for DIFS, backoff, SIFS and acknowledgement.
@@ -72,7 +72,7 @@ def _late_us(medium: Medium) -> float:
     return medium.airtime_us(0) - medium.latency_us(0)
 
 
-def _media(manifest: Manifest | None) -> Iterator[Medium]:
+def _planned_media(manifest: Manifest | None) -> Iterator[Medium]:
     """Yield the media of the plan, without those that another version of qop wrote."""
     for document in (manifest.media.values() if manifest else ()):
         try:

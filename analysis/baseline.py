@@ -24,7 +24,7 @@ class Baseline:
         """Return the ids of the baseline's levels joined by "-", or "" without a baseline."""
         return "-".join(self.levels.values())
 
-    def of(self, results: Results, ids: tuple[str, ...]) -> tuple[str, ...] | None:
+    def baseline_cell(self, results: Results, ids: tuple[str, ...]) -> tuple[str, ...] | None:
         """Return the cell that a cell is compared with.
 
         Args:
@@ -41,12 +41,12 @@ class Baseline:
                      for name, level in zip(results.names, ids, strict=True))
         return None if cell == ids else cell
 
-    def holds(self, results: Results, ids: tuple[str, ...]) -> bool:
+    def is_baseline(self, results: Results, ids: tuple[str, ...]) -> bool:
         """Return whether a cell is a baseline cell, with which others are compared."""
-        return bool(self.levels) and self.of(results, ids) is None
+        return bool(self.levels) and self.baseline_cell(results, ids) is None
 
 
-def choose(results: Results, asked: str = "") -> Baseline:
+def choose_baseline(results: Results, choice: str = "") -> Baseline:
     """Return the baseline that the user asked for, or else the study's own baseline.
 
     If the baseline level has no records, another level with the same content replaces it. This
@@ -54,7 +54,7 @@ def choose(results: Results, asked: str = "") -> Baseline:
 
     Args:
         results: The results of the run.
-        asked: The user's choice: `LEVEL` or `FACTOR=LEVEL,...`; "" for the study's own baseline.
+        choice: The user's choice: `LEVEL` or `FACTOR=LEVEL,...`; "" for the study's own baseline.
 
     Returns:
         The baseline, without levels if no record can serve as one.
@@ -63,14 +63,14 @@ def choose(results: Results, asked: str = "") -> Baseline:
         NothingToReport: A factor does not exist, or neither the plan nor any record has the level.
     """
     levels = dict(results.study.baseline)
-    if asked:
-        levels |= _asked(results, asked)
+    if choice:
+        levels |= _parse_choice(results, choice)
     notes = []
     for factor, level in list(levels.items()):
         if factor not in results.names:
             del levels[factor]
             continue
-        standing, note = _stand_in(results, factor, level)
+        standing, note = _find_substitute(results, factor, level)
         if note:
             notes.append(note)
         if standing is None:
@@ -79,26 +79,27 @@ def choose(results: Results, asked: str = "") -> Baseline:
     return Baseline(levels, " ".join(notes))
 
 
-def _asked(results: Results, asked: str) -> dict[str, str]:
-    asked_of = _pairs(results, asked if "=" in asked else f"{results.compared[0]}={asked}")
+def _parse_choice(results: Results, choice: str) -> dict[str, str]:
+    asked_of = _split_choice(results, choice if "=" in choice
+                             else f"{results.compared[0]}={choice}")
     for factor, level in asked_of.items():
         if level not in (*results.levels[factor], results.study.baseline.get(factor)):
-            raise NothingToReport(f"--baseline {asked}: {factor} has no level {level!r} here; it "
+            raise NothingToReport(f"--baseline {choice}: {factor} has no level {level!r} here; it "
                                   f"is one of {', '.join(results.levels[factor])}")
     return asked_of
 
 
-def _pairs(results: Results, asked: str) -> dict[str, str]:
+def _split_choice(results: Results, choice: str) -> dict[str, str]:
     pairs = {name.strip(): level.strip() for name, _, level in (
-        part.partition("=") for part in asked.split(","))}
+        part.partition("=") for part in choice.split(","))}
     unknown = [name for name in pairs if name not in results.names]
     if unknown:
-        raise NothingToReport(f"--baseline {asked}: there is no factor {unknown[0]!r}; it is one "
+        raise NothingToReport(f"--baseline {choice}: there is no factor {unknown[0]!r}; it is one "
                               f"of {', '.join(results.names)}")
     return pairs
 
 
-def _stand_in(results: Results, factor: str, asked: str) -> tuple[str | None, str]:
+def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | None, str]:
     """Return the level to compare with (or None) and a note on it."""
     frame = results.frame
     digests: dict[str, str] = {}
@@ -106,15 +107,15 @@ def _stand_in(results: Results, factor: str, asked: str) -> tuple[str | None, st
                             strict=True):
         digests.setdefault(name, digest)
     plain = results.study.baseline_digests.get(factor, "")
-    own = results.study.baseline.get(factor, asked)
-    if asked in digests:
-        if not plain or digests[asked] in ("", plain):
-            return asked, ""
-        return asked, (f"The baseline {asked} is not what the study's own, {own}, is, so "
+    own = results.study.baseline.get(factor, level)
+    if level in digests:
+        if not plain or digests[level] in ("", plain):
+            return level, ""
+        return level, (f"The baseline {level} is not what the study's own, {own}, is, so "
                        "differences are relative to it.")
     equal = [name for name, digest in digests.items() if plain and digest == plain]
     if len(equal) == 1:
-        return equal[0], (f"There are no records of {asked}; {equal[0]}, which has the same "
+        return equal[0], (f"There are no records of {level}; {equal[0]}, which has the same "
                           "content, is the baseline.")
-    return None, (f"No differences: there are no records of the baseline {asked}. Measure it in "
+    return None, (f"No differences: there are no records of the baseline {level}. Measure it in "
                   "the same run.")

@@ -23,8 +23,8 @@ Observations: TypeAlias = Mapping[Key, Observation]
 Function: TypeAlias = Callable[[Sample], Any]
 
 
-def ask(observations: Observations, keys: Sequence[Key], function: Function,
-        level: float = LEVEL) -> Estimate | None:
+def apply_to_means(observations: Observations, keys: Sequence[Key], function: Function,
+                   level: float = LEVEL) -> Estimate | None:
     """Return a function of the cells' means with its interval.
 
     With fewer than two common blocks (published values have none) there is no interval. Then the
@@ -39,17 +39,17 @@ def ask(observations: Observations, keys: Sequence[Key], function: Function,
     Returns:
         The estimate; None where a cell has no number.
     """
-    asked = every(observations, keys)
+    asked = find_observations(observations, keys)
     if not asked:
         return None
     blocks = common_blocks(asked)
     if len(blocks) < 2:
         means = np.array([observation.estimate.mean for observation in asked])
         return Estimate(float(function(means)), None, None, len(blocks))
-    return jackknife(blocks, function, level)
+    return jackknife_estimate(blocks, function, level)
 
 
-def jackknife(blocks: Sample, function: Function, level: float = LEVEL) -> Estimate:
+def jackknife_estimate(blocks: Sample, function: Function, level: float = LEVEL) -> Estimate:
     """Return a function of column means with its jackknife interval.
 
     `blocks` has a row per block and a column per cell. The interval comes from leaving out one
@@ -68,15 +68,15 @@ def jackknife(blocks: Sample, function: Function, level: float = LEVEL) -> Estim
     return Estimate(whole, whole - half, whole + half, count)
 
 
-def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key],
-          level: float = LEVEL) -> Estimate | None:
+def ratio_of_means(observations: Observations, above: Sequence[Key], below: Sequence[Key],
+                   level: float = LEVEL) -> Estimate | None:
     """Return the ratio of the mean over some cells to the mean over others.
 
     The interval is Fieller's, by blocks. The result is None where a cell has no number or the
     divisor is 0. There is no interval where the divisor cannot be distinguished from 0, because
     then any ratio is possible.
     """
-    asked, middle = every(observations, [*above, *below]), len(above)
+    asked, middle = find_observations(observations, [*above, *below]), len(above)
     if not asked or not above or not below:
         return None
     blocks = common_blocks(asked)
@@ -85,10 +85,10 @@ def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key]
         divisor = float(means[middle:].mean())
         return Estimate(float(means[:middle].mean()) / divisor, None, None, len(blocks)) \
             if divisor else None
-    return fieller(blocks[:, :middle].mean(axis=1), blocks[:, middle:].mean(axis=1), level)
+    return fieller_ratio(blocks[:, :middle].mean(axis=1), blocks[:, middle:].mean(axis=1), level)
 
 
-def fieller(above: Sample, below: Sample, level: float = LEVEL) -> Estimate | None:
+def fieller_ratio(above: Sample, below: Sample, level: float = LEVEL) -> Estimate | None:
     """Return the ratio of two means of paired values with Fieller's interval.
 
     Both samples have the same shape and at least two values. Fieller (1954), "Some problems in
@@ -122,14 +122,14 @@ def mean_over(observations: Observations, keys: Sequence[Key],
 
     The result is None where one of the values has no number.
     """
-    estimate = ask(observations, keys, mean_of, level)
+    estimate = apply_to_means(observations, keys, mean_of, level)
     if estimate is None:
         return None
     records = tuple(name for key in keys for name in observations[key].records)
     return Observation(estimate, {}, records, observations[keys[0]].origin)
 
 
-def every(observations: Observations, keys: Sequence[Key]) -> list[Observation]:
+def find_observations(observations: Observations, keys: Sequence[Key]) -> list[Observation]:
     """Return the observations of all keys, in their order.
 
     The list is empty if any observation is missing.

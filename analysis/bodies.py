@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from analysis.metrics import Metric
-from analysis.text import printable
-from measure.body import BodyUpgrades, of_today
-from measure.record import Record, RecordError, said
+from analysis.text import to_printable
+from measure.body import BodyUpgrades, upgrade_body
+from measure.record import Record, RecordError, describe_validation_error
 
 _T = TypeVar("_T")
 
@@ -123,7 +123,7 @@ class Usable:
     series: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check(record: Record, study: Body, where: str) -> Usable:
+def check_record(record: Record, study: Body, where: str) -> Usable:
     """Return the parts of a record that tables use.
 
     Every reader of records calls this function: reports, comparisons, `./qop verify`, imports,
@@ -143,10 +143,10 @@ def check(record: Record, study: Body, where: str) -> Usable:
     if record.contradiction:
         raise RecordError(f"{where}: says ok, but {record.contradiction}; not counted, measure "
                           "again")
-    return take(record, study, where)
+    return extract_values(record, study, where)
 
 
-def take(record: Record, study: Body, where: str) -> Usable:
+def extract_values(record: Record, study: Body, where: str) -> Usable:
     """Return the parts of a record in memory that tables use.
 
     Raises:
@@ -155,16 +155,16 @@ def take(record: Record, study: Body, where: str) -> Usable:
     body = body_of(record, study, where)
     if body is None:
         return Usable()
-    usable = Usable(body, ask(where, study, "values", lambda: values_of(body, study)),
-                    ask(where, study, "samples", lambda: dict(study.samples(body))),
-                    ask(where, study, "series", lambda: dict(study.series(body))))
-    amiss = ask(where, study, "samples", lambda: _unusable(usable, study))
+    usable = Usable(body, call_study(where, study, "values", lambda: values_of(body, study)),
+                    call_study(where, study, "samples", lambda: dict(study.samples(body))),
+                    call_study(where, study, "series", lambda: dict(study.series(body))))
+    amiss = call_study(where, study, "samples", lambda: _find_unusable(usable, study))
     if amiss:
         raise RecordError(f"{where}: {amiss}, which cannot be; measure again")
     return usable
 
 
-def _unusable(usable: Usable, study: Body) -> str:
+def _find_unusable(usable: Usable, study: Body) -> str:
     """Return a description of the first number that no table can use, or ""."""
     signed = {metric.name for metric in (*study.metrics, *study.distributions) if metric.signed}
     for name, value in usable.row.items():
@@ -175,13 +175,14 @@ def _unusable(usable: Usable, study: Body) -> str:
         if isinstance(value, int | float) and value < 0 and metric.name not in signed:
             return f"{metric.name} is {value}"
     for name, numbers in usable.samples.items():
-        if amiss := _odd(numbers, is_signed=name in signed):
+        if amiss := _first_unusable(numbers, is_signed=name in signed):
             return f"{name} has {amiss}"
     return next((f"{name} has {amiss}" for name, pairs in usable.series.items() if (
-        amiss := _odd((number for pair in pairs for number in pair), is_signed=True))), "")
+        amiss := _first_unusable((number for pair in pairs for number in pair), is_signed=True))),
+                "")
 
 
-def _odd(numbers: Iterable[float], *, is_signed: bool) -> str:
+def _first_unusable(numbers: Iterable[float], *, is_signed: bool) -> str:
     """Return the first number that no table can use as text, or ""."""
     return next((str(number) for number in numbers
                  if not math.isfinite(number) or (number < 0 and not is_signed)), "")
@@ -207,7 +208,7 @@ def body_of(record: Record, study: Body, where: str) -> Any:
     if record.measured is None:
         return None
     try:
-        document = of_today(record.measured, study.measured, study.upgrades)
+        document = upgrade_body(record.measured, study.measured, study.upgrades)
     except RecordError as error:
         raise RecordError(f"{where}: {error}") from None
     try:
@@ -215,18 +216,19 @@ def body_of(record: Record, study: Body, where: str) -> Any:
         # for a tuple.
         body = study.measured.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
-        raise RecordError(f"{where}: measured.{said(error)}; not what the study "
+        raise RecordError(
+            f"{where}: measured.{describe_validation_error(error)}; not what the study "
                           f"{record.study.id} measures, move it away or measure again") from None
-    amiss = ask(where, study, "impossible", lambda: study.impossible(body))
+    amiss = call_study(where, study, "impossible", lambda: study.impossible(body))
     if amiss:
         raise RecordError(f"{where}: {amiss}; measure again")
     return body
 
 
-def ask(where: str, study: Body, what: str, ask: Callable[[], _T]) -> _T:
+def call_study(where: str, study: Body, what: str, function: Callable[[], _T]) -> _T:
     """Return the result of a study's function, with its exceptions turned into RecordError."""
     try:
-        return ask()
+        return function()
     except Exception as error:  # noqa: BLE001 - study code may raise anything
         said_by = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise RecordError(f"{where}: {what} of the study {study.id} cannot read it ({said_by}); "
@@ -239,7 +241,7 @@ def values_of(body: Any, study: Body) -> dict[str, Any]:
     Raises:
         TypeError: A value is neither a number, a word nor None.
     """
-    values = {name: printable(value) if isinstance(value, str) else value
+    values = {name: to_printable(value) if isinstance(value, str) else value
               for name, value in study.values(body).items()}
     for name, value in values.items():
         if value is not None and not isinstance(value, str | int | float):

@@ -16,7 +16,7 @@ import numpy as np
 from analysis import baseline, statistics
 from analysis.metrics import Metric
 from analysis.results import Results
-from analysis.standing import CountedRepetition, Missing, Standing, not_run, standing_of
+from analysis.standing import CountedRepetition, Missing, Standing, not_run_standing, standing_of
 from analysis.statistics import Estimate, Sample
 from measure.record import record_name
 
@@ -43,7 +43,7 @@ class Observation:
 Value: TypeAlias = Observation | Missing
 
 
-def stated(value: float, origin: Origin) -> Observation:
+def stated_observation(value: float, origin: Origin) -> Observation:
     """Return a published or modelled value as an observation without an interval."""
     return Observation(Estimate(value, None, None, 0), origin=origin)
 
@@ -65,9 +65,9 @@ class _Rows:
 class Cells:
     """The cells of a run with all estimated values."""
 
-    def __init__(self, results: Results, asked: str = "") -> None:
+    def __init__(self, results: Results, baseline_choice: str = "") -> None:
         self.results = results
-        self.baseline = baseline.choose(results, asked)
+        self.baseline = baseline.choose_baseline(results, baseline_choice)
         self._columns: dict[str, Sample] = {}
         self._words: dict[str, list[Any]] = {}
         self._blocks: dict[Key, Mapping[int, float]] = {}
@@ -80,7 +80,8 @@ class Cells:
         """Return the cells of each combination of surroundings, in the run's order."""
         sections: dict[Ids, list[Ids]] = {}
         for ids in self.results.cells:
-            sections.setdefault(self.results.part(ids, self.results.surroundings), []).append(ids)
+            sections.setdefault(self.results.select_levels(ids, self.results.surroundings),
+                                []).append(ids)
         return {section: tuple(cells) for section, cells in sections.items()}
 
     @cached_property
@@ -93,9 +94,9 @@ class Cells:
                    for ids in self.results.cells}
         return {key: value for key, value in values.items() if isinstance(value, Observation)}
 
-    def heading(self, section: Ids) -> str:
+    def section_heading(self, section: Ids) -> str:
         """Return the heading above the rows of some surroundings, or "" without surroundings."""
-        return self.results.heading(section, self.results.surroundings)
+        return self.results.level_heading(section, self.results.surroundings)
 
     def value(self, name: str, ids: Ids, *, filled: bool = False) -> Value:
         """Return a value of a cell, by the name of its column.
@@ -115,7 +116,7 @@ class Cells:
             self._values[key] = self._estimate(name, ids, filled=filled)
         return self._values[key]
 
-    def there(self, name: str, ids: Ids) -> Observation | None:
+    def find_value(self, name: str, ids: Ids) -> Observation | None:
         """Return the observation of a cell, or None without a value or without the cell."""
         value = self.value(name, ids) if ids in self.results.cells else None
         return value if isinstance(value, Observation) else None
@@ -124,19 +125,19 @@ class Cells:
         """Return a metric's difference from the baseline within blocks: positive is worse."""
         key = ((f"{metric.name} difference", *ids), False)
         if key not in self._values:
-            self._values[key] = self._difference(metric, ids)
+            self._values[key] = self._estimate_difference(metric, ids)
         return self._values[key]
 
-    def _difference(self, metric: Metric, ids: Ids) -> Value:
-        reference = self.baseline.of(self.results, ids)
+    def _estimate_difference(self, metric: Metric, ids: Ids) -> Value:
+        reference = self.baseline.baseline_cell(self.results, ids)
         value = self.value(metric.name, ids)
         if value is Missing.ABSENT:
             return value
-        if self.baseline.holds(self.results, ids):
+        if self.baseline.is_baseline(self.results, ids):
             return Missing.REFERENCE
         if isinstance(value, Missing):
             return value
-        base = self.blocks(metric.name, reference) if reference else {}
+        base = self.values_by_block(metric.name, reference) if reference else {}
         common = sorted(base.keys() & value.blocks.keys())
         if not common:
             return Missing.NO_BASELINE
@@ -149,7 +150,7 @@ class Cells:
     def sample(self, name: str, ids: Ids) -> Sample:
         """Return the values of the good repetitions of a cell, with NaN for missing values."""
         rows = self._rows.get(ids)
-        return self._column(name)[rows.good] if rows else np.empty(0)
+        return self._load_column(name)[rows.good] if rows else np.empty(0)
 
     def mean_of_any(self, name: str, ids: Ids) -> Observation | None:
         """Return the mean over all good repetitions that have the value, however few they are.
@@ -157,13 +158,13 @@ class Cells:
         The result is None if no repetition has the value.
         """
         if (name, *ids) not in self._any:
-            blocks = self.blocks(name, ids)
+            blocks = self.values_by_block(name, ids)
             self._any[name, *ids] = Observation(
                 statistics.mean(blocks.values()), blocks,
                 tuple(record_name(ids, block) for block in blocks)) if blocks else None
         return self._any[name, *ids]
 
-    def words(self, name: str, ids: Ids) -> list[str]:
+    def find_words(self, name: str, ids: Ids) -> list[str]:
         """Return a column of words for the good repetitions of a cell."""
         rows = self._rows.get(ids)
         frame = self.results.frame
@@ -173,12 +174,12 @@ class Cells:
             self._words[name] = frame[name].tolist()
         return [str(self._words[name][row]) for row in rows.good.tolist()]
 
-    def rows(self, ids: Ids) -> list[int]:
+    def good_rows(self, ids: Ids) -> list[int]:
         """Return the row numbers of a cell's good repetitions in the frame."""
         rows = self._rows.get(ids)
         return rows.good.tolist() if rows else []
 
-    def records(self, ids: Ids) -> tuple[str, ...]:
+    def record_names(self, ids: Ids) -> tuple[str, ...]:
         """Return the names of the records of a cell's good repetitions."""
         rows = self._rows.get(ids)
         return rows.records if rows else ()
@@ -186,17 +187,17 @@ class Cells:
     def standing(self, ids: Ids) -> Standing:
         """Return how many repetitions of a cell are good, and why others are not."""
         if ids not in self._standings:
-            self._standings[ids] = self._stand(ids)
+            self._standings[ids] = self._find_standing(ids)
         return self._standings[ids]
 
-    def failures(self) -> Iterator[str]:
+    def describe_failures(self) -> Iterator[str]:
         """Yield a line for each reason why repetitions of a cell do not count."""
         for ids in self.results.cells:
             yield from (f"{self.cell_name(ids)}: {line}" for line in self.standing(ids).failures)
 
     def cell_name(self, ids: Ids) -> str:
         """Return the name of a cell for a sentence: the compared levels, "in" the surroundings."""
-        return " in ".join(", ".join(self.results.part(ids, factors)) for factors in
+        return " in ".join(", ".join(self.results.select_levels(ids, factors)) for factors in
                            (self.results.compared, self.results.surroundings) if factors)
 
     @cached_property
@@ -216,32 +217,32 @@ class Cells:
         return rows
 
     @cached_property
-    def _circumstances(self) -> list[list[Any]]:
+    def _standing_columns(self) -> list[list[Any]]:
         return [self.results.frame[name].tolist()
                 for name in ("status", "reason", "repetition", "verified", "checks",
                              "unchecked")]
 
-    def _column(self, name: str) -> Sample:
+    def _load_column(self, name: str) -> Sample:
         if name not in self._columns:
             frame = self.results.frame
             self._columns[name] = frame[name].to_numpy(dtype=np.float64) if name in frame \
                 else np.full(len(frame), np.nan)
         return self._columns[name]
 
-    def blocks(self, name: str, ids: Ids) -> Mapping[int, float]:
+    def values_by_block(self, name: str, ids: Ids) -> Mapping[int, float]:
         """Return the values of a cell's good repetitions by block, without missing values.
 
         The number of a block is the number of the repetition.
         """
         if (name, *ids) not in self._blocks:
-            self._blocks[name, *ids] = self._by_block(name, ids)
+            self._blocks[name, *ids] = self._find_block_values(name, ids)
         return self._blocks[name, *ids]
 
-    def _by_block(self, name: str, ids: Ids) -> dict[int, float]:
+    def _find_block_values(self, name: str, ids: Ids) -> dict[int, float]:
         rows = self._rows.get(ids)
         if rows is None:
             return {}
-        values = self._column(name)[rows.good]
+        values = self._load_column(name)[rows.good]
         there = np.isfinite(values)
         blocks = dict(zip(rows.blocks, values.tolist(), strict=True))
         if there.all():
@@ -253,7 +254,7 @@ class Cells:
         standing = self.standing(ids)
         if standing.missing is not None:
             return standing.missing
-        blocks, records = self.blocks(name, ids), self._rows[ids].records
+        blocks, records = self.values_by_block(name, ids), self._rows[ids].records
         if not blocks:
             return Missing.ABSENT
         if filled:
@@ -265,11 +266,11 @@ class Cells:
                             zip(records, self._rows[ids].blocks, strict=True) if block in blocks)
         return Observation(statistics.mean(blocks.values()), blocks, records)
 
-    def _stand(self, ids: Ids) -> Standing:
+    def _find_standing(self, ids: Ids) -> Standing:
         rows = self._rows.get(ids)
         if rows is None:
-            return not_run(self.results.repetitions)
+            return not_run_standing(self.results.repetitions)
         columns = zip(*([column[row] for row in rows.all.tolist()]
-                        for column in self._circumstances),
+                        for column in self._standing_columns),
                       strict=True)
         return standing_of([CountedRepetition(*row) for row in columns], self.results.repetitions)

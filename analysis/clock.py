@@ -25,7 +25,7 @@ _CAVEATS = {
 _MAX_NAMES = 10
 
 
-def caveat(clock: str) -> str:
+def clock_caveat(clock: str) -> str:
     """Return the limitations of numbers measured with a clock, or "" without any.
 
     For two clocks ("real, virtual") the text has the limitations of both.
@@ -33,8 +33,8 @@ def caveat(clock: str) -> str:
     return " ".join(_CAVEATS[name] for name in clock.split(", ") if name in _CAVEATS)
 
 
-def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str]], *,
-              column: str = "clock") -> tuple[Frame, str]:
+def select_clock(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str]], *,
+                 column: str = "clock") -> tuple[Frame, str]:
     """Return the repetitions of one clock, and a line that names the left-out records.
 
     The clock is that of the plan if any record has it, and else that of most records. If two clocks
@@ -63,19 +63,19 @@ def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str
         f"{len(others)} {'record is' if len(others) == 1 else 'records are'} of another {column} "
         f"({values}) and left out, because no table mixes {column}s; those of the "
         f"{chosen or 'unrecorded'} {column} are shown, and './qop compare' shows both from folders "
-        f"of their own. Left out: {listed(naming(others))}.")
+        f"of their own. Left out: {list_names(naming(others))}.")
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return the names of records as one text, with at most ten names."""
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def stamped(table: Table, clock: str, notes: Sequence[str] = ()) -> Table:
+def stamp_table(table: Table, clock: str, notes: Sequence[str] = ()) -> Table:
     """Return a table of measured numbers with its clock, the clock's caveat and more notes.
 
     The caveat is added to the caption.
     """
-    caption = " ".join(part for part in (table.caption, caveat(clock)) if part)
+    caption = " ".join(part for part in (table.caption, clock_caveat(clock)) if part)
     return replace(table, clock=clock, caption=caption, notes=(*table.notes, *notes))

@@ -13,20 +13,20 @@ import numpy as np
 
 from analysis import statistics
 from analysis.cells import Cells, Ids
-from analysis.clock import REAL, VIRTUAL, stamped
+from analysis.clock import REAL, VIRTUAL, stamp_table
 from analysis.comparison import (
     CORRECTIONS,
-    corrected,
-    in_order,
-    nothing_common,
-    same_study,
+    check_comparable,
+    correct_p_values,
+    describe_differences,
+    describe_significant_count,
+    no_common_cell_error,
     section_starts,
-    significant_count,
-    unlike,
+    sort_cells,
 )
 from analysis.errors import NothingToReport
-from analysis.metrics import Metric, named
-from analysis.numbers import P_COLUMN, entry, probability, quantity
+from analysis.metrics import Metric, insert_before_unit
+from analysis.numbers import P_COLUMN, estimate_entry, p_value_entry, to_quantity
 from analysis.results import Results
 from analysis.significance import SIGNIFICANT
 from analysis.statistics import Comparison, Sample
@@ -75,8 +75,8 @@ class _Case:
         return self.comparison.difference.mean / mean if mean else None
 
 
-def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
-            correction: str = "holm", parts: Sequence[MetricPart] = ()) -> list[Table]:
+def compare_clocks(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
+                   correction: str = "holm", parts: Sequence[MetricPart] = ()) -> list[Table]:
     """Return an overview table, and a table of real minus virtual for each metric.
 
     Means are compared by Welch's t test. The p-values of all tables are corrected together.
@@ -92,45 +92,45 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
     Raises:
         NothingToReport: There is nothing to compare.
     """
-    same_study(a, b, names)
+    check_comparable(a, b, names)
     if {a.clock, b.clock} != {REAL, VIRTUAL}:
         raise NothingToReport(f"{names[0]} is of the {a.clock or 'unrecorded'} clock, {names[1]} "
                               f"of the {b.clock or 'unrecorded'} one; compare runs of one clock, "
                               "or one of the real and one of the virtual clock")
     if a.clock == VIRTUAL:
         a, b, names = b, a, (names[1], names[0])
-    cases = list(_cases(Cells(a), Cells(b), parts))
+    cases = list(_find_cases(Cells(a), Cells(b), parts))
     if not cases:
-        raise nothing_common(a, names)
-    adjusted = corrected([case.comparison for case in cases], correction)
-    notes = (*_notes(cases, adjusted, correction), *unlike(a, b, names))
-    tables = [_overview(cases, adjusted, correction, notes)]
+        raise no_common_cell_error(a, names)
+    adjusted = correct_p_values([case.comparison for case in cases], correction)
+    notes = (*_make_notes(cases, adjusted, correction), *describe_differences(a, b, names))
+    tables = [_make_overview(cases, adjusted, correction, notes)]
     for metric in dict.fromkeys(case.metric for case in cases):
         mine = [case for case in cases if case.metric is metric]
         whole, parted = ([case for case in mine if (case.part is not None) == is_part]
                          for is_part in (False, True))
-        tables += [_table(a, chosen, adjusted, names, notes) for chosen in (whole, parted)
+        tables += [_make_table(a, chosen, adjusted, names, notes) for chosen in (whole, parted)
                    if chosen]
-    return [stamped(table, BOTH) for table in tables]
+    return [stamp_table(table, BOTH) for table in tables]
 
 
-def _cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator[_Case]:
+def _find_cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator[_Case]:
     """Yield all cases that both runs have, in the order of the tables' rows."""
-    common = in_order(real.results, {ids for ids in real.results.cells
-                                     if real.records(ids) and virtual.records(ids)})
+    common = sort_cells(real.results, {ids for ids in real.results.cells
+                                       if real.record_names(ids) and virtual.record_names(ids)})
     for ids in common:
         asked: list[tuple[Metric, MetricPart | None]] = [
             (metric, None) for metric in real.results.study.metrics]
         for metric, part in [*asked, *((part.of, part) for part in parts)]:
             name = part.column if part else metric.name
-            first, second = (_sample(cells, name, ids, filled=part is not None)
+            first, second = (_find_sample(cells, name, ids, filled=part is not None)
                              for cells in (real, virtual))
             if first.size and second.size:
-                yield _Case(metric, ids, first, second, statistics.welch(first, second),
-                            real.records(ids), part)
+                yield _Case(metric, ids, first, second, statistics.compare_welch(first, second),
+                            real.record_names(ids), part)
 
 
-def _sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:
+def _find_sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:
     """Return the values of a cell's column, 0 for missing values of a part.
 
     A part that one repetition lacks took no time there. A part that no repetition has is empty.
@@ -140,10 +140,10 @@ def _sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:
     return np.where(there, values, 0.0) if filled and there.any() else values[there]
 
 
-def _notes(cases: Sequence[_Case], adjusted: Mapping[int, float],
-           correction: str) -> Iterator[str]:
+def _make_notes(cases: Sequence[_Case], adjusted: Mapping[int, float],
+                correction: str) -> Iterator[str]:
     if adjusted:
-        yield significant_count(adjusted, correction)
+        yield describe_significant_count(adjusted, correction)
     if few := len(cases) - len(adjusted):
         yield (f"{few} of {len(cases)} comparisons have a single repetition under one clock, so "
                "that no interval tells chance from a difference; ask both runs for --repetitions 3 "
@@ -166,11 +166,11 @@ _OF_THE_MEAN = ("P of the mean: for no difference in the mean over all cells, wh
                 "single cells of few repetitions cannot; corrected for the rows of this table.")
 
 
-def _overview(cases: Sequence[_Case], adjusted: Mapping[int, float], correction: str,
-              notes: tuple[str, ...]) -> Table:
+def _make_overview(cases: Sequence[_Case], adjusted: Mapping[int, float], correction: str,
+                   notes: tuple[str, ...]) -> Table:
     """Return the table of the processor's share of each metric over all cells."""
-    grouped = _grouped(cases)
-    means = _of_means(grouped.values(), correction)
+    grouped = _group_cases(cases)
+    means = _mean_p_values(grouped.values(), correction)
     rows = tuple(_overview_row(title, mine, adjusted, p_value)
                  for (title, mine), p_value in zip(grouped.items(), means, strict=True))
     return Table("clocks", "What the processor adds to airtime and protocol", _OVERVIEW, rows,
@@ -185,18 +185,18 @@ def _overview_row(title: str, cases: Sequence[_Case], adjusted: Mapping[int, flo
               (np.median(shares), min(shares), max(shares))] if shares else [Entry("-")] * 3
     tested = [adjusted[id(case.comparison)] for case in cases if id(case.comparison) in adjusted]
     marked = sum(p < SIGNIFICANT for p in tested)
-    mean = probability(p_of_mean, "too few repetitions")
+    mean = p_value_entry(p_of_mean, "too few repetitions")
     return (Entry(title), Entry(number=Quantity(len(cases))), *spread,
-            replace(mean, marks=_significant(p_of_mean)),
-            Entry(number=Quantity(marked), marks=_significant(min(tested))) if tested
+            replace(mean, marks=_significance_marks(p_of_mean)),
+            Entry(number=Quantity(marked), marks=_significance_marks(min(tested))) if tested
             else Entry("-", note="none was tested"))
 
 
-def _significant(p_value: float | None) -> frozenset[str]:
+def _significance_marks(p_value: float | None) -> frozenset[str]:
     return frozenset(["significant"] if p_value is not None and p_value < SIGNIFICANT else [])
 
 
-def _of_means(groups: Iterable[Sequence[_Case]], correction: str) -> list[float | None]:
+def _mean_p_values(groups: Iterable[Sequence[_Case]], correction: str) -> list[float | None]:
     """Return corrected p-values of the mean difference over the cells of each group.
 
     Cells without a p-value are left out.
@@ -205,13 +205,13 @@ def _of_means(groups: Iterable[Sequence[_Case]], correction: str) -> list[float 
     for group in groups:
         pairs = [(case.real, case.virtual) for case in group
                  if case.comparison.p_value is not None]
-        p_values.append(statistics.welch_over(pairs)[1] if pairs else None)
+        p_values.append(statistics.compare_welch_pairs(pairs)[1] if pairs else None)
     correct, _ = CORRECTIONS[correction]
     adjusted = iter(correct(p for p in p_values if p is not None).tolist())
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def _grouped(cases: Sequence[_Case]) -> Mapping[str, list[_Case]]:
+def _group_cases(cases: Sequence[_Case]) -> Mapping[str, list[_Case]]:
     """Return the cases by metric, each metric followed by its parts."""
     grouped: dict[str, list[_Case]] = {}
     for metric in dict.fromkeys(case.metric for case in cases):
@@ -222,8 +222,8 @@ def _grouped(cases: Sequence[_Case]) -> Mapping[str, list[_Case]]:
     return grouped
 
 
-def _table(results: Results, cases: Sequence[_Case], adjusted: Mapping[int, float],
-           names: tuple[str, str], notes: tuple[str, ...]) -> Table:
+def _make_table(results: Results, cases: Sequence[_Case], adjusted: Mapping[int, float],
+                names: tuple[str, str], notes: tuple[str, ...]) -> Table:
     metric, is_part = cases[0].metric, cases[0].part is not None
     name = metric.name if not is_part else f"component_{metric.name.rpartition('_')[2]}"
     title = f"Parts of the {metric.title}" if is_part else metric.sentence
@@ -231,29 +231,31 @@ def _table(results: Results, cases: Sequence[_Case], adjusted: Mapping[int, floa
     part = (Column("component", "part"), Column("counted", "counts")) if is_part else ()
     shown = (metric.unit, metric.scale)
     columns = (*(Column(factor, factor) for factor in results.compared), *part,
-               Column(named(name, "real"), "real", *shown),
-               Column(named(name, "virtual"), "airtime and protocol" if is_time else "virtual",
+               Column(insert_before_unit(name, "real"), "real", *shown),
+               Column(insert_before_unit(name, "virtual"), "airtime and protocol" if is_time
+                      else "virtual",
                       *shown),
-               Column(named(name, "processor"), "processor", *shown),
+               Column(insert_before_unit(name, "processor"), "processor", *shown),
                Column("processor_share", "of real", "%", 100.0, digits=1), P_COLUMN)
     what = "airtime and protocol" if is_time else "the rate that airtime and protocol leave"
     counts = f" Counts: whether the {metric.title} adds it up." * is_part
     return Table(f"clocks-{'components' if is_part else metric.name}", f"{title} by clock", columns,
-                 tuple(_row(results, case, adjusted.get(id(case.comparison))) for case in cases),
+                 tuple(_make_row(results, case, adjusted.get(id(case.comparison))) for case
+                       in cases),
                  caption=f"Real time ({names[0]}), virtual time ({names[1]}: {what}), and real "
                  f"minus virtual, which is the processor's.{counts}",
                  notes=notes, sections=section_starts(results, [case.ids for case in cases]))
 
 
-def _row(results: Results, case: _Case, p_adjusted: float | None) -> tuple[Entry, ...]:
+def _make_row(results: Results, case: _Case, p_adjusted: float | None) -> tuple[Entry, ...]:
     difference = case.comparison.difference
-    marks = _significant(p_adjusted) or frozenset(
+    marks = _significance_marks(p_adjusted) or frozenset(
         ["spans-zero"] if difference.n > 1 and difference.spans_zero else [])
     part = (Entry(case.part.title), Entry("yes" if case.counted else "no")) if case.part else ()
-    return (*map(Entry, results.part(case.ids, results.compared)), *part,
-            entry(statistics.mean(case.real), records=case.records),
-            entry(statistics.mean(case.virtual)),
-            Entry(number=quantity(difference), marks=marks),
+    return (*map(Entry, results.select_levels(case.ids, results.compared)), *part,
+            estimate_entry(statistics.mean(case.real), records=case.records),
+            estimate_entry(statistics.mean(case.virtual)),
+            Entry(number=to_quantity(difference), marks=marks),
             Entry("-", note="nothing in real time") if case.share is None
             else Entry(number=Quantity(case.share), marks=marks),
-            probability(p_adjusted, "too few repetitions"))
+            p_value_entry(p_adjusted, "too few repetitions"))

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from analysis.clock import CAVEAT
-from analysis.present.figures import Axis, Bars, stacked_bars
+from analysis.present.figures import Axis, Bars, bar_panel
 from analysis.present.report import Figure, Panel
 from analysis.table import Entry, Table
 
@@ -14,13 +14,14 @@ from analysis.table import Entry, Table
 _VIRTUAL, _PROCESSOR = ("airtime and protocol", "@0", ""), ("processor", "@1", "/")
 
 
-def figure(tables: Sequence[Table]) -> Figure | None:
+def make_clock_figure(tables: Sequence[Table]) -> Figure | None:
     """Return the figure of the first time metric in the tables of analysis.clock_comparison.
 
     The result is None if there is no such table.
     """
-    table = next((table for table in tables if table.rows and _real(table).endswith("_real_s")
-                  and not table.has("component")), None)
+    table = next((table for table in tables if table.rows
+                  and _real_column(table).endswith("_real_s")
+                  and not table.has_column("component")), None)
     if table is None:
         return None
     what = table.title.removesuffix(" by clock").lower()
@@ -29,10 +30,10 @@ def figure(tables: Sequence[Table]) -> Figure | None:
         "Means of virtual time, and what real time has beyond; the whisker is the 95 % interval in "
         f"real time. {CAVEAT}",
         "Stacked bars, a row a cell and a plot for each heading; the table below has all numbers.",
-        tuple(_panel(title or table.title, table, rows) for title, rows in _by_section(table)))
+        tuple(_make_panel(title or table.title, table, rows) for title, rows in _by_section(table)))
 
 
-def _real(table: Table) -> str:
+def _real_column(table: Table) -> str:
     """Return the key of the column of real time, or ""."""
     return next((column.key for column in table.columns if "_real_" in column.key), "")
 
@@ -43,8 +44,8 @@ def _by_section(table: Table) -> Iterator[tuple[str, Sequence[tuple[Entry, ...]]
         yield title, table.rows[first:last]
 
 
-def _panel(title: str, table: Table, rows: Sequence[tuple[Entry, ...]]) -> Panel:
-    first = table.column(_real(table))
+def _make_panel(title: str, table: Table, rows: Sequence[tuple[Entry, ...]]) -> Panel:
+    first = table.column_index(_real_column(table))
     names = [", ".join(entry.text for entry in row[:first]) for row in rows]
     real, virtual, processor = ({name: row[at].number for name, row in
                                  zip(names, rows, strict=True)} for at in range(first, first + 3))
@@ -52,6 +53,6 @@ def _panel(title: str, table: Table, rows: Sequence[tuple[Entry, ...]]) -> Panel
                            if number})
              for style, numbers in ((_VIRTUAL, virtual), (_PROCESSOR, processor))]
     column = table.columns[first]
-    return stacked_bars(title, names, parts,
-                        {name: number for name, number in real.items() if number},
-                        Axis(column.unit, column.unit, column.scale))
+    return bar_panel(title, names, parts,
+                     {name: number for name, number in real.items() if number},
+                     Axis(column.unit, column.unit, column.scale))

@@ -9,17 +9,24 @@ import numpy as np
 
 from analysis import statistics
 from analysis.cells import Cells, Ids, Observation
-from analysis.clock import stamped
+from analysis.clock import stamp_table
 from analysis.contention import flagged_line
 from analysis.errors import NothingToReport
-from analysis.footnotes import complaints_of
-from analysis.metrics import Metric, named
-from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effects, entry, probability, quantity
+from analysis.footnotes import list_result_complaints
+from analysis.metrics import Metric, insert_before_unit
+from analysis.numbers import (
+    EFFECT_COLUMNS,
+    P_COLUMN,
+    effect_entries,
+    estimate_entry,
+    p_value_entry,
+    to_quantity,
+)
 from analysis.results import Results
 from analysis.significance import SIGNIFICANT
 from analysis.statistics import Comparison, Sample
 from analysis.table import Column, Entry, Quantity, Table
-from analysis.text import natural, natural_cell, printable
+from analysis.text import natural_cell_key, natural_key, to_printable
 
 #: Methods to correct p-values for many comparisons, each with its explanation in tables.
 CORRECTIONS: Mapping[str, tuple[Callable[[Iterable[float]], Sample], str]] = {
@@ -43,8 +50,8 @@ class _Pair:
     comparison: Comparison
 
 
-def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), baseline: str = "",
-            correction: str = "holm") -> list[Table]:
+def compare_runs(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), baseline: str = "",
+                 correction: str = "holm") -> list[Table]:
     """Return a table for each metric: both means, their difference and its significance.
 
     The difference is the second run minus the first. The runs share no blocks, so means are
@@ -55,30 +62,32 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
         a: Results of the first run.
         b: Results of the second run.
         names: Names of the runs in tables and messages.
-        baseline: The level to compare with, as in analysis.baseline.choose.
+        baseline: The level to compare with, as in analysis.baseline.choose_baseline.
         correction: Method of correction, a key of CORRECTIONS.
 
     Raises:
         NothingToReport: The runs have no cell in common, or differ in study, air or clock (for two
             clocks see analysis.clock_comparison).
     """
-    same_study(a, b, names)
+    check_comparable(a, b, names)
     if a.clock != b.clock:
         raise NothingToReport(f"{names[0]} is of the {a.clock or 'unrecorded'} clock, {names[1]} "
                               f"of the {b.clock or 'unrecorded'} one, and no table mixes clocks; "
                               "compare runs of one clock, or let analysis.clock_comparison "
                               "compare them")
-    pairs = list(_pairs(Cells(a, baseline), Cells(b, baseline)))
+    pairs = list(_find_pairs(Cells(a, baseline), Cells(b, baseline)))
     if not pairs:
-        raise nothing_common(a, names)
-    adjusted = corrected([pair.comparison for pair in pairs], correction)
-    notes = (significant_count(adjusted, correction), *_NOTES, *unlike(a, b, names))
+        raise no_common_cell_error(a, names)
+    adjusted = correct_p_values([pair.comparison for pair in pairs], correction)
+    notes = (describe_significant_count(adjusted, correction), *_NOTES,
+             *describe_differences(a, b, names))
     metrics = dict.fromkeys(pair.metric for pair in pairs)
-    return [stamped(_table(a, [pair for pair in pairs if pair.metric is metric], adjusted, names,
-                           notes), a.clock) for metric in metrics]
+    return [stamp_table(_make_table(a, [pair for pair in pairs if pair.metric is metric], adjusted,
+                                    names,
+                                    notes), a.clock) for metric in metrics]
 
 
-def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
+def check_comparable(a: Results, b: Results, names: tuple[str, str]) -> None:
     """Check that both runs have the same study and the same air.
 
     Raises:
@@ -92,14 +101,14 @@ def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
                               "table mixes airs; compare runs of one air")
 
 
-def nothing_common(results: Results, names: tuple[str, str]) -> NothingToReport:
+def no_common_cell_error(results: Results, names: tuple[str, str]) -> NothingToReport:
     """Return the error for runs without a common cell."""
     factors = " and ".join(factor.title.lower() for factor in results.factors)
     return NothingToReport(f"{names[0]} and {names[1]} have no cell ({factors}) with good "
                            "repetitions in common; compare runs that measured the same")
 
 
-def corrected(comparisons: Sequence[Comparison], correction: str) -> Mapping[int, float]:
+def correct_p_values(comparisons: Sequence[Comparison], correction: str) -> Mapping[int, float]:
     """Return corrected p-values by the identity of the comparison.
 
     Comparisons without a p-value are left out.
@@ -110,7 +119,7 @@ def corrected(comparisons: Sequence[Comparison], correction: str) -> Mapping[int
     return dict(zip(map(id, tested), values, strict=True))
 
 
-def significant_count(adjusted: Mapping[int, float], correction: str) -> str:
+def describe_significant_count(adjusted: Mapping[int, float], correction: str) -> str:
     """Return a sentence on how many comparisons are significant after which correction."""
     marked = sum(p < SIGNIFICANT for p in adjusted.values())
     return (f"{marked} of {len(adjusted)} comparisons (all metrics and cells) are significant "
@@ -118,7 +127,7 @@ def significant_count(adjusted: Mapping[int, float], correction: str) -> str:
 
 
 def changed_only(table: Table) -> Table:
-    """Return a table of `compare` with only the rows that have a significant difference."""
+    """Return a table of `compare_runs` with only the rows that have a significant difference."""
     chosen = [number for number, row in enumerate(table.rows)
               if any("significant" in entry.marks for entry in row)]
     # Keep a heading if any row below it is kept.
@@ -130,72 +139,74 @@ def changed_only(table: Table) -> Table:
                    sections=tuple(sections))
 
 
-def in_order(results: Results, cells: Iterable[Ids]) -> list[Ids]:
+def sort_cells(results: Results, cells: Iterable[Ids]) -> list[Ids]:
     """Return cells sorted by their surroundings, then by the compared levels.
 
     Names are in natural order (A2 before A10).
     """
     return sorted(cells, key=lambda ids: tuple(
-        natural_cell(results.part(ids, factors))
+        natural_cell_key(results.select_levels(ids, factors))
         for factors in (results.surroundings, results.compared)))
 
 
 def section_starts(results: Results, cells: Sequence[Ids]) -> tuple[tuple[int, str], ...]:
     """Return the rows where the surroundings change, each with its heading."""
-    parts = [results.part(ids, results.surroundings) for ids in cells]
-    return tuple((number, results.heading(part, results.surroundings))
+    parts = [results.select_levels(ids, results.surroundings) for ids in cells]
+    return tuple((number, results.level_heading(part, results.surroundings))
                  for number, part in enumerate(parts)
                  if part and (not number or parts[number - 1] != part))
 
 
-def _pairs(a: Cells, b: Cells) -> Iterator[_Pair]:
+def _find_pairs(a: Cells, b: Cells) -> Iterator[_Pair]:
     metrics = a.results.study.metrics
     for metric in metrics:
-        yield from _compared(a, metric, *({ids: _finite(cells, metric.name, ids)
-                                           for ids in cells.results.cells} for cells in (a, b)))
+        yield from _compare_cells(a, metric, *({ids: _find_values(cells, metric.name, ids)
+                                                for ids in cells.results.cells} for cells
+                                               in (a, b)))
     for metric in metrics:
         if metric.difference is not None:
-            yield from _compared(a, metric.difference, *(_differences(cells, metric)
-                                                         for cells in (a, b)))
+            yield from _compare_cells(a, metric.difference, *(_find_differences(cells, metric)
+                                                              for cells in (a, b)))
 
 
-def _compared(cells: Cells, metric: Metric, first: Mapping[Ids, Sample],
-              second: Mapping[Ids, Sample]) -> Iterator[_Pair]:
-    for ids in in_order(cells.results, first.keys() & second.keys()):
+def _compare_cells(cells: Cells, metric: Metric, first: Mapping[Ids, Sample],
+                   second: Mapping[Ids, Sample]) -> Iterator[_Pair]:
+    for ids in sort_cells(cells.results, first.keys() & second.keys()):
         if first[ids].size and second[ids].size:
             # Second minus first: the change since the first run.
             yield _Pair(metric, ids, first[ids], second[ids],
-                        statistics.welch(second[ids], first[ids]))
+                        statistics.compare_welch(second[ids], first[ids]))
 
 
-def _finite(cells: Cells, name: str, ids: Ids) -> Sample:
-    return np.array(list(cells.blocks(name, ids).values()), dtype=np.float64)
+def _find_values(cells: Cells, name: str, ids: Ids) -> Sample:
+    return np.array(list(cells.values_by_block(name, ids).values()), dtype=np.float64)
 
 
-def _differences(cells: Cells, metric: Metric) -> dict[Ids, Sample]:
+def _find_differences(cells: Cells, metric: Metric) -> dict[Ids, Sample]:
     """Return the differences from the baseline of every cell that shares blocks with it."""
     differences = ((ids, cells.difference(metric, ids)) for ids in cells.results.cells)
     return {ids: np.array(list(difference.blocks.values())) for ids, difference in differences
             if isinstance(difference, Observation)}
 
 
-def _table(results: Results, pairs: Sequence[_Pair], adjusted: Mapping[int, float],
-           names: tuple[str, str], notes: tuple[str, ...]) -> Table:
+def _make_table(results: Results, pairs: Sequence[_Pair], adjusted: Mapping[int, float],
+                names: tuple[str, str], notes: tuple[str, ...]) -> Table:
     metric = pairs[0].metric
     shown = (metric.unit, metric.scale)
     columns = (*(Column(name, name) for name in results.compared),
-               Column(named(metric.name, "first"), names[0], *shown),
-               Column(named(metric.name, "second"), names[1], *shown),
-               Column(named(metric.name, "difference"), "difference", *shown),
+               Column(insert_before_unit(metric.name, "first"), names[0], *shown),
+               Column(insert_before_unit(metric.name, "second"), names[1], *shown),
+               Column(insert_before_unit(metric.name, "difference"), "difference", *shown),
                Column("relative", "relative", "%", 100.0, digits=1), P_COLUMN, *EFFECT_COLUMNS)
     return Table(f"compare-{metric.name}", f"{metric.sentence}, {names[0]} and {names[1]}", columns,
-                 tuple(_row(results, pair, adjusted.get(id(pair.comparison))) for pair in pairs),
+                 tuple(_make_row(results, pair, adjusted.get(id(pair.comparison))) for pair
+                       in pairs),
                  caption=f"{metric.sentence} in both runs; the difference is {names[1]} minus "
                  f"{names[0]}.", notes=notes,
                  sections=section_starts(results, [pair.ids for pair in pairs]))
 
 
-def _row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry, ...]:
+def _make_row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry, ...]:
     comparison = pair.comparison
     significant = p_adjusted is not None and p_adjusted < SIGNIFICANT
     marks = frozenset(["significant"] if significant else
@@ -204,30 +215,30 @@ def _row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry
     relative = Entry("-", note="the first run's own interval holds 0") \
         if first.spans_zero or not first.mean \
         else Entry(number=Quantity(comparison.difference.mean / abs(first.mean)), marks=marks)
-    return (*map(Entry, results.part(pair.ids, results.compared)),
-            entry(first), entry(statistics.mean(pair.second)),
-            Entry(number=quantity(comparison.difference), marks=marks), relative,
-            probability(p_adjusted, "too few repetitions"), *effects(comparison))
+    return (*map(Entry, results.select_levels(pair.ids, results.compared)),
+            estimate_entry(first), estimate_entry(statistics.mean(pair.second)),
+            Entry(number=to_quantity(comparison.difference), marks=marks), relative,
+            p_value_entry(p_adjusted, "too few repetitions"), *effect_entries(comparison))
 
 
-def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
+def describe_differences(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
     """Yield lines on differences of two runs other than the measured values.
 
     The lines also name flagged repetitions, unusable files, and cells that only one run has.
     """
     for name, run in zip(names, (a, b), strict=True):
-        lines = (*run.notices, *complaints_of(run), run.left_out, flagged_line(run))
+        lines = (*run.notices, *list_result_complaints(run), run.left_out, flagged_line(run))
         yield from (f"{name}: {line}" for line in lines if line)
     goods = a.good, b.good
     for column in _COLUMNS:
         first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
         if first != second:
             yield f"The runs differ in {column}: {first or 'none'} and {second or 'none'}."
-    yield from _asked_otherwise(a, b)
+    yield from _describe_plan_differences(a, b)
     for factor in a.names:
         digests = [good.groupby(factor)[f"{factor}_sha256"].agg(set).to_dict() for good in goods]
         changed = sorted((name for name in digests[0].keys() & digests[1].keys()
-                          if digests[0][name] != digests[1][name]), key=natural)
+                          if digests[0][name] != digests[1][name]), key=natural_key)
         if changed:
             yield f"Not the same {factor} in both runs: {', '.join(changed)}."
     first_cells, second_cells = (set(zip(*(good[name] for name in a.names), strict=True))
@@ -235,10 +246,10 @@ def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
     for name, only in ((names[0], first_cells - second_cells),
                        (names[1], second_cells - first_cells)):
         if only:
-            yield _only_one_has(a, name, in_order(a, only))
+            yield _describe_extra_cells(a, name, sort_cells(a, only))
 
 
-def _asked_otherwise(a: Results, b: Results) -> Iterator[str]:
+def _describe_plan_differences(a: Results, b: Results) -> Iterator[str]:
     """Yield lines on differences of the plans.
 
     Compared are the study's version, settings, wires, devices and media.
@@ -250,20 +261,20 @@ def _asked_otherwise(a: Results, b: Results) -> Iterator[str]:
               for name in dict.fromkeys((*a.settings, *b.settings)) if name not in _COLUMNS]
     pairs.append(("wires", a.wires, b.wires))
     devices = a.manifest.devices, b.manifest.devices
-    pairs.append(("devices", *(", ".join(sorted(map(printable, names))) for names in devices)))
+    pairs.append(("devices", *(", ".join(sorted(map(to_printable, names))) for names in devices)))
     yield from (f"The runs differ in {what}: {first or 'none'} and {second or 'none'}."
                 for what, first, second in pairs if first != second)
     media = a.manifest.media, b.manifest.media
     for what, (first_ones, second_ones) in (("device", devices), ("medium", media)):
-        if changed := sorted(printable(name) for name in first_ones.keys() & second_ones.keys()
+        if changed := sorted(to_printable(name) for name in first_ones.keys() & second_ones.keys()
                              if first_ones[name] != second_ones[name]):
             yield f"Not the same {what} in both runs: {', '.join(changed)}."
 
 
-def _only_one_has(results: Results, name: str, only: Sequence[Ids]) -> str:
+def _describe_extra_cells(results: Results, name: str, only: Sequence[Ids]) -> str:
     more = len(only) - _MAX_CELLS
     shown = ", ".join(" in ".join(filter(None, (
-        ", ".join(results.part(ids, factors))
+        ", ".join(results.select_levels(ids, factors))
         for factors in (results.compared, results.surroundings)))) for ids in only[:_MAX_CELLS])
     return f"Only {name} has good repetitions of {shown}{f' and {more} more' if more > 0 else ''}."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.clock import listed
+from analysis.clock import list_names
 from analysis.records import Frame
 from analysis.results import Results, record_names
 from measure.record import FLAGS
@@ -20,7 +20,7 @@ def contention_lines(results: Results) -> Iterator[str]:
     good = results.good
     again = good[good["alone"]]
     if not again.empty:
-        names = listed(record_names(again, results.names))
+        names = list_names(record_names(again, results.names))
         yield (f"{len(again)} of {len(good)} good repetitions were measured once more because they "
                "had been flagged: later than the rest of their block, and with nothing beside "
                f"them. Differences take them for parts of it: {names}.")
@@ -34,18 +34,18 @@ def flagged_line(results: Results) -> str:
         return ""
     single = len(flagged) == 1
     return (f"{len(flagged)} of {len(good)} good repetitions {'is' if single else 'are'} flagged, "
-            f"because {'it' if single else 'they'} {_why(flagged)}, which makes "
-            f"times longer: {listed(record_names(flagged, results.names))}. "
-            f"{'It counts' if single else 'They count'} all the same{_what_next(flagged)}.")
+            f"because {'it' if single else 'they'} {_describe_causes(flagged)}, which makes "
+            f"times longer: {list_names(record_names(flagged, results.names))}. "
+            f"{'It counts' if single else 'They count'} all the same{_describe_remedy(flagged)}.")
 
 
-def _why(flagged: Frame) -> str:
+def _describe_causes(flagged: Frame) -> str:
     """Return the causes of the flags, joined by "or"."""
     words = {word for said in flagged["flags"] for word in said.split()}
     return " or ".join(text for word, text in FLAGS.items() if word in words) or FLAGS["processor"]
 
 
-def _what_next(flagged: Frame) -> str:
+def _describe_remedy(flagged: Frame) -> str:
     """Return the way to replace flagged repetitions by measuring them again alone.
 
     Repetitions that were already measured alone are not measured again.

@@ -62,7 +62,7 @@ class Stage:
     limit: float
 
 
-def named(name: str, ending: str) -> str:
+def insert_before_unit(name: str, ending: str) -> str:
     """Return a name with an ending inserted before its unit.
 
     >>> named("delay_s", "p95")

@@ -36,14 +36,15 @@ _CYCLES = ("Demand and residence are a cycle's, over all chains: the work at a s
            "waiting.")
 
 
-def tables(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> list[Table]:
+def make_model_tables(networks: Sequence[QueueingNetwork],
+                      answers: Sequence[NetworkAnswer]) -> list[Table]:
     """Return the tables of chains and stations of one network, or before and after what-ifs."""
-    return [_chains(networks, answers), _stations(networks, answers)]
+    return [_make_chain_table(networks, answers), _make_station_table(networks, answers)]
 
 
-def predictions(assessments: Mapping[str, Assessment]) -> Table:
+def make_prediction_table(assessments: Mapping[str, Assessment]) -> Table:
     """Return the table of each chain's predictions with the measured values at that load."""
-    rows = [(Entry(chain), *_prediction(entry))
+    rows = [(Entry(chain), *_prediction_entries(entry))
             for chain, assessment in assessments.items() for entry in assessment.predictions]
     has_p95 = any(entry.p95_s for each in assessments.values() for entry in each.predictions)
     columns = [
@@ -61,37 +62,39 @@ def predictions(assessments: Mapping[str, Assessment]) -> Table:
     return table if has_p95 else table.with_columns(list(range(len(columns) - 3)))
 
 
-def _prediction(entry: Prediction) -> Sequence[Entry]:
-    return (Entry(number=Quantity(entry.load)), Entry(entry.mark), *_compared(entry.response_s),
-            *_compared(entry.throughput_per_s)[:2], *_compared(entry.p95_s))
+def _prediction_entries(entry: Prediction) -> Sequence[Entry]:
+    return (Entry(number=Quantity(entry.load)), Entry(entry.mark),
+            *_comparison_entries(entry.response_s),
+            *_comparison_entries(entry.throughput_per_s)[:2], *_comparison_entries(entry.p95_s))
 
 
-def _compared(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
+def _comparison_entries(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
     """Return the entries of modelled value, measured value and error."""
     if value is None:
-        return _absent(), _absent(), _absent()
-    return (_entry(value.modelled),
-            _absent() if value.measured is None else Entry(number=Quantity(value.measured)),
-            _absent() if value.error is None else Entry(number=Quantity(value.error)))
+        return _missing_entry(), _missing_entry(), _missing_entry()
+    return (_to_entry(value.modelled),
+            _missing_entry() if value.measured is None else Entry(number=Quantity(value.measured)),
+            _missing_entry() if value.error is None else Entry(number=Quantity(value.error)))
 
 
-def _absent() -> Entry:
+def _missing_entry() -> Entry:
     return Entry("-", marks=frozenset({"missing"}))
 
 
-def _quantity(interval: Interval) -> Quantity:
+def _to_quantity(interval: Interval) -> Quantity:
     if interval.low == interval.high:
         return Quantity(interval.value)
     return Quantity(interval.value, interval.low, interval.high)
 
 
-def _entry(interval: Interval | None) -> Entry:
-    return _absent() if interval is None else Entry(number=_quantity(interval))
+def _to_entry(interval: Interval | None) -> Entry:
+    return _missing_entry() if interval is None else Entry(number=_to_quantity(interval))
 
 
-def _chains(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> Table:
+def _make_chain_table(networks: Sequence[QueueingNetwork],
+                      answers: Sequence[NetworkAnswer]) -> Table:
     columns = [Column("chain", "chain")]
-    for suffix, group in _versions(networks):
+    for suffix, group in _network_versions(networks):
         columns += [Column(f"load{suffix}", "load", group=group),
                     Column(f"response_s{suffix}", "response time", group=group, **_MS),
                     Column(f"throughput_per_s{suffix}", "throughput", unit="1/s", group=group)]
@@ -103,15 +106,16 @@ def _chains(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer
             load = now.rate_per_s if now.is_open else now.population
             row += [Entry(number=Quantity(float(load or 0)),
                           detail="a second" if now.is_open else "customers"),
-                    _entry(means.response_s), _entry(means.throughput_per_s)]
+                    _to_entry(means.response_s), _to_entry(means.throughput_per_s)]
         rows.append(tuple(row))
     return Table("chains", "Chains", tuple(columns), tuple(rows),
-                 notes=(f"Means: {_methods(answers)}; response times leave think times out.",))
+                 notes=(f"Means: {_join_methods(answers)}; response times leave think times out.",))
 
 
-def _stations(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnswer]) -> Table:
+def _make_station_table(networks: Sequence[QueueingNetwork],
+                        answers: Sequence[NetworkAnswer]) -> Table:
     columns = [Column("station", "station"), Column("discipline", "discipline")]
-    for suffix, group in _versions(networks):
+    for suffix, group in _network_versions(networks):
         columns += [Column(f"servers{suffix}", "servers", digits=0, group=group),
                     Column(f"demand_s{suffix}", "demand", group=group, **_MS),
                     Column(f"residence_s{suffix}", "residence", group=group, **_MS),
@@ -122,19 +126,19 @@ def _stations(networks: Sequence[QueueingNetwork], answers: Sequence[NetworkAnsw
         for network, answer in zip(networks, answers, strict=True):
             now, means = network.stations[number], answer.stations[number]
             is_queue = now.discipline != "delay"
-            row += [Entry(number=Quantity(now.servers)) if is_queue else _absent(),
-                    Entry(number=Quantity(means.demand_s)), _entry(means.residence_s),
-                    _entry(means.utilization) if is_queue else _absent()]
+            row += [Entry(number=Quantity(now.servers)) if is_queue else _missing_entry(),
+                    Entry(number=Quantity(means.demand_s)), _to_entry(means.residence_s),
+                    _to_entry(means.utilization) if is_queue else _missing_entry()]
         rows.append(tuple(row))
     return Table("stations", "Stations", tuple(columns), tuple(rows),
                  notes=(_CYCLES,))
 
 
-def _versions(networks: Sequence[QueueingNetwork]) -> Sequence[tuple[str, str]]:
+def _network_versions(networks: Sequence[QueueingNetwork]) -> Sequence[tuple[str, str]]:
     """Return the ending of column keys and the group's title for each network."""
     return [("", "")] if len(networks) == 1 else [("", _NOW), ("_what_if", _THEN)]
 
 
-def _methods(answers: Sequence[NetworkAnswer]) -> str:
+def _join_methods(answers: Sequence[NetworkAnswer]) -> str:
     return " and ".join(dict.fromkeys(
         method for answer in answers for method in answer.methods)) or "none"

@@ -35,12 +35,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 
-from analysis.bodies import Body, Usable, check, take
+from analysis.bodies import Body, Usable, check_record, extract_values
 from analysis.clock import REAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.standing import NOT_COUNTED
-from analysis.text import printable
-from measure.record import Record, RecordError, listed_settings
+from analysis.text import to_printable
+from measure.record import Record, RecordError, join_settings
 from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
@@ -69,8 +69,8 @@ class RecordTable:
     series: Lists = field(default_factory=list)
 
 
-def read(paths: Sequence[Path], study: Body, reader: Reader,
-         processes: int | None = None) -> RecordTable:
+def read_records(paths: Sequence[Path], study: Body, reader: Reader,
+                 processes: int | None = None) -> RecordTable:
     """Read records: return a row for each, and a line for each unusable file.
 
     Args:
@@ -82,15 +82,15 @@ def read(paths: Sequence[Path], study: Body, reader: Reader,
     """
     count = min(processes or len(os.sched_getaffinity(0)), -(-len(paths) // _CHUNK))
     if count < 2:
-        return _read(paths, study, reader)
+        return _read_in_process(paths, study, reader)
     share = -(-len(paths) // count)
     with ThreadPoolExecutor(count) as pool:
-        return _together(list(pool.map(lambda part: _elsewhere(part, study, reader),
-                                       [paths[at:at + share] for at in
-                                        range(0, len(paths), share)])))
+        return _join_tables(list(pool.map(lambda part: _read_in_subprocess(part, study, reader),
+                                          [paths[at:at + share] for at in
+                                           range(0, len(paths), share)])))
 
 
-def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
+def _read_in_subprocess(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
     """Read records in another process, or in this process if that fails.
 
     multiprocessing is not used: it would run the caller's script again, or fork a process that has
@@ -99,22 +99,22 @@ def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTabl
     try:
         task = pickle.dumps((paths, study, reader))
     except (pickle.PicklingError, AttributeError, TypeError):  # study not in a module
-        return _read(paths, study, reader)
+        return _read_in_process(paths, study, reader)
     done = subprocess.run([sys.executable, "-P", "-m", "analysis.records"], input=task,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
                           env={**os.environ, "PYTHONPATH": str(_ROOT)})
     if done.returncode:
-        return _read(paths, study, reader)
+        return _read_in_process(paths, study, reader)
     parts = pickle.loads(done.stdout)  # noqa: S301 # written by this module
     return RecordTable(*parts)
 
 
-def _read(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
-    return _together([_read_chunk(paths[at:at + _CHUNK], study, reader)
-                      for at in range(0, len(paths), _CHUNK)])
+def _read_in_process(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
+    return _join_tables([_read_chunk(paths[at:at + _CHUNK], study, reader)
+                         for at in range(0, len(paths), _CHUNK)])
 
 
-def _together(parts: Sequence[RecordTable]) -> RecordTable:
+def _join_tables(parts: Sequence[RecordTable]) -> RecordTable:
     frames = [part.frame for part in parts if part.frame is not None]
     whole = frames[0] if len(frames) == 1 else \
         pd.concat(frames, ignore_index=True) if frames else None
@@ -127,13 +127,14 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
     for path in paths:
         try:
             record = reader(path)
-            taken.append(_taken(record, check(record, study, str(path)), study, str(path)))
+            taken.append(_extract_record(record, check_record(record, study, str(path)), study,
+                                         str(path)))
         except RecordError as error:
-            complaints.append(printable(str(error)))
-    return _table(taken, complaints)
+            complaints.append(to_printable(str(error)))
+    return _make_table(taken, complaints)
 
 
-def _standing(record: Record) -> tuple[str, str]:
+def _counted_status(record: Record) -> tuple[str, str]:
     """Return the status of a record and its reason, "not counted" under a negative control.
 
     A repetition can pass under a control if its cell lacks what the control removes. For example,
@@ -152,8 +153,9 @@ def from_records(records: Sequence[Record], study: Body) -> RecordTable:
     Raises:
         RecordError: No table can use one of the records.
     """
-    return _table([_taken(record, take(record, study, record.name), study, record.name)
-                   for record in records])
+    return _make_table([_extract_record(record, extract_values(record, study, record.name), study,
+                                        record.name)
+                        for record in records])
 
 
 @dataclass(frozen=True)
@@ -165,15 +167,15 @@ class _Taken:
     series: Mapping[str, Any]
 
 
-def _table(taken: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTable:
-    return RecordTable(_to_frame([dict(each.row) for each in taken]) if taken else None,
-                       list(complaints), [each.samples for each in taken],
-                       [each.series for each in taken])
+def _make_table(extracts: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTable:
+    return RecordTable(_to_frame([dict(each.row) for each in extracts]) if extracts else None,
+                       list(complaints), [each.samples for each in extracts],
+                       [each.series for each in extracts])
 
 
-def _taken(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
+def _extract_record(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
     """Return a record's row and lists."""
-    row: dict[str, Any] = _row(record)
+    row: dict[str, Any] = _envelope_row(record)
     twice = row.keys() & usable.row.keys()
     if twice:
         raise RecordError(f"{where}: the study {study.id} calls a value {min(twice)!r}, as every "
@@ -185,11 +187,11 @@ def _taken(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
     """Return rows as a frame, with NaN for missing measured values."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return pd.DataFrame({printable(name): _column(name, [row.get(name) for row in rows])
+    return pd.DataFrame({to_printable(name): _to_column(name, [row.get(name) for row in rows])
                          for name in names})
 
 
-def _column(name: str, values: list[Any]) -> Any:
+def _to_column(name: str, values: list[Any]) -> Any:
     first = next((value for value in values if value is not None), None)
     if isinstance(first, str):
         return ["" if value is None else str(value) for value in values]
@@ -198,26 +200,26 @@ def _column(name: str, values: list[Any]) -> Any:
     return values
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _envelope_row(record: Record) -> dict[str, Any]:
     """Return the first columns of a row, which come from the record's envelope."""
     environment = record.environment
-    status, reason = _standing(record)
+    status, reason = _counted_status(record)
     return {
-        **{factor: printable(level) for factor, level in record.cell.items()},
+        **{factor: to_printable(level) for factor, level in record.cell.items()},
         "repetition": record.repetition, "status": status,
-        "reason": printable(reason), "attempt": record.attempt,
+        "reason": to_printable(reason), "attempt": record.attempt,
         "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
-        "unchecked": printable(listed_settings(record.unchecked or ())),
+        "unchecked": to_printable(join_settings(record.unchecked or ())),
         "elapsed_s": record.elapsed_s, "started_s": _started_s(record),
         # Where the machine's clock skips waiting, processor seconds have no meaning.
-        **_processor(record.raw.get("processor_s") if _is_real_time(environment) else None),
+        **_processor_times(record.raw.get("processor_s") if _is_real_time(environment) else None),
         "flagged": bool(environment.get("flags")),
-        "flags": " ".join(map(printable, environment.get("flags") or ())),
+        "flags": " ".join(map(to_printable, environment.get("flags") or ())),
         "alone": bool(environment.get("alone")),
-        **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
+        **{f"{factor}{DIGEST}": to_printable(record.digests.get(factor, ""))
            for factor in record.cell},
-        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES},
+        **{name: _to_text(environment.get(name)) for name in CIRCUMSTANCES},
         "air": air_of(environment)}
 
 
@@ -234,9 +236,9 @@ def _started_s(record: Record) -> float | None:
 
     Stamps use the machine's clock, which runs ahead of the wall clock where it skips waiting.
     """
-    began_s = _number(record.environment, "measured_at_s")
+    began_s = _find_number(record.environment, "measured_at_s")
     if began_s is None and _is_real_time(record.environment):
-        return _number(record.raw.get("stamps"), "start")
+        return _find_number(record.raw.get("stamps"), "start")
     return began_s
 
 
@@ -245,10 +247,10 @@ def air_of(environment: Mapping[str, Any]) -> str:
 
     Old records without this field used queues.
     """
-    return _text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
+    return _to_text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
 
 
-def _processor(use: object) -> dict[str, float | None]:
+def _processor_times(use: object) -> dict[str, float | None]:
     """Return busy and idle processor time in seconds, or None where not recorded."""
     if not isinstance(use, dict):
         return {"processor_busy_s": None, "processor_idle_s": None}
@@ -259,16 +261,16 @@ def _processor(use: object) -> dict[str, float | None]:
             "processor_idle_s": times.get("idle")}
 
 
-def _number(document: object, key: str) -> float | None:
+def _find_number(document: object, key: str) -> float | None:
     value = document.get(key) if isinstance(document, dict) else None
     return float(value) if isinstance(value, int | float) else None
 
 
-def _text(value: object) -> str:
-    return "" if value is None else printable(str(value))
+def _to_text(value: object) -> str:
+    return "" if value is None else to_printable(str(value))
 
 
 if __name__ == "__main__":
     task = pickle.load(sys.stdin.buffer)  # noqa: S301 # written by _elsewhere
-    table = _read(*task)
+    table = _read_in_process(*task)
     pickle.dump((table.frame, table.complaints, table.samples, table.series), sys.stdout.buffer)

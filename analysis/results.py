@@ -17,11 +17,11 @@ import numpy as np
 from analysis import records as reading
 from analysis.air import planned_air
 from analysis.bodies import Body
-from analysis.clock import separated
+from analysis.clock import select_clock
 from analysis.errors import NothingToReport
 from analysis.metrics import Metric
 from analysis.records import Frame, Lists, Reader
-from analysis.text import natural, printable
+from analysis.text import natural_key, to_printable
 from measure.manifest import FILE, FactorRecord, LevelRecord, Manifest
 from measure.record import Record, record_name
 
@@ -129,8 +129,8 @@ class Results:
     @cached_property
     def levels(self) -> Mapping[str, tuple[str, ...]]:
         """Return the ids of every factor's levels: the plan's, then those only in records."""
-        return {name: tuple(dict.fromkeys((*self._planned(name), *sorted(
-            set(self.frame[name].unique()) - set(self._planned(name)), key=natural))))
+        return {name: tuple(dict.fromkeys((*self._planned_levels(name), *sorted(
+            set(self.frame[name].unique()) - set(self._planned_levels(name)), key=natural_key))))
             for name in self.names}
 
     @cached_property
@@ -138,7 +138,7 @@ class Results:
         """Return all planned or measured cells by surroundings and compared levels."""
         planned = map(tuple, self.manifest.cells) if self.manifest else ()
         ids = {*planned, *zip(*(self.frame[name].tolist() for name in self.names), strict=True)}
-        return tuple(sorted(ids, key=self._place))
+        return tuple(sorted(ids, key=self._sort_key))
 
     @cached_property
     def repetitions(self) -> int:
@@ -149,7 +149,7 @@ class Results:
     @cached_property
     def wires(self) -> str:
         """Return a description of the wires' effects on packets, or "" if none or unknown."""
-        return "; ".join(map(printable, self.manifest.wires)) if self.manifest else ""
+        return "; ".join(map(to_printable, self.manifest.wires)) if self.manifest else ""
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
@@ -158,27 +158,28 @@ class Results:
         The mapping is empty if they are unknown.
         """
         asked = self.manifest.asked if self.manifest else {}
-        return {printable(name): printable(value if isinstance(value, str) else json.dumps(value))
+        return {to_printable(name): to_printable(value if isinstance(value, str)
+                                                 else json.dumps(value))
                 for name, value in asked.items()}
 
-    def level(self, factor: str, name: str) -> LevelRecord | None:
+    def find_level(self, factor: str, name: str) -> LevelRecord | None:
         """Return the manifest's entry of a level, or None."""
         levels = self.manifest.levels.get(factor, {}) if self.manifest else {}
         return levels.get(name)
 
-    def title(self, factor: str, name: str) -> str:
+    def level_title(self, factor: str, name: str) -> str:
         """Return the title of a level, or "" if it has none."""
-        level = self.level(factor, name)
-        return printable(level.title) if level else ""
+        level = self.find_level(factor, name)
+        return to_printable(level.title) if level else ""
 
-    def heading(self, ids: Sequence[str], factors: Sequence[str]) -> str:
+    def level_heading(self, ids: Sequence[str], factors: Sequence[str]) -> str:
         """Return levels as a heading: their ids, each with its title."""
-        return ", ".join(f"{name}: {title}" if (title := self.title(factor, name)) else name
+        return ", ".join(f"{name}: {title}" if (title := self.level_title(factor, name)) else name
                          for factor, name in zip(factors, ids, strict=True))
 
-    def number(self, factor: str, name: str) -> float | None:
+    def level_number(self, factor: str, name: str) -> float | None:
         """Return the value of a numeric factor's level, or None for other levels."""
-        level = self.level(factor, name)
+        level = self.find_level(factor, name)
         if level is not None and level.number is not None:
             return level.number
         try:
@@ -186,7 +187,7 @@ class Results:
         except ValueError:
             return None
 
-    def part(self, ids: Sequence[str], factors: Sequence[str]) -> tuple[str, ...]:
+    def select_levels(self, ids: Sequence[str], factors: Sequence[str]) -> tuple[str, ...]:
         """Return the levels of some factors in a cell."""
         return tuple(ids[self.names.index(name)] for name in factors)
 
@@ -197,14 +198,15 @@ class Results:
         for factor in self.names:
             pairs = set(zip(self.frame[factor], self.frame[f"{factor}_sha256"], strict=True))
             changed[factor] = frozenset(
-                name for name, digest in pairs if digest and (level := self.level(factor, name))
+                name for name, digest in pairs if digest
+                and (level := self.find_level(factor, name))
                 and level.digest != digest)
         return changed
 
-    def _planned(self, factor: str) -> tuple[str, ...]:
+    def _planned_levels(self, factor: str) -> tuple[str, ...]:
         return tuple(self.manifest.levels.get(factor, {})) if self.manifest else ()
 
-    def _place(self, ids: tuple[str, ...]) -> tuple[int, ...]:
+    def _sort_key(self, ids: tuple[str, ...]) -> tuple[int, ...]:
         order = [self.levels[name].index(ids[self.names.index(name)])
                  for name in (*self.surroundings, *self.compared)]
         return tuple(order)
@@ -214,7 +216,7 @@ def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Rea
     """Return the results of a folder, with every usable record.
 
     A file that is damaged, foreign, a copy, or has impossible numbers becomes a complaint. If
-    records are of two clocks, those of one are left out (see analysis.clock.separated). The same
+    records are of two clocks, those of one are left out (see analysis.clock.select_clock). The same
     applies to two airs.
 
     Args:
@@ -231,14 +233,14 @@ def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Rea
                               "with './qop run'")
     records = folder / "records" if (folder / "records").is_dir() else folder
     paths = sorted(path for path in records.glob("*.json") if path.name != FILE)
-    table = reading.read(paths, study, reader)
+    table = reading.read_records(paths, study, reader)
     if table.frame is None and table.complaints:
         raise NothingToReport(f"{records}: none of its {len(paths)} files is a record that can be "
                               f"used; the first: {table.complaints[0]}")
     if table.frame is None:
         raise NothingToReport(f"{records}: holds no records yet; measure with "
                               f"'./qop run --out {folder}', or give another results folder")
-    return replace(_results(table, study, manifest), name=folder.resolve().name)
+    return replace(_make_results(table, study, manifest), name=folder.resolve().name)
 
 
 def from_records(records: Sequence[Record], study: StudyParts,
@@ -251,10 +253,11 @@ def from_records(records: Sequence[Record], study: StudyParts,
     """
     if not records:
         raise NothingToReport("nothing was measured; there is no table to show")
-    return _results(reading.from_records(records, study), study, manifest)
+    return _make_results(reading.from_records(records, study), study, manifest)
 
 
-def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest | None) -> Results:
+def _make_results(table: reading.RecordTable, study: StudyParts,
+                  manifest: Manifest | None) -> Results:
     frame = table.frame
     if frame is None:
         raise NothingToReport("nothing was measured; there is no table to show")
@@ -267,9 +270,9 @@ def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest |
     order = np.lexsort((frame["repetition"].to_numpy(), ranks))
     ordered = frame.iloc[order].reset_index(drop=True)
     planned = str(manifest.settings.get("clock") or "") if manifest else ""
-    chosen, left_out = separated(ordered, planned, _naming(whole.names))
-    chosen, other_air = separated(chosen, planned_air(manifest), _naming(whole.names),
-                                  column="air")
+    chosen, left_out = select_clock(ordered, planned, _record_namer(whole.names))
+    chosen, other_air = select_clock(chosen, planned_air(manifest), _record_namer(whole.names),
+                                     column="air")
     rows = order[chosen.index.to_numpy()]
     return replace(whole, frame=chosen.reset_index(drop=True),
                    left_out=" ".join(line for line in (left_out, other_air) if line),
@@ -283,5 +286,5 @@ def record_names(rows: Frame, names: Sequence[str]) -> list[str]:
     return [record_name(levels, int(number)) for *levels, number in zip(*columns, strict=True)]
 
 
-def _naming(names: Sequence[str]) -> Callable[[Frame], list[str]]:
+def _record_namer(names: Sequence[str]) -> Callable[[Frame], list[str]]:
     return lambda rows: record_names(rows, names)

@@ -9,8 +9,8 @@ import numpy as np
 
 from analysis import statistics
 from analysis.cells import Cells, Ids
-from analysis.metrics import Metric, named
-from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effects, entry, probability
+from analysis.metrics import Metric, insert_before_unit
+from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effect_entries, estimate_entry, p_value_entry
 from analysis.statistics import Comparison, Outcome, Sample
 from analysis.table import Column, Entry, Quantity, Table
 from measure.record import record_name
@@ -59,7 +59,7 @@ class _Case:
         return statistics.paired_differences(self.first, self.second)
 
 
-def decisions(cells: Cells) -> list[SignificanceDecision]:
+def decide_differences(cells: Cells) -> list[SignificanceDecision]:
     """Return every comparison with the baseline.
 
     The order is by metric, surroundings and cell. Comparisons of one metric in the same
@@ -70,44 +70,48 @@ def decisions(cells: Cells) -> list[SignificanceDecision]:
         return []
     return [decision for metric in cells.results.study.metrics
             for section, members in cells.sections.items()
-            for decision in _judged(metric, section, list(_cases(cells, metric, members)))]
+            for decision
+            in _judge_cases(metric, section, list(_find_cases(cells, metric, members)))]
 
 
-def _cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Case]:
+def _find_cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Case]:
     for ids in members:
-        reference = cells.baseline.of(cells.results, ids)
+        reference = cells.baseline.baseline_cell(cells.results, ids)
         if reference is None:
             continue
-        values, base = (cells.blocks(metric.name, cell) for cell in (ids, reference))
+        values, base = (cells.values_by_block(metric.name, cell) for cell in (ids, reference))
         if values.keys() & base.keys():
-            yield _Case(ids, reference, values, base, statistics.paired(values, base))
+            yield _Case(ids, reference, values, base, statistics.compare_paired(values, base))
 
 
-def tables(cells: Cells, decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
+def make_decision_tables(cells: Cells,
+                         decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
     """Return a table of decisions for each metric, with the repetitions still needed."""
-    every = decisions(cells) if decided is None else decided
-    return [_table(cells, metric, mine) for metric in cells.results.study.metrics
+    every = decide_differences(cells) if decided is None else decided
+    return [_make_table(cells, metric, mine) for metric in cells.results.study.metrics
             if (mine := [decision for decision in every if decision.metric is metric])]
 
 
-def _table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:
+def _make_table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:
     compared, name = cells.results.compared, cells.baseline.name
     columns = (*(Column(factor, factor) for factor in compared),
-               Column(named(metric.name, "difference"), "difference", metric.unit, metric.scale),
+               Column(insert_before_unit(metric.name, "difference"), "difference", metric.unit,
+                      metric.scale),
                P_COLUMN, *EFFECT_COLUMNS,
                Column("outcome", "differs"), Column("further_repetitions", "more needed", digits=0))
-    sections = tuple((number, cells.heading(decision.section))
+    sections = tuple((number, cells.section_heading(decision.section))
                      for number, decision in enumerate(decided)
                      if decision.section and (
                          not number or decided[number - 1].section != decision.section))
     what = " and ".join(compared)
     return Table(f"decisions-{metric.name}", f"{metric.sentence}: differences from {name}", columns,
-                 tuple(_row(cells, decision) for decision in decided),
+                 tuple(_make_row(cells, decision) for decision in decided),
                  caption=f"{metric.sentence} under the {what} minus that under {name}, within "
-                 "blocks.", notes=_notes(cells), sections=sections)
+                 "blocks.", notes=_make_notes(cells), sections=sections)
 
 
-def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[SignificanceDecision]:
+def _judge_cases(metric: Metric, section: Ids,
+                 cases: Sequence[_Case]) -> Iterator[SignificanceDecision]:
     """Yield decisions for one family of cases, corrected for each other."""
     tested = [case.comparison.p_value for case in cases if case.comparison.p_value is not None]
     adjusted = iter(statistics.holm(tested).tolist())
@@ -117,10 +121,10 @@ def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Si
     left = sum(p is None or p >= SIGNIFICANT for p in p_values)
     level = 1 - SIGNIFICANT / max(1, left)
     for case, p in zip(cases, p_values, strict=True):
-        margin = _margin(metric, case.second)
+        margin = _negligible_difference(metric, case.second)
         differences = case.differences
         outcome: Outcome = "different" if p is not None and p < SIGNIFICANT else \
-            statistics.decided(statistics.mean(differences, level), margin)
+            statistics.decide_outcome(statistics.mean(differences, level), margin)
         further = statistics.repetitions_to_decide(differences, margin, level) \
             if outcome == "undecided" else 0
         if further == 0 and outcome == "undecided":  # enough only on average
@@ -130,25 +134,26 @@ def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Si
                                    tuple(sorted(case.first.keys() & case.second.keys())))
 
 
-def _margin(metric: Metric, base: Mapping[int, float]) -> float:
+def _negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:
     """Return the difference that does not matter, in the metric's SI unit."""
     if not metric.is_relative:
         return metric.negligible
     return metric.negligible * abs(float(np.mean(list(base.values()))))
 
 
-def _row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
+def _make_row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
     comparison = decision.comparison
     marks = frozenset(_MARKS[decision.outcome])
     names = tuple(record_name(ids, block) for block in decision.blocks
                   for ids in (decision.ids, decision.baseline))
-    levels = cells.results.part(decision.ids, cells.results.compared)
-    return (*map(Entry, levels), entry(comparison.difference, marks, names),
-            probability(decision.p_adjusted, "one block in common"),
-            *effects(comparison), Entry(_WORDS[decision.outcome], marks=marks), _further(decision))
+    levels = cells.results.select_levels(decision.ids, cells.results.compared)
+    return (*map(Entry, levels), estimate_entry(comparison.difference, marks, names),
+            p_value_entry(decision.p_adjusted, "one block in common"),
+            *effect_entries(comparison), Entry(_WORDS[decision.outcome], marks=marks),
+            _further_entry(decision))
 
 
-def _further(decision: SignificanceDecision) -> Entry:
+def _further_entry(decision: SignificanceDecision) -> Entry:
     if decision.outcome != "undecided":
         return Entry("-")
     if decision.further is not None:
@@ -156,7 +161,7 @@ def _further(decision: SignificanceDecision) -> Entry:
     return Entry("?", note=f"more than {statistics.MOST} in all, or too few so far to tell")
 
 
-def _notes(cells: Cells) -> tuple[str, ...]:
+def _make_notes(cells: Cells) -> tuple[str, ...]:
     shares = {metric.negligible for metric in cells.results.study.metrics if metric.is_relative}
     sizes = {f"{metric.negligible * metric.scale:g} {metric.unit}".strip()
              for metric in cells.results.study.metrics if not metric.is_relative}

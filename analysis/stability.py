@@ -57,13 +57,13 @@ class Drift:
     p_value: float
 
 
-def warnings_of(cells: Cells, decisions: Sequence[SignificanceDecision] = ()) -> list[str]:
+def list_warnings(cells: Cells, decisions: Sequence[SignificanceDecision] = ()) -> list[str]:
     """Return all warnings as sentences, the most important first."""
-    return [*(_drift_text(drift) for drift in drifts(cells)),
-            *_outlier_lines(outliers(cells)), *_undecided(cells, decisions)]
+    return [*(_describe_drift(drift) for drift in find_drifts(cells)),
+            *_describe_outliers(find_outliers(cells)), *_describe_undecided(cells, decisions)]
 
 
-def outliers(cells: Cells) -> list[Outlier]:
+def find_outliers(cells: Cells) -> list[Outlier]:
     """Return the outliers of all cells, those with the largest deviation first.
 
     Deviations are relative to the cell's median. All cells of the same surroundings share one
@@ -75,19 +75,19 @@ def outliers(cells: Cells) -> list[Outlier]:
     for metric in cells.results.study.metrics:
         for members in cells.sections.values():
             blocks = {ids: values for ids in members
-                      if len(values := cells.blocks(metric.name, ids)) > 2}
+                      if len(values := cells.values_by_block(metric.name, ids)) > 2}
             medians = {ids: float(np.median(list(values.values())))
                        for ids, values in blocks.items()}
             chosen = [ids for ids in blocks if medians[ids] > 0]
             relative = [np.array(list(blocks[ids].values())) / medians[ids] for ids in chosen]
             joint = statistics.modified_z_scores(relative)
             for ids, z, of_cell in zip(chosen, joint, relative, strict=True):
-                outstanding += _standing_out(ids, metric, blocks[ids], medians[ids],
-                                             _in_own_deviations(of_cell, z))
+                outstanding += _find_cell_outliers(ids, metric, blocks[ids], medians[ids],
+                                                   _in_own_deviations(of_cell, z))
     return sorted(outstanding, key=lambda outlier: -abs(outlier.deviations))
 
 
-def drifts(cells: Cells) -> list[Drift]:
+def find_drifts(cells: Cells) -> list[Drift]:
     """Return metrics that rise or fall with time, over all cells of the same surroundings.
 
     The drift with the smallest p-value comes first. P-values are corrected for all metrics and
@@ -98,16 +98,16 @@ def drifts(cells: Cells) -> list[Drift]:
     for metric in cells.results.study.metrics:
         for section, members in cells.sections.items():
             values = {ids: blocks for ids in members
-                      if (blocks := cells.blocks(metric.name, ids))}
+                      if (blocks := cells.values_by_block(metric.name, ids))}
             if not values:
                 continue
-            times = _times(cells, values)
+            times = _measurement_times(cells, values)
             # The slope holds only between a cell's first and last repetition, so use the longest
             # such span.
             span = max(float(np.ptp(of_cell)) for of_cell in times.values())
-            series = [_series(times[ids], np.array(list(blocks.values())))
+            series = [_relative_series(times[ids], np.array(list(blocks.values())))
                       for ids, blocks in values.items() if np.mean(list(blocks.values())) > 0]
-            trend = statistics.trend(series)
+            trend = statistics.find_trend(series)
             p_value = max(trend.p_value, _p_of_blocks(times, values))
             drifting.append(Drift(section, metric, (trend.slope or 0.0) * span, p_value))
     corrected = statistics.holm(drift.p_value for drift in drifting)
@@ -128,23 +128,24 @@ def _in_own_deviations(of_cell: Sample, z: Sample) -> Sample:
     return np.where((own != 0) & (np.abs(own) < np.abs(z)), own, z)
 
 
-def _standing_out(ids: Ids, metric: Metric, blocks: Mapping[int, float], median: float,
-                  z: Sample) -> Iterator[Outlier]:
+def _find_cell_outliers(ids: Ids, metric: Metric, blocks: Mapping[int, float], median: float,
+                        z: Sample) -> Iterator[Outlier]:
     for (block, value), deviations in zip(blocks.items(), z.tolist(), strict=True):
-        if abs(deviations) > OUTLIER and abs(value - median) >= _least(metric, median):
+        if abs(deviations) > OUTLIER and abs(value - median) >= _smallest_deviation(metric, median):
             yield Outlier(record_name(ids, block), ids, metric, value, median, deviations)
 
 
-def _least(metric: Metric, median: float) -> float:
+def _smallest_deviation(metric: Metric, median: float) -> float:
     """Return the distance from a median below which a value is not worth a warning."""
     matters = metric.negligible * (median if metric.is_relative else 1.0)
     return max(LEAST_SHARE * median, matters)
 
 
-def _times(cells: Cells, values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids, Sample]:
+def _measurement_times(cells: Cells,
+                       values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids, Sample]:
     """Return the wall-clock times of repetitions, or their numbers if any time is missing."""
     numbers = {ids: np.array(list(blocks), dtype=np.float64) for ids, blocks in values.items()}
-    stamps = {ids: cells.blocks("started_s", ids) for ids in values}
+    stamps = {ids: cells.values_by_block("started_s", ids) for ids in values}
     if any(block not in stamps[ids] for ids, blocks in values.items() for block in blocks):
         return numbers
     times = {ids: np.array([stamps[ids][block] for block in blocks])
@@ -176,7 +177,7 @@ def _p_of_blocks(times: Mapping[Ids, Sample], values: Mapping[Ids, Mapping[int, 
     return float(2 * special.stdtr(freedom, -t))
 
 
-def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
+def _relative_series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
     """Return a cell's times in order, and its values divided by their mean.
 
     Long series become means of stretches of equal length.
@@ -190,16 +191,17 @@ def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
             np.array([relative[stretch].mean() for stretch in stretches]))
 
 
-def _drift_text(drift: Drift) -> str:
+def _describe_drift(drift: Drift) -> str:
     way = "rises" if drift.share > 0 else "falls"
     where = f"{', '.join(drift.section)}: " if drift.section else ""
     return (f"{where}{drift.metric.sentence} {way} by about {abs(drift.share):.1%} "
             "from the start of the run to its end (seasonal Kendall test and trend of blocks, "
-            f"corrected p = {_p(drift.p_value)}). Differences within blocks cancel this; other "
+            f"corrected p = {_format_p_value(drift.p_value)}). Differences within blocks cancel "
+            "this; other "
             "comparisons do not.")
 
 
-def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
+def _describe_outliers(outliers: Sequence[Outlier]) -> Iterator[str]:
     """Yield a line per cell and metric, with the value of the largest deviation."""
     cells: dict[tuple[Ids, str], list[Outlier]] = {}
     for outlier in outliers:
@@ -218,7 +220,7 @@ def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
         yield f"Values of {more} more cell{'s' * (more > 1)} stand out."
 
 
-def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
+def _describe_undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
     """Yield a sentence on how many differences are undecided and what would decide them."""
     still = [decision for decision in decisions if decision.outcome == "undecided"]
     if not still:
@@ -233,5 +235,5 @@ def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Itera
            f"undecided: their corrected intervals hold 0, and differences that matter; {advice}.")
 
 
-def _p(value: float) -> str:
+def _format_p_value(value: float) -> str:
     return f"{value:.1g}" if value >= 1e-6 else "less than 0.000001"

@@ -63,7 +63,7 @@ class CountedRepetition:
     unchecked: str = ""
 
 
-def not_run(planned: int) -> Standing:
+def not_run_standing(planned: int) -> Standing:
     """Return the state of a cell without any repetition."""
     return Standing(0, planned, verified=False, verified_reason="not run",
                     missing=Missing.NOT_RUN, failures=(), enough=1)
@@ -81,14 +81,14 @@ def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Stand
         statuses = {each.status for each in repetitions}
         missing = Missing.TOO_FEW if good else Missing.FAILED if len(statuses) > 1 else \
             of_one_kind.get(statuses.pop(), Missing.FAILED)
-    verified, why = _verified(good, bad, missing, repetitions[-1].reason)
+    verified, why = _check_verified(good, bad, missing, repetitions[-1].reason)
     return Standing(len(good), total, verified, why, missing,
-                    tuple(_failures(bad, len(repetitions))), enough,
+                    tuple(_describe_failures(bad, len(repetitions))), enough,
                     ", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)))
 
 
-def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],
-              missing: Missing | None, last_reason: str) -> tuple[bool, str]:
+def _check_verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],
+                    missing: Missing | None, last_reason: str) -> tuple[bool, str]:
     """Return whether all good repetitions are verified, with the evidence or the reason."""
     if not good:
         return False, last_reason or "no good repetition"
@@ -101,7 +101,7 @@ def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition
     return True, f"{sum(each.checks for each in good)} checks"
 
 
-def _failures(bad: Sequence[CountedRepetition], total: int) -> Iterator[str]:
+def _describe_failures(bad: Sequence[CountedRepetition], total: int) -> Iterator[str]:
     """Yield a line for each reason of failed repetitions, the most frequent first."""
     for (status, reason), count in Counter((each.status, each.reason)
                                            for each in bad).most_common():

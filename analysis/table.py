@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from analysis.text import printable
+from analysis.text import to_printable
 
 
-def _screen(part: Any, *names: str) -> None:
+def _screen_texts(part: Any, *names: str) -> None:
     """Make texts of a frozen part of a table safe to show."""
     for name in names:
         value = getattr(part, name)
-        screened = _screened(value)
+        screened = _screen_value(value)
         if screened != value:
             object.__setattr__(part, name, screened)
 
 
-def _screened(value: Any) -> Any:
+def _screen_value(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value)
-    return tuple(map(_screened, value)) if isinstance(value, tuple) else value
+        return to_printable(value)
+    return tuple(map(_screen_value, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Entry:
     detail: str = ""
 
     def __post_init__(self) -> None:
-        _screen(self, "text", "note", "detail")
+        _screen_texts(self, "text", "note", "detail")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Column:
     only: Literal["", "screen", "file"] = ""
 
     def __post_init__(self) -> None:
-        _screen(self, "key", "title", "unit", "group", "part", "heading")
+        _screen_texts(self, "key", "title", "unit", "group", "part", "heading")
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,10 @@ class Table:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"table {self.id}: a row does not have {len(self.columns)} entries")
-        _screen(self, "title", "caption", "notes", "warnings", "source", "sections", "remarks")
+        _screen_texts(self, "title", "caption", "notes", "warnings", "source", "sections",
+                      "remarks")
 
-    def column(self, key: str) -> int:
+    def column_index(self, key: str) -> int:
         """Return the index of a column.
 
         Raises:
@@ -126,7 +127,7 @@ class Table:
         """
         return next(index for index, column in enumerate(self.columns) if column.key == key)
 
-    def has(self, key: str) -> bool:
+    def has_column(self, key: str) -> bool:
         """Return whether there is a column of that key."""
         return any(column.key == key for column in self.columns)
 
@@ -142,20 +143,20 @@ class Table:
         return replace(self, columns=tuple(self.columns[index] for index in indexes),
                        rows=tuple(tuple(row[index] for index in indexes) for row in self.rows))
 
-    def parts(self) -> Iterator[Table]:
+    def split_sections(self) -> Iterator[Table]:
         """Yield each section as a separate table, without the columns that are empty there."""
         bounds = [*(first for first, _ in self.sections), len(self.rows)]
         for (first, title), last in zip(self.sections, bounds[1:], strict=True):
             part = replace(self, title=title, rows=self.rows[first:last], sections=(),
                            remarks=tuple((row - first, said) for row, said in self.remarks
                                          if first <= row < last))
-            numbers = [index for index in range(len(self.columns)) if part.holds(index)]
+            numbers = [index for index in range(len(self.columns)) if part.has_values(index)]
             measured = any(row[index].number for row in part.rows for index in numbers)
             yield part.with_columns(numbers if measured else [
                 index for index in range(len(self.columns))
                 if any(row[index].text not in ("", "-") for row in part.rows)])
 
-    def holds(self, index: int) -> bool:
+    def has_values(self, index: int) -> bool:
         """Return whether a column has any number or word other than for missing values."""
         return any(row[index].number is not None or (
             row[index].text not in ("", "-") and "missing" not in row[index].marks)

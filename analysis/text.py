@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from measure.document import printable
+from measure.document import to_printable
 
-__all__ = ["counted", "natural", "natural_cell", "printable", "size"]
+__all__ = ["count_noun", "format_size", "natural_cell_key", "natural_key", "to_printable"]
 
 
-def natural(name: str) -> tuple[Any, ...]:
+def natural_key(name: str) -> tuple[Any, ...]:
     """Return a sort key that puts A2 before A10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part)
                  for part in re.split(r"([0-9]+)", name) if part)
 
 
-def natural_cell(ids: tuple[str, ...]) -> tuple[Any, ...]:
+def natural_cell_key(ids: tuple[str, ...]) -> tuple[Any, ...]:
     """Return a sort key in natural order for the ids of a cell."""
-    return tuple(natural(name) for name in ids)
+    return tuple(natural_key(name) for name in ids)
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def count_noun(count: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun.
 
     >>> counted(2, "repetition")
@@ -30,7 +30,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Return a number of bytes as text with a decimal unit.
 
     The units are B, kB, MB and GB.

@@ -40,10 +40,10 @@ _PR_SET_PDEATHSIG = 1
 _CHUNK_BYTES = 1 << 16
 
 
-def load(folder: Path) -> None:
+def load_ansible(folder: Path) -> None:
     """Import Ansible and its plugins, and parse the files that it reads in `folder`."""
     # Each run of a playbook has its own folder for temporary files.
-    shutil.rmtree(_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
+    shutil.rmtree(_ansible_constants().DEFAULT_LOCAL_TMP, ignore_errors=True)
     for name in _IMPORTED:
         importlib.import_module(name)
     with contextlib.suppress(ImportError):
@@ -56,8 +56,8 @@ def load(folder: Path) -> None:
         list(plugins.all(class_only=True))
     for plugins in (loader.filter_loader, loader.test_loader):
         list(plugins.all())
-    remember(importlib.import_module("ansible.parsing.dataloader").DataLoader,
-             files_of(folder / "policy.yml"))
+    cache_files(importlib.import_module("ansible.parsing.dataloader").DataLoader,
+                files_of(folder / "policy.yml"))
 
 
 def files_of(playbook: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def files_of(playbook: Path) -> list[Path]:
             *(part for part in parts if part.exists())]
 
 
-def remember(loader: type[Any], files: list[Path]) -> None:
+def cache_files(loader: type[Any], files: list[Path]) -> None:
     """Parse these files once for all file loaders that are created later."""
     parsed = loader()
     for file in files:
@@ -88,9 +88,9 @@ def remember(loader: type[Any], files: list[Path]) -> None:
     loader.__init__ = init
 
 
-def play(request: dict[str, Any]) -> int:
+def play_playbook(request: dict[str, Any]) -> int:
     """Run `ansible-playbook` in this process, and return its exit status."""
-    _constants().DEFAULT_LOCAL_TMP = request["temporary"]
+    _ansible_constants().DEFAULT_LOCAL_TMP = request["temporary"]
     os.environ["ANSIBLE_REMOTE_TEMP"] = request["temporary"]
     Path(request["temporary"]).mkdir(mode=0o700, parents=True, exist_ok=True)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -108,7 +108,7 @@ def play(request: dict[str, Any]) -> int:
     return int(status or 0)
 
 
-def _constants() -> ModuleType:
+def _ansible_constants() -> ModuleType:
     return importlib.import_module("ansible.constants")
 
 
@@ -126,18 +126,18 @@ class Server:
         while True:
             for key, _ in self._waiting.select():
                 if key.data is not None:
-                    self._answer(key.fd, *key.data)
-                elif not self._take():
+                    self._send_status(key.fd, *key.data)
+                elif not self._read_requests():
                     return
 
-    def _take(self) -> bool:
+    def _read_requests(self) -> bool:
         chunk = self._line.recv(_CHUNK_BYTES)
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         for line in lines:
-            self._begin(json.loads(line))
+            self._start_playbook(json.loads(line))
         return bool(chunk)
 
-    def _begin(self, request: dict[str, Any]) -> None:
+    def _start_playbook(self, request: dict[str, Any]) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -145,12 +145,12 @@ class Server:
             try:
                 _end_with(parent)
                 self._line.close()
-                status = play(request)
+                status = play_playbook(request)
             finally:
                 os._exit(status)
         self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, request["name"]))
 
-    def _answer(self, descriptor: int, pid: int, name: str) -> None:
+    def _send_status(self, descriptor: int, pid: int, name: str) -> None:
         self._waiting.unregister(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
@@ -170,7 +170,7 @@ def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
     # Loaded objects are never freed: searching them for garbage takes a tenth of the loading time.
     gc.disable()
-    load(Path(sys.argv[2]))
+    load_ansible(Path(sys.argv[2]))
     Server(line).serve()
 
 

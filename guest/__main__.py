@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from guest.commands import BuildError
-from guest.image import ensure
+from guest.image import ensure_image
 
 
 def main() -> int:
     """Run the command and return the exit status."""
     try:
-        image = ensure()
+        image = ensure_image()
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 LOADED = Path("/sys/module/sch_dcf/version")
 
 
-def version() -> str:
+def compute_version() -> str:
     """Return a hash of all C code of the module, 16 hexadecimal digits.
 
     guest/module/version.sh prints the same hash.
@@ -20,7 +20,7 @@ def version() -> str:
     return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in files)).hexdigest()[:16]
 
 
-def lacking() -> str:
+def describe_missing_module() -> str:
     """Return why stations on this machine do not contend for the medium.
 
     The result is "" if they do contend. Without the module, stations take turns. A module built
@@ -31,7 +31,7 @@ def lacking() -> str:
     except OSError:
         return ("its kernel has no module sch_dcf; 'sudo ./qop provision --on host' builds it "
                 "where the kernel's headers can be had")
-    if loaded == version():
+    if loaded == compute_version():
         return ""
     return (f"the module sch_dcf is of other code ({loaded}); 'sudo ./qop provision --on host' "
             "builds this one")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from guest.image import Image
-from guest.processes import members, memory_of_group, tied
+from guest.processes import list_members, memory_of_group, tied_command
 
 SHARED_MEMORY = Path("/dev/shm")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -61,7 +61,7 @@ class Exit:
 
 
 class Guest:
-    """A running guest, made by `boot`. As a context manager it ends the guest on exit.
+    """A running guest, made by `boot_guest`. As a context manager it ends the guest on exit.
 
     `stdin` feeds the guest's command, at most 500 KB ahead of what it has read: User-Mode Linux
     drops anything beyond. `stdout` carries the command's output, any amount.
@@ -78,23 +78,23 @@ class Guest:
         self._home = home
         self._killed: str | None = None
         self._exit: Exit | None = None
-        self._waiter = asyncio.create_task(self._wait())
+        self._waiter = asyncio.create_task(self._wait_and_clean_up())
 
     async def wait(self) -> Exit:
         """Wait until the guest has ended and all of its processes are gone."""
         return await asyncio.shield(self._waiter)
 
-    def hold(self) -> None:
-        """Stop the guest's kernel until `release` is called.
+    def suspend(self) -> None:
+        """Stop the guest's kernel until `resume` is called.
 
         Only the kernel is stopped; programs stop at their next system call. Stopping the programs
         as well would report their changed state to the kernel, which treats that as their end.
         """
-        self._signal(signal.SIGSTOP)
+        self._send_signal(signal.SIGSTOP)
 
-    def release(self) -> None:
-        """Continue a guest that `hold` has stopped."""
-        self._signal(signal.SIGCONT)
+    def resume(self) -> None:
+        """Continue a guest that `suspend` has stopped."""
+        self._send_signal(signal.SIGCONT)
 
     async def kill(self, reason: str = "killed") -> Exit:
         """Kill all processes of the guest at once.
@@ -107,7 +107,7 @@ class Guest:
             self._kill_group()
         return await self.wait()
 
-    def memory(self) -> int:
+    def memory_bytes(self) -> int:
         """Return the bytes used by all processes of the guest, its own memory included.
 
         The result is 0 once the guest is gone. The call is expensive: it reads every process of the
@@ -115,7 +115,7 @@ class Guest:
         """
         return memory_of_group(self.pid) if self._process.returncode is None else 0
 
-    def console(self, lines: int = CONSOLE_LINES) -> str:
+    def read_console(self, lines: int = CONSOLE_LINES) -> str:
         """Return the last lines of the guest's console."""
         with contextlib.suppress(OSError):
             text = (self._home / "console").read_text(errors="replace")
@@ -128,14 +128,14 @@ class Guest:
     async def __aexit__(self, *_: object) -> None:
         await self.kill("not needed any more")
 
-    async def _wait(self) -> Exit:
+    async def _wait_and_clean_up(self) -> Exit:
         code = await self._process.wait()
         # A guest that was killed inside its kernel leaves helper processes that no other process
         # ends.
         self._kill_group()
-        while members(self.pid):  # noqa: ASYNC110 - nothing announces the end of its helpers
+        while list_members(self.pid):  # noqa: ASYNC110 - nothing announces the end of its helpers
             await asyncio.sleep(0.01)
-        console = self.console()
+        console = self.read_console()
         shutil.rmtree(self._home, ignore_errors=True)
         return self._read_exit(code, console)
 
@@ -152,13 +152,13 @@ class Guest:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
-async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
+async def boot_guest(  # noqa: PLR0913 - circumstances with defaults, all by name
     image: Image,
     job_dir: Path,
     *,
@@ -200,7 +200,7 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     memory_dir = _memory_dir(memory_mb, scratch)
     home = _make_home(image, job_dir, console_log, scratch)
     core = cpu if cpu is not None else _next_core()
-    line = [*tied("KILL"), "taskset", "-c", str(core), str(image.kernel)]
+    line = [*tied_command("KILL"), "taskset", "-c", str(core), str(image.kernel)]
     line += _kernel_line(image, memory_mb, extra_tty)
     if clock != "real":
         line += _CLOCK_LINES[clock]
@@ -280,7 +280,7 @@ def _memory_dir(memory_mb: int, scratch: Path) -> Path:
     A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    place = memory_place(memory_mb) or (scratch if can_hold(scratch, memory_mb) else None)
+    place = find_memory_folder(memory_mb) or (scratch if can_hold(scratch, memory_mb) else None)
     if place is None:
         raise GuestError(
             f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
@@ -289,7 +289,7 @@ def _memory_dir(memory_mb: int, scratch: Path) -> Path:
     return place.absolute()
 
 
-def memory_place(memory_mb: int) -> Path | None:
+def find_memory_folder(memory_mb: int) -> Path | None:
     """Return a tmpfs that can hold a guest's memory.
 
     The candidates are /dev/shm and the folder for temporary files. The /dev/shm of a container is
@@ -301,22 +301,22 @@ def memory_place(memory_mb: int) -> Path | None:
     return None
 
 
-def can_hold(place: Path, memory_mb: int) -> bool:
+def can_hold(folder: Path, memory_mb: int) -> bool:
     """Return whether a folder can hold a guest's memory file.
 
     The file system needs enough free space, write permission, and no noexec option.
     """
     with contextlib.suppress(OSError):
-        state = os.statvfs(place)
+        state = os.statvfs(folder)
         room = state.f_bavail * state.f_frsize >= memory_mb << 20
-        return room and not state.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK)
+        return room and not state.f_flag & os.ST_NOEXEC and os.access(folder, os.W_OK)
     return False
 
 
-def is_in_memory(place: Path) -> bool:
+def is_in_memory(folder: Path) -> bool:
     """Return whether a folder is on a tmpfs."""
     with contextlib.suppress(OSError):
-        device = place.stat().st_dev
+        device = folder.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
         for line in MOUNTS.read_text().splitlines():
             if line.split()[2] == number:

@@ -17,14 +17,14 @@ from guest import root
 from guest.cache import Store, cache_root, code_of, key_of
 from guest.commands import BuildError, Commands
 from guest.debian import (
-    as_root,
+    as_root_command,
     clear_scratch,
-    dispose,
-    hook,
-    in_root,
-    mirrors,
-    mmdebstrap,
-    scratch,
+    find_mirrors,
+    in_root_hook,
+    make_hook,
+    make_scratch,
+    mmdebstrap_command,
+    remove_build,
 )
 from guest.image import Part, Progress, build_all
 from guest.progress import Track
@@ -59,31 +59,31 @@ EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compre
 
 def key() -> str:
     """Return the cache key, a hash of everything that goes into the box."""
-    inputs = root.contents([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
+    inputs = root.read_files([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
     entry_point = (PROJECT / "qop").read_text()
-    inputs |= root.contents([PROJECT / "ansible/air_module.yml",
-                             *(path for name in AIR for path in (PROJECT / name).rglob("*"))])
-    inputs["set up"] = repr((entry_packages(entry_point), set_up(entry_point))).encode()
+    inputs |= root.read_files([PROJECT / "ansible/air_module.yml",
+                               *(path for name in AIR for path in (PROJECT / name).rglob("*"))])
+    inputs["set up"] = repr((entry_packages(entry_point), setup_functions(entry_point))).encode()
     return key_of({**inputs, "recipe": code_of(PROJECT / "guest/box.py", *RECIPE),
                    "root": root.key().encode()})
 
 
-def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
+def ensure_box(progress: Progress | None = None, cache: Path | None = None) -> Path:
     """Return the box file, built first if it is missing.
 
     A build takes minutes and needs the Debian archive and pip's index. `progress` is described in
-    `guest.image.ensure`. Raises BuildError, whose text is meant for the user.
+    `guest.image.ensure_image`. Raises BuildError, whose text is meant for the user.
     """
     base = cache or cache_root()
-    part = Part("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
-    found = part.store.find(key())
+    part = Part("box", Store(base / "boxes", "box", remove_build), sys.modules[__name__])
+    found = part.store.find_build(key())
     if found is None:
         missing = [name for name in TOOLS if shutil.which(name) is None]
         if missing:
             raise BuildError("building the box needs " + ", ".join(missing)
                              + "; './qop image box' installs them")
         build_all((part,), base, progress, "box")
-        found = part.store.find(key())
+        found = part.store.find_build(key())
     if found is None:
         raise BuildError("the box's inputs changed while it was built; run the command again")
     return found / NAME
@@ -97,7 +97,7 @@ def entry_packages(entry_point: str) -> list[str]:
     return found[1].split()
 
 
-def set_up(entry_point: str) -> list[str]:
+def setup_functions(entry_point: str) -> list[str]:
     """Return the setup functions of ./qop without their comments.
 
     They are read from the text of ./qop, `entry_point`.
@@ -110,22 +110,22 @@ def set_up(entry_point: str) -> list[str]:
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Build `qop.box` in a folder and return the manifest."""
-    track.stage("wheels")
+    track.begin_stage("wheels")
     inside = unfinished / "qop"
     _gather(inside, commands)
 
-    track.stage("packages")
-    names = [*root.packages((root.ROLE / "defaults/main.yml").read_text()), *PACKAGES]
+    track.begin_stage("packages")
+    names = [*root.parse_packages((root.ROLE / "defaults/main.yml").read_text()), *PACKAGES]
     names += entry_packages((PROJECT / "qop").read_text())
     suites = (root.SUITE, f"{root.SUITE}-updates", f"{root.SUITE}-security")
-    command = mmdebstrap(
-        root.SUITE, "-", mirrors().sources(*suites), dict.fromkeys(names), _hooks(inside)
+    command = mmdebstrap_command(
+        root.SUITE, "-", find_mirrors().source_lines(*suites), dict.fromkeys(names), _hooks(inside)
     )
-    target = scratch(unfinished)
-    disk = [*as_root(), "sh", str(HERE / "disk.sh"), str(unfinished), str(DISK_GIB)]
+    target = make_scratch(unfinished)
+    disk = [*as_root_command(), "sh", str(HERE / "disk.sh"), str(unfinished), str(DISK_GIB)]
     commands.run(
         ["bash", "-o", "pipefail", "-c", f'"$@" | {shlex.join(disk)}', "bash", *command],
-        each_line=lambda line: _follow(line, track),
+        each_line=lambda line: _follow_stages(line, track),
         environment={**os.environ, "TMPDIR": str(target)},
     )
     clear_scratch(unfinished)
@@ -134,7 +134,7 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
     return {"suite": root.SUITE, "packages": sorted(set(names))}
 
 
-def _gather(inside: Path, commands: Commands) -> None:
+def _gather(inputs_folder: Path, commands: Commands) -> None:
     """Collect the files that the build of the box reads.
 
     These are wheels, the entry point, playbooks, roles and configuration files.
@@ -142,9 +142,10 @@ def _gather(inside: Path, commands: Commands) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     for name in LOCKS:
         lock = str(PROJECT / f"requirements/{name}.lock")
-        commands.run([*pip, "--dest", str(inside / "wheels"), *root.WHEELS_FOR, "--require-hashes",
+        commands.run([*pip, "--dest", str(inputs_folder / "wheels"), *root.WHEELS_FOR,
+                      "--require-hashes",
                       "--no-deps", "--quiet", "--requirement", lock])
-    project = inside / "project"
+    project = inputs_folder / "project"
     for name in ENTRY:
         source = PROJECT / name
         copy = shutil.copytree if source.is_dir() else shutil.copy
@@ -156,13 +157,13 @@ def _gather(inside: Path, commands: Commands) -> None:
     shutil.copytree(root.ROLE, project / "ansible/roles/testbed")
     for name in AIR:
         shutil.copytree(PROJECT / name, project / name)
-    shutil.copytree(HERE / "root", inside / "files")
+    shutil.copytree(HERE / "root", inputs_folder / "files")
     for name in ("finish.sh", "vagrant.pub"):
-        shutil.copy(HERE / name, inside)
-    (inside / "variables.json").write_text(json.dumps(VARIABLES))
+        shutil.copy(HERE / name, inputs_folder)
+    (inputs_folder / "variables.json").write_text(json.dumps(VARIABLES))
 
 
-def _hooks(inside: Path) -> list[str]:
+def _hooks(inputs_folder: Path) -> list[str]:
     """Return the mmdebstrap hooks.
 
     Files that packages read are copied before the packages are installed. Environments, the role
@@ -179,14 +180,14 @@ def _hooks(inside: Path) -> list[str]:
     )
     return [
         '--essential-hook=mkdir "$1/qop"',
-        hook("sync-in", inside, "/qop").replace("customize", "essential", 1),
+        make_hook("sync-in", inputs_folder, "/qop").replace("customize", "essential", 1),
         '--essential-hook=chroot "$1" cp -r /qop/files/. /',
         "--customize-hook=echo @stage provision",
-        in_root(*offline, "/qop/project/qop", "--version"),
-        in_root(*offline, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=/qop/tmp",
-                "ANSIBLE_REMOTE_TEMP=/qop/tmp", "sh", "-c", playbook),
-        in_root("sh", "/qop/finish.sh"),
-        in_root("rm", "-rf", "/qop"),
+        in_root_hook(*offline, "/qop/project/qop", "--version"),
+        in_root_hook(*offline, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=/qop/tmp",
+                     "ANSIBLE_REMOTE_TEMP=/qop/tmp", "sh", "-c", playbook),
+        in_root_hook("sh", "/qop/finish.sh"),
+        in_root_hook("rm", "-rf", "/qop"),
     ]
 
 
@@ -203,6 +204,6 @@ def _pack(unfinished: Path) -> None:
     (unfinished / "metadata.json").unlink()
 
 
-def _follow(line: str, track: Track) -> None:
+def _follow_stages(line: str, track: Track) -> None:
     if line.startswith("@stage "):
-        track.stage(line.removeprefix("@stage "))
+        track.begin_stage(line.removeprefix("@stage "))

@@ -81,27 +81,27 @@ class Store:
         self.what = what
         self._dispose = dispose or (lambda path: shutil.rmtree(path, ignore_errors=True))
 
-    def find(self, key: str) -> Path | None:
+    def find_build(self, key: str) -> Path | None:
         """Return the folder of a complete build, or None. The call locks and changes nothing."""
         place = self.folder / key
         try:
-            sizes: dict[str, int] = self.manifest(place)["sizes"]
+            sizes: dict[str, int] = self.read_manifest(place)["sizes"]
             whole = all((place / name).stat().st_size == size for name, size in sizes.items())
         except (OSError, ValueError, KeyError):
             return None
         return place if whole else None
 
     @staticmethod
-    def manifest(place: Path) -> dict[str, Any]:
+    def read_manifest(place: Path) -> dict[str, Any]:
         """Return a build's manifest: the builder's description and the sizes of the files."""
         content: dict[str, Any] = json.loads((place / MANIFEST).read_text())
         return content
 
-    def obtain(
+    def find_or_build(
         self,
         key: str,
         build: Callable[[Path], Mapping[str, Any]],
-        waiting: Callable[[str], None] = lambda _: None,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> Path:
         """Return the folder of the build with this key, built first if it is missing.
 
@@ -112,16 +112,16 @@ class Store:
         Args:
             key: Hash of the build's inputs.
             build: Fills an empty folder and returns the manifest.
-            waiting: Called repeatedly during a wait, with a text that names the other process.
+            on_wait: Called repeatedly during a wait, with a text that names the other process.
         """
-        found = self.find(key)
+        found = self.find_build(key)
         if found:
             return found
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked(waiting):
-            return self.find(key) or self._make(key, build)
+        with self._hold_lock(on_wait):
+            return self.find_build(key) or self._build_and_keep(key, build)
 
-    def _make(self, key: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
+    def _build_and_keep(self, key: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
         # Only the holder of the lock builds, so every unfinished folder was left by a killed
         # process.
         for orphan in self.folder.glob(UNFINISHED + "*"):
@@ -146,7 +146,7 @@ class Store:
         return place
 
     @contextlib.contextmanager
-    def _locked(self, waiting: Callable[[str], None]) -> Iterator[None]:
+    def _hold_lock(self, on_wait: Callable[[str], None]) -> Iterator[None]:
         # The kernel releases the lock when the process ends in any way, so no stale lock can
         # remain.
         with open(self.folder / ".lock", "a+") as lock:
@@ -157,7 +157,7 @@ class Store:
                 except BlockingIOError:
                     lock.seek(0)
                     holder = lock.read().strip() or "another process"
-                    waiting(f"waiting for {holder}, which builds the {self.what}")
+                    on_wait(f"waiting for {holder}, which builds the {self.what}")
                     time.sleep(LOCK_POLL_S)
             lock.truncate(0)
             lock.write(f"process {os.getpid()}")

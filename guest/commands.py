@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from guest.processes import tied
+from guest.processes import tied_command
 
 TAIL_LINES = 12
 
@@ -60,7 +60,7 @@ class Commands:
         with open(self.log, self._mode) as log:
             self._mode = "a"
             log.write("$ " + " ".join(command) + "\n")
-            with self._start(command, environment) as process:
+            with self._start_process(command, environment) as process:
                 assert process.stdout is not None  # it is a pipe
                 for raw in process.stdout:
                     line = raw.decode(errors="replace").rstrip("\r\n")
@@ -72,10 +72,10 @@ class Commands:
                 status = process.wait()
         self._running = None
         if self.stopped or (status != 0 and not may_fail):
-            raise self.error(f"{Path(command[0]).name} exited with {status}")
+            raise self.make_error(f"{Path(command[0]).name} exited with {status}")
         return "\n".join(lines)
 
-    def error(self, reason: str) -> BuildError:
+    def make_error(self, reason: str) -> BuildError:
         """Return the error to raise, with the path of the log and its last lines."""
         if self.stopped:
             return BuildError(f"building the {self.what} was stopped")
@@ -92,16 +92,16 @@ class Commands:
         # SIGKILL is safe: the commands leave only files, in a folder that is removed as a whole.
         os.killpg(process.pid, signal.SIGKILL)
 
-    def _start(
+    def _start_process(
         self, command: Sequence[str], environment: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
         with self._lock:
             if self.stopped:
-                raise self.error("stopped")
+                raise self.make_error("stopped")
             # A separate session: Ctrl-C reaches only this process, which then ends the command. If
             # this process is killed, the kernel ends the command.
             self._running = subprocess.Popen(
-                [*tied("KILL"), *command],
+                [*tied_command("KILL"), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -30,7 +30,7 @@ class Mirrors:
     main: str
     security: str | None
 
-    def sources(self, *suites: str) -> str:
+    def source_lines(self, *suites: str) -> str:
         """Return apt source lines for suites.
 
         A `NAME-security` suite uses the security archive, and is left out if that is unknown.
@@ -43,7 +43,7 @@ class Mirrors:
         return "".join(lines)
 
 
-def mirrors() -> Mirrors:
+def find_mirrors() -> Mirrors:
     """Return the mirrors that this machine's own apt uses.
 
     Mirrors, proxies and snapshots of the machine are therefore respected. The environment variable
@@ -87,36 +87,36 @@ class PrivateApt:
             *("-o", "APT::Update::Post-Invoke-Success=", "-o", "APT::Update::Post-Invoke="),
         ]
 
-    def update(self) -> None:
+    def update_lists(self) -> None:
         """Fetch the package lists. A suite that the mirror lacks is ignored."""
         self._run(["apt-get", *self._options, "-q", "update"], may_fail=True)
 
-    def versions(self, package: str) -> list[tuple[str, str]]:
+    def list_versions(self, package: str) -> list[tuple[str, str]]:
         """Return the versions of a package with their origins, newest first."""
         output = self._run(["apt-cache", *self._options, "madison", package])
         rows = [line.split("|") for line in output.splitlines() if line.count("|") == 2]
         return [(version.strip(), origin.strip()) for _, version, origin in rows]
 
-    def download(self, package: str, version: str, into: Path) -> Path:
+    def download_package(self, package: str, version: str, folder: Path) -> Path:
         """Download one package's file and verify it."""
         self._run(
-            ["env", "-C", str(into), "apt-get", *self._options, "-q", "download"]
+            ["env", "-C", str(folder), "apt-get", *self._options, "-q", "download"]
             + [f"{package}={version}"]
         )
-        return next(into.glob(f"{package}_*.deb"))
+        return next(folder.glob(f"{package}_*.deb"))
 
 
-def hook(*words: str | Path) -> str:
+def make_hook(*words: str | Path) -> str:
     """Return one mmdebstrap hook with quoted arguments."""
     return "--customize-hook=" + " ".join(shlex.quote(str(word)) for word in words)
 
 
-def in_root(*words: str) -> str:
+def in_root_hook(*words: str) -> str:
     """Return a hook that runs a command inside the new root."""
     return '--customize-hook=chroot "$1" ' + " ".join(shlex.quote(word) for word in words)
 
 
-def mmdebstrap(
+def mmdebstrap_command(
     suite: str, target: str, sources: str, include: Iterable[str], hooks: Sequence[str]
 ) -> list[str]:
     """Return the command that creates a root file system and packs it to `target`.
@@ -124,11 +124,11 @@ def mmdebstrap(
     The `hooks` run in the root. A `target` of "-" is a tar on standard output; /dev/null packs
     nothing. Mounts and processes are in namespaces that end with the command, even with SIGKILL
     (mmdebstrap alone would only wait). The kernel sends SIGKILL when this process dies. In that
-    case the root remains in TMPDIR; see `dispose`.
+    case the root remains in TMPDIR; see `remove_build`.
     """
     nothing = ("man", "doc", "info", "locale", "lintian", "bash-completion")
     return [
-        *("setpriv", "--pdeathsig", "KILL", *_mode(), "--variant=apt"),
+        *("setpriv", "--pdeathsig", "KILL", *_mmdebstrap_start(), "--variant=apt"),
         f"--keyring={KEYRING}",
         '--aptopt=Acquire::Languages "none"',
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in nothing),
@@ -138,13 +138,13 @@ def mmdebstrap(
     ]
 
 
-def _mode() -> list[str]:
+def _mmdebstrap_start() -> list[str]:
     """Return the start of the command, with namespaces wherever they are allowed.
 
     Root in a locked-down container has no namespaces and works without them.
     """
-    spaces = [*as_root(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if _works([*spaces, "true"]):
+    spaces = [*as_root_command(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if _can_run([*spaces, "true"]):
         return [*spaces, "mmdebstrap", "--mode=unshare"]
     if os.geteuid() == 0:
         return ["mmdebstrap", "--mode=root", "--skip=check/canmount"]
@@ -154,7 +154,7 @@ def _mode() -> list[str]:
     )
 
 
-def as_root() -> list[str]:
+def as_root_command() -> list[str]:
     """Return a command prefix that runs a program as root of a user namespace.
 
     The subordinate ids of an ordinary user become the other users of that namespace. Root itself
@@ -164,11 +164,11 @@ def as_root() -> list[str]:
     return ["unshare", *mapped]
 
 
-def _works(command: list[str]) -> bool:
+def _can_run(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def scratch(unfinished: Path) -> Path:
+def make_scratch(unfinished: Path) -> Path:
     """Create a folder for the root file system during a build.
 
     The folder is on the same disk as the result.
@@ -179,12 +179,12 @@ def scratch(unfinished: Path) -> Path:
 
 
 def clear_scratch(unfinished: Path) -> None:
-    """Remove the folder that `scratch` created."""
-    dispose(unfinished / SCRATCH)
+    """Remove the folder that `make_scratch` created."""
+    remove_build(unfinished / SCRATCH)
 
 
-def dispose(folder: Path) -> None:
+def remove_build(folder: Path) -> None:
     """Remove an unfinished build, with files that belong to mapped ids of an ordinary user."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists() and os.geteuid() != 0:
-        _works([*as_root(), "rm", "-rf", "--one-file-system", str(folder)])
+        _can_run([*as_root_command(), "rm", "-rf", "--one-file-system", str(folder)])

@@ -78,7 +78,7 @@ class Part:
     recipe: Recipe
 
 
-def parts(
+def image_parts(
     cache: Path | None = None,
     variant: str = PLAIN,
     source: str = "",
@@ -92,13 +92,13 @@ def parts(
     name = "-".join(["root", *([variant] if variant != PLAIN else []),
                      *([packages.name] if packages else [])])
     return (
-        Part("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
-        Part(name, Store(base / "roots", "root file system", debian.dispose),
-             _root(variant, source, packages)),
+        Part("kernel", Store(base / "kernels", "kernel", debian.remove_build), kernel),
+        Part(name, Store(base / "roots", "root file system", debian.remove_build),
+             _root_recipe(variant, source, packages)),
     )
 
 
-def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
+def _root_recipe(variant: str, source: str, packages: Packages | None) -> Recipe:
     """Return the recipe of a root file system with the given variant and packages."""
     mininet_wifi = WithMininetWifi(source) if variant == MININET_WIFI else None
     if packages is None:
@@ -107,18 +107,18 @@ def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
     return recipe(packages, mininet_wifi)
 
 
-def find(
+def find_image(
     cache: Path | None = None, variant: str = PLAIN, packages: Packages | None = None
 ) -> Image | None:
     """Return the image for the project's present state, or None if it was not built."""
-    places = [part.store.find(part.recipe.key())
-              for part in parts(cache, variant, packages=packages)]
+    places = [part.store.find_build(part.recipe.key())
+              for part in image_parts(cache, variant, packages=packages)]
     if places[0] is None or places[1] is None:
         return None
-    return _image(places[0], places[1])
+    return _make_image(places[0], places[1])
 
 
-def ensure(
+def ensure_image(
     progress: Progress | None = None,
     cache: Path | None = None,
     variant: str = PLAIN,
@@ -140,15 +140,15 @@ def ensure(
     Raises:
         BuildError: The build failed; the text is meant for the user.
     """
-    found = find(cache, variant, packages)
+    found = find_image(cache, variant, packages)
     if found:
         return found
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    build_all(parts(cache, variant, source, packages), cache or cache_root(), progress,
+    build_all(image_parts(cache, variant, source, packages), cache or cache_root(), progress,
               what=f"guest with packages {packages.name}" if packages else "guest")
-    built = find(cache, variant, packages)
+    built = find_image(cache, variant, packages)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
     return built
@@ -164,43 +164,44 @@ class _Build(threading.Thread):
         self.error: BaseException | None = None
         self.commands = Commands(part.store.what, cache / "logs" / f"{part.name}-{self.key}.log")
         self._times = cache / "logs" / f"{part.name}-times.json"
-        self.track = Track(part.name, _expected(part.recipe.EXPECTED_S, self._times))
+        self.track = Track(part.name, _expected_durations(part.recipe.EXPECTED_S, self._times))
 
     def run(self) -> None:
         try:
-            self.part.store.obtain(self.key, self._make, self._wait)
+            self.part.store.find_or_build(self.key, self._build_part, self._note_waiting)
             self.track.finish()
         except BaseException as error:  # noqa: BLE001 - handed to the thread that asked for the build
             self.error = error
 
-    def _make(self, unfinished: Path) -> Mapping[str, Any]:
-        self.track.note(None)
+    def _build_part(self, unfinished: Path) -> Mapping[str, Any]:
+        self.track.set_note(None)
         started = time.monotonic()
         manifest = self.part.recipe.build(unfinished, self.commands, self.track)
         self.track.finish()
         self._times.write_text(json.dumps(self.track.durations_s))
         return {**manifest, "build_s": round(time.monotonic() - started, 1)}
 
-    def _wait(self, text: str) -> None:
-        self.track.note(text)
+    def _note_waiting(self, text: str) -> None:
+        self.track.set_note(text)
         if self.commands.stopped:
-            raise self.commands.error("stopped")
+            raise self.commands.make_error("stopped")
 
 
 def build_all(
-    wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
+    parts_to_build: Sequence[Part], cache: Path, progress: Progress | None = None,
+    what: str = "guest"
 ) -> None:
     """Build the missing parts in parallel.
 
     Args:
-        wanted: The parts to build.
+        parts_to_build: The parts to build.
         cache: Folder of logs and earlier durations.
-        progress: As for `ensure`.
+        progress: As for `ensure_image`.
         what: Name of the result in the progress line.
     """
     printer = None if progress else Printer(what=what)
     try:
-        _build_all(wanted, cache, progress or printer or Printer())
+        _build_all(parts_to_build, cache, progress or printer or Printer())
     finally:
         if printer:
             printer.close()
@@ -228,7 +229,7 @@ def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
         raise error
 
 
-def _expected(usual: Mapping[str, float], times: Path) -> dict[str, float]:
+def _expected_durations(usual: Mapping[str, float], times: Path) -> dict[str, float]:
     try:
         last = json.loads(times.read_text())
     except (OSError, ValueError):
@@ -236,8 +237,9 @@ def _expected(usual: Mapping[str, float], times: Path) -> dict[str, float]:
     return {name: float(last.get(name, seconds)) for name, seconds in usual.items()}
 
 
-def _image(kernel_place: Path, root_place: Path) -> Image:
-    manifest = {"kernel": Store.manifest(kernel_place), "root": Store.manifest(root_place)}
+def _make_image(kernel_place: Path, root_place: Path) -> Image:
+    manifest = {"kernel": Store.read_manifest(kernel_place),
+                "root": Store.read_manifest(root_place)}
     return Image(
         kernel=kernel_place / "linux",
         root=root_place / "root.squashfs",

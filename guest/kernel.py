@@ -11,7 +11,15 @@ from typing import Any
 
 from guest.cache import key_of
 from guest.commands import Commands
-from guest.debian import PrivateApt, clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
+from guest.debian import (
+    PrivateApt,
+    clear_scratch,
+    find_mirrors,
+    in_root_hook,
+    make_hook,
+    make_scratch,
+    mmdebstrap_command,
+)
 from guest.progress import Track
 
 HERE = Path(__file__).parent
@@ -40,61 +48,62 @@ PROCESSOR_CLOCK = "processor"
 def key() -> str:
     """Return a hash of everything that goes into the kernel."""
     inputs = {name: (HERE / name).read_bytes() for name in ("kernel.config", "kernel.sh")}
-    inputs |= {str(path.relative_to(HERE)): path.read_bytes() for path in [*patches(), *sources()]}
+    inputs |= {str(path.relative_to(HERE)): path.read_bytes() for path
+               in [*list_patches(), *list_sources()]}
     inputs["choice"] = repr((SOURCES, BUILD_SUITE, BUILD_PACKAGES)).encode()
     return key_of(inputs)
 
 
-def patches() -> list[Path]:
+def list_patches() -> list[Path]:
     """Return the patches to the kernel, in the order in which they are applied."""
     return sorted((HERE / "patches").glob("*.patch"))
 
 
-def sources() -> list[Path]:
+def list_sources() -> list[Path]:
     """Return the project's own kernel source files, which are copied over Debian's source."""
     return sorted(path for path in (HERE / "sources").rglob("*") if path.is_file())
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Build `linux` and `config` in a folder and return the manifest."""
-    track.stage("download")
-    archive = mirrors()
+    track.begin_stage("download")
+    archive = find_mirrors()
     apt_folder = unfinished / "apt"
     suites = dict.fromkeys(suite for suite, _, _ in SOURCES)
-    apt = PrivateApt(apt_folder, archive.sources(*suites), commands)
-    apt.update()
-    package, version = _choose(apt, commands)
-    source = apt.download(package, version, apt_folder)
+    apt = PrivateApt(apt_folder, archive.source_lines(*suites), commands)
+    apt.update_lists()
+    package, version = _choose_source(apt, commands)
+    source = apt.download_package(package, version, apt_folder)
 
-    track.stage("root")
-    target = scratch(unfinished)
-    command = mmdebstrap(
+    track.begin_stage("root")
+    target = make_scratch(unfinished)
+    command = mmdebstrap_command(
         BUILD_SUITE,
         "/dev/null",
-        archive.sources(BUILD_SUITE, f"{BUILD_SUITE}-security"),
+        archive.source_lines(BUILD_SUITE, f"{BUILD_SUITE}-security"),
         BUILD_PACKAGES,
         [
             "--dpkgopt=force-unsafe-io",  # the root is temporary
             '--customize-hook=mkdir -p "$1/qop/patches" "$1/qop/sources"',
-            hook("upload", source, "/qop/source.deb"),
-            hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
-            hook("upload", HERE / "kernel.sh", "/qop/kernel.sh"),
-            hook("sync-in", HERE / "patches", "/qop/patches"),
-            hook("sync-in", HERE / "sources", "/qop/sources"),
-            in_root("sh", "/qop/kernel.sh", "/qop/source.deb", "/qop",
-                    "all" if package == STRICT else "some"),
-            *(hook("download", f"/qop/{name}", unfinished / name)
+            make_hook("upload", source, "/qop/source.deb"),
+            make_hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
+            make_hook("upload", HERE / "kernel.sh", "/qop/kernel.sh"),
+            make_hook("sync-in", HERE / "patches", "/qop/patches"),
+            make_hook("sync-in", HERE / "sources", "/qop/sources"),
+            in_root_hook("sh", "/qop/kernel.sh", "/qop/source.deb", "/qop",
+                         "all" if package == STRICT else "some"),
+            *(make_hook("download", f"/qop/{name}", unfinished / name)
               for name in ("linux", "config", "left-out")),
         ],
     )
     commands.run(
         command,
-        each_line=lambda line: _follow(line, track),
+        each_line=lambda line: _follow_stages(line, track),
         environment={**os.environ, "TMPDIR": str(target)},
     )
     clear_scratch(unfinished)
     shutil.rmtree(apt_folder)
-    return _manifest(unfinished, package, version, commands)
+    return _make_manifest(unfinished, package, version, commands)
 
 
 def missing_options(wanted: str, config: str) -> list[str]:
@@ -104,25 +113,25 @@ def missing_options(wanted: str, config: str) -> list[str]:
     return [f"{name}={value}" for name, value in asked if have.get(name, "n") != value]
 
 
-def _choose(apt: PrivateApt, commands: Commands) -> tuple[str, str]:
+def _choose_source(apt: PrivateApt, commands: Commands) -> tuple[str, str]:
     for suite, package, pinned in SOURCES:
-        for version, origin in apt.versions(package):
+        for version, origin in apt.list_versions(package):
             if f" {suite}/" in f" {origin}" and pinned in (None, version):
                 return package, version
     tried = ", ".join(f"{package} in {suite}" for suite, package, _ in SOURCES)
-    raise commands.error(f"the Debian archive has none of {tried}")
+    raise commands.make_error(f"the Debian archive has none of {tried}")
 
 
-def _follow(line: str, track: Track) -> None:
+def _follow_stages(line: str, track: Track) -> None:
     if OBJECT_LINE.match(line):
-        track.step()
+        track.count_item()
     elif line.startswith("@stage "):
         name = line.removeprefix("@stage ")
         if name in track.expected_s:
-            track.stage(name, OBJECTS if name == "compile" else None)
+            track.begin_stage(name, OBJECTS if name == "compile" else None)
 
 
-def _manifest(
+def _make_manifest(
     unfinished: Path, package: str, version: str, commands: Commands
 ) -> Mapping[str, Any]:
     kernel = unfinished / "linux"
@@ -130,7 +139,7 @@ def _manifest(
     wanted = (HERE / "kernel.config").read_text()
     missing = missing_options(wanted, (unfinished / "config").read_text())
     if missing and package == STRICT:
-        raise commands.error("the kernel's configuration lacks " + ", ".join(missing))
+        raise commands.make_error("the kernel's configuration lacks " + ", ".join(missing))
     left_out = (unfinished / "left-out").read_text().split()
     seccomp = b"seccomp=<on/auto/off>" in kernel.read_bytes()
     return {

@@ -33,19 +33,19 @@ class WithMininetWifi:
 
         The address of the source has no influence.
         """
-        return key_of(self.inputs())
+        return key_of(self.read_inputs())
 
-    def inputs(self) -> dict[str, bytes]:
+    def read_inputs(self) -> dict[str, bytes]:
         """Return everything that goes into this root file system, by path."""
         files = [root.HERE / "mininet_wifi.py", PLAYBOOK, *ROLE.rglob("*")]
-        return {**root.inputs(), **root.contents(files)}
+        return {**root.read_inputs(), **root.read_files(files)}
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Build `root.squashfs` in a folder and return the manifest."""
-        addition, about = self.addition(unfinished, commands, track)
+        addition, about = self.fetch_addition(unfinished, commands, track)
         return {**root.build(unfinished, commands, track, addition), **about}
 
-    def addition(
+    def fetch_addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
         """Fetch Mininet-WiFi into a folder.
@@ -53,22 +53,22 @@ class WithMininetWifi:
         Returns:
             The addition to the root file system, and its part of the manifest.
         """
-        track.stage("fetch")
+        track.begin_stage("fetch")
         defaults = (ROLE / DEFAULTS).read_text()
-        revision = setting(defaults, "revision")
-        source = self.source or setting(defaults, "source")
-        version = _fetch(source, revision, unfinished / "qop" / "mininet-wifi", commands)
+        revision = parse_setting(defaults, "revision")
+        source = self.source or parse_setting(defaults, "source")
+        version = _fetch_revision(source, revision, unfinished / "qop" / "mininet-wifi", commands)
         addition = root.Addition(
             playbook=PLAYBOOK,
             role=ROLE,
-            packages=root.packages(defaults, "mininet_wifi_packages"),
+            packages=root.parse_packages(defaults, "mininet_wifi_packages"),
             variables={"mininet_wifi_tree": "/qop/mininet-wifi"},
-            compiled=(setting(defaults, "home") + "/mn_wifi",),
+            compiled=(parse_setting(defaults, "home") + "/mn_wifi",),
         )
         return addition, {"mininet_wifi": {"version": version, "revision": revision}}
 
 
-def setting(defaults: str, name: str) -> str:
+def parse_setting(defaults: str, name: str) -> str:
     """Return one setting of the role.
 
     The role's YAML has one setting a line, so that no YAML reader is needed here.
@@ -81,7 +81,7 @@ def setting(defaults: str, name: str) -> str:
     return found[1]
 
 
-def _fetch(source: str, revision: str, tree: Path, commands: Commands) -> str:
+def _fetch_revision(source: str, revision: str, tree: Path, commands: Commands) -> str:
     """Fetch the files of a revision into `tree` and return their Mininet-WiFi version.
 
     The revision is a commit's hash, which authenticates the files. Raises BuildError if git is

@@ -58,16 +58,16 @@ class WithPackages:
 
     def key(self) -> str:
         """Return a hash of the base root, the package lists and their installer files."""
-        below = self.mininet_wifi.inputs() if self.mininet_wifi else root.inputs()
+        below = self.mininet_wifi.read_inputs() if self.mininet_wifi else root.read_inputs()
         files = [root.HERE / "packages.py", PLAYBOOK, BOTH, *ROLE.rglob("*")]
         own = {"debian": "\n".join(sorted(set(self.packages.debian))), "lock": self.packages.lock}
-        return key_of({**below, **root.contents(files),
+        return key_of({**below, **root.read_files(files),
                        **{name: text.encode() for name, text in own.items()}})
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Build `root.squashfs` in a folder and return the manifest."""
-        track.stage("fetch")
-        addition, about = self._addition(unfinished, commands, track)
+        track.begin_stage("fetch")
+        addition, about = self._fetch_addition(unfinished, commands, track)
         try:
             manifest = root.build(unfinished, commands, track, addition)
         except BuildError as error:
@@ -80,7 +80,7 @@ class WithPackages:
         added = {"debian": sorted(set(self.packages.debian)), "python": self.packages.python}
         return {**manifest, **about, "added": added}
 
-    def _addition(
+    def _fetch_addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
         """Return the whole addition and its part of the manifest.
@@ -90,12 +90,12 @@ class WithPackages:
         inside = unfinished / "qop"
         variables: dict[str, Any] = {"packages_debian": list(self.packages.debian)}
         if self.packages.lock:
-            variables |= self._fetch(inside / "packages", commands)
+            variables |= self._fetch_wheels(inside / "packages", commands)
         own = root.Addition(playbook=PLAYBOOK, role=ROLE, packages=self.packages.debian,
                             variables=variables, compiled=())
         if self.mininet_wifi is None:
             return own, {}
-        below, about = self.mininet_wifi.addition(unfinished, commands, track)
+        below, about = self.mininet_wifi.fetch_addition(unfinished, commands, track)
         # The root gets a copy of only one playbook and one role; copy those of Mininet-WiFi and of
         # this addition here.
         project = inside / "project" / "ansible"
@@ -105,17 +105,17 @@ class WithPackages:
         return replace(own, playbook=BOTH, packages=[*below.packages, *own.packages],
                        variables={**below.variables, **variables}, compiled=below.compiled), about
 
-    def _fetch(self, place: Path, commands: Commands) -> dict[str, str]:
+    def _fetch_wheels(self, folder: Path, commands: Commands) -> dict[str, str]:
         """Write the lock and its wheels to a folder.
 
         Returns:
             The variables by which the role finds them.
         """
-        place.mkdir(parents=True)
-        (place / "requirements.lock").write_text(self.packages.lock)
+        folder.mkdir(parents=True)
+        (folder / "requirements.lock").write_text(self.packages.lock)
         commands.run([
             *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"),
-            *("--dest", str(place / "wheels"), *root.WHEELS_FOR, "--require-hashes", "--no-deps"),
-            *("--quiet", "--requirement", str(place / "requirements.lock"))])
+            *("--dest", str(folder / "wheels"), *root.WHEELS_FOR, "--require-hashes", "--no-deps"),
+            *("--quiet", "--requirement", str(folder / "requirements.lock"))])
         return {"packages_lock": "/qop/packages/requirements.lock",
                 "packages_wheels": "/qop/packages/wheels"}

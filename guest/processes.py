@@ -13,16 +13,16 @@ _STILL_THERE = '[ "$PPID" = "$0" ] && exec "$@"'
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-def tied(how: str) -> list[str]:
+def tied_command(signal_name: str) -> list[str]:
     """Return a command prefix that sends a signal when the calling thread ends.
 
-    `how` is the signal's name without SIG. The command does not start if the caller has already
-    ended.
+    `signal_name` is the signal's name without SIG. The command does not start if the caller has
+    already ended.
     """
-    return ["setpriv", "--pdeathsig", how, "sh", "-c", _STILL_THERE, str(os.getpid())]
+    return ["setpriv", "--pdeathsig", signal_name, "sh", "-c", _STILL_THERE, str(os.getpid())]
 
 
-def members(group: int) -> list[int]:
+def list_members(group: int) -> list[int]:
     """Return the process ids of a process group, without zombies."""
     found = []
     for entry in PROC.iterdir():
@@ -36,7 +36,7 @@ def members(group: int) -> list[int]:
     return found
 
 
-def keep_on(group: int, processor: int) -> None:
+def move_to_processor(group: int, processor: int) -> None:
     """Move every thread of a process group to one processor.
 
     Threads and processes that they start later run there as well.
@@ -44,7 +44,7 @@ def keep_on(group: int, processor: int) -> None:
     has_moved = True
     while has_moved:  # threads may be started before their parent has moved
         has_moved = False
-        for pid in members(group):
+        for pid in list_members(group):
             with contextlib.suppress(OSError):
                 for task in (PROC / str(pid) / "task").iterdir():
                     with contextlib.suppress(OSError):
@@ -53,13 +53,13 @@ def keep_on(group: int, processor: int) -> None:
                             has_moved = True
 
 
-def processor_s(leader: int) -> float:
+def used_cpu_s(leader: int) -> float:
     """Return the CPU seconds of a guest's kernel and of its programs, past and present.
 
     Programs of the guest are children of its kernel, the process that leads its group.
     """
     total_s = 0.0
-    for pid in (leader, *programs(leader)):
+    for pid in (leader, *list_programs(leader)):
         with contextlib.suppress(OSError, IndexError):
             words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
             # Fields 11 to 14 are user and system time of the process and of its ended children. For
@@ -68,7 +68,7 @@ def processor_s(leader: int) -> float:
     return total_s
 
 
-def ended_s(leader: int) -> float:
+def ended_cpu_s(leader: int) -> float:
     """Return the CPU seconds of a guest's programs that have ended.
 
     The result is 0 if the guest is gone.
@@ -79,7 +79,7 @@ def ended_s(leader: int) -> float:
     return 0.0
 
 
-def programs(kernel: int) -> list[int]:
+def list_programs(kernel: int) -> list[int]:
     """Return the process ids of a guest's programs, given its kernel's process id.
 
     The list is empty if the kernel has ended.
@@ -99,7 +99,7 @@ def memory_of_group(group: int) -> int:
     """
     private = 0
     files: dict[tuple[int, int], int] = {}
-    for pid in members(group):
+    for pid in list_members(group):
         with contextlib.suppress(OSError):
             private += _private_bytes((PROC / str(pid) / "status").read_text())
             for link in (PROC / str(pid) / "fd").iterdir():

@@ -45,7 +45,7 @@ class Track:
         self._items: tuple[int, int] | None = None
         self._note: str | None = None
 
-    def stage(self, name: str, items: int | None = None) -> None:
+    def begin_stage(self, name: str, items: int | None = None) -> None:
         """Enter a stage.
 
         Args:
@@ -59,13 +59,13 @@ class Track:
             self._stage = name
             self._items = (0, items) if items else None
 
-    def step(self) -> None:
+    def count_item(self) -> None:
         """Count one finished item of the stage."""
         with self._lock:
             if self._items:
                 self._items = (self._items[0] + 1, self._items[1])
 
-    def note(self, text: str | None) -> None:
+    def set_note(self, text: str | None) -> None:
         """Set a text to show in place of the stage, for example during a wait.
 
         None removes the text.
@@ -147,7 +147,7 @@ class Printer:
         far = f"{status.fraction:4.0%}, about {left} left"
         line = f"building the {self._what}, {far}; {status.text}"
         if self._tty:
-            self._stream.write(f"\r\033[K{line[:_width()]}")
+            self._stream.write(f"\r\033[K{line[:_terminal_width()]}")
         else:
             self._stream.write(line + "\n")
         self._stream.flush()
@@ -159,7 +159,7 @@ class Printer:
             self._stream.flush()
 
 
-def _width() -> int:
+def _terminal_width() -> int:
     import shutil  # only a terminal needs it
 
     return shutil.get_terminal_size().columns - 1

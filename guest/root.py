@@ -14,7 +14,14 @@ from typing import Any
 
 from guest.cache import key_of
 from guest.commands import BuildError, Commands
-from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
+from guest.debian import (
+    clear_scratch,
+    find_mirrors,
+    in_root_hook,
+    make_hook,
+    make_scratch,
+    mmdebstrap_command,
+)
 from guest.progress import Track
 
 HERE = Path(__file__).parent
@@ -51,22 +58,22 @@ class Addition:
 
 def key() -> str:
     """Return a hash of everything that goes into the root file system."""
-    return key_of(inputs())
+    return key_of(read_inputs())
 
 
-def inputs() -> dict[str, bytes]:
+def read_inputs() -> dict[str, bytes]:
     """Return everything that goes into the root file system, by path."""
     files = [HERE / "first-init", HERE / "root.py", PLAYBOOK, *ROLE.rglob("*")]
     files += [PROJECT / "requirements" / name for name in ("testbed.lock", "ansible.lock")]
-    return contents(files)
+    return read_files(files)
 
 
-def contents(files: Sequence[Path]) -> dict[str, bytes]:
+def read_files(files: Sequence[Path]) -> dict[str, bytes]:
     """Return the content of those paths that are files, by path below the project."""
     return {str(path.relative_to(PROJECT)): path.read_bytes() for path in files if path.is_file()}
 
 
-def packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
+def parse_packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
     """Return a role's list of packages.
 
     The role's YAML has one package a line, so that no YAML reader is needed here.
@@ -86,24 +93,25 @@ def build(
 
     Content of its subfolder `qop` is available at /qop while the playbooks run.
     """
-    track.stage("wheels")
+    track.begin_stage("wheels")
     inside = unfinished / "qop"
     _fetch_wheels(inside, commands)
     added = dict(addition.variables) if addition else {}
     (inside / "variables.json").write_text(json.dumps({**VARIABLES, **added}))
 
-    track.stage("packages")
-    names = packages((ROLE / "defaults/main.yml").read_text())
+    track.begin_stage("packages")
+    names = parse_packages((ROLE / "defaults/main.yml").read_text())
     names += addition.packages if addition else ()
-    archive = mirrors()
+    archive = find_mirrors()
     suites = (SUITE, f"{SUITE}-updates", f"{SUITE}-security")
-    command = mmdebstrap(SUITE, "-", archive.sources(*suites), names, _hooks(inside, addition))
-    target = scratch(unfinished)
+    command = mmdebstrap_command(SUITE, "-", archive.source_lines(*suites), names,
+                                 _make_hooks(inside, addition))
+    target = make_scratch(unfinished)
     pack = '"${@:2}" | tar2sqfs --quiet --force ' + " ".join(COMPRESSION) + ' "$1"'
     shell = ["bash", "-o", "pipefail", "-c", pack, "bash", str(unfinished / "root.squashfs")]
     commands.run(
         [*shell, *command],
-        each_line=lambda line: _follow(line, track),
+        each_line=lambda line: _follow_stages(line, track),
         environment={**os.environ, "TMPDIR": str(target)},
     )
     clear_scratch(unfinished)
@@ -111,7 +119,7 @@ def build(
     return {"suite": SUITE, "packages": names}
 
 
-def _fetch_wheels(inside: Path, commands: Commands) -> None:
+def _fetch_wheels(inputs_folder: Path, commands: Commands) -> None:
     """Fetch the worker's wheels, and unpack Ansible.
 
     Ansible runs inside the root and must not remain there.
@@ -119,11 +127,13 @@ def _fetch_wheels(inside: Path, commands: Commands) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     locked = [*WHEELS_FOR, "--require-hashes", "--no-deps", "--quiet", "--requirement"]
     lock = {name: str(PROJECT / f"requirements/{name}.lock") for name in ("testbed", "ansible")}
-    commands.run([*pip, "download", "--dest", str(inside / "wheels"), *locked, lock["testbed"]])
-    commands.run([*pip, "install", "--target", str(inside / "python"), *locked, lock["ansible"]])
+    commands.run([*pip, "download", "--dest", str(inputs_folder / "wheels"), *locked,
+                  lock["testbed"]])
+    commands.run([*pip, "install", "--target", str(inputs_folder / "python"), *locked,
+                  lock["ansible"]])
 
 
-def _hooks(inside: Path, addition: Addition | None) -> list[str]:
+def _make_hooks(inputs_folder: Path, addition: Addition | None) -> list[str]:
     playbooks = [PLAYBOOK, *([addition.playbook] if addition else [])]
     roles = [ROLE, *([addition.role] if addition else [])]
     play = ("-e", "@/qop/variables.json", *(f"/qop/project/ansible/{p.name}" for p in playbooks))
@@ -133,22 +143,23 @@ def _hooks(inside: Path, addition: Addition | None) -> list[str]:
     )
     compiled = (*COMPILED, *(addition.compiled if addition else ()))
     return [
-        in_root("mkdir", "-p", "/qop/project/requirements", "/qop/project/ansible/roles", "/host"),
-        hook("sync-in", inside, "/qop"),
-        hook("copy-in", PROJECT / "requirements/testbed.lock", "/qop/project/requirements"),
-        *(hook("copy-in", playbook, "/qop/project/ansible") for playbook in playbooks),
-        *(hook("copy-in", role, "/qop/project/ansible/roles") for role in roles),
+        in_root_hook("mkdir", "-p", "/qop/project/requirements", "/qop/project/ansible/roles",
+                     "/host"),
+        make_hook("sync-in", inputs_folder, "/qop"),
+        make_hook("copy-in", PROJECT / "requirements/testbed.lock", "/qop/project/requirements"),
+        *(make_hook("copy-in", playbook, "/qop/project/ansible") for playbook in playbooks),
+        *(make_hook("copy-in", role, "/qop/project/ansible/roles") for role in roles),
         "--customize-hook=echo @stage provision",
-        in_root("env", *environment, "python3", "-m", "ansible", "playbook", *play),
-        hook("upload", HERE / "first-init", "/sbin/qop-init"),
-        in_root("chmod", "755", "/sbin/qop-init"),
-        in_root("rm", "-rf", "/qop"),
+        in_root_hook("env", *environment, "python3", "-m", "ansible", "playbook", *play),
+        make_hook("upload", HERE / "first-init", "/sbin/qop-init"),
+        in_root_hook("chmod", "755", "/sbin/qop-init"),
+        in_root_hook("rm", "-rf", "/qop"),
         # Compile all Python code now: in a guest that would be slow, and lost when the guest ends.
-        in_root("python3", "-m", "compileall", "-q", *compiled),
+        in_root_hook("python3", "-m", "compileall", "-q", *compiled),
         "--customize-hook=echo @stage pack",
     ]
 
 
-def _follow(line: str, track: Track) -> None:
+def _follow_stages(line: str, track: Track) -> None:
     if line.startswith("@stage "):
-        track.stage(line.removeprefix("@stage "))
+        track.begin_stage(line.removeprefix("@stage "))

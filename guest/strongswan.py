@@ -18,12 +18,12 @@ from guest.cache import Store, key_of
 from guest.commands import BuildError, Commands
 from guest.debian import (
     clear_scratch,
-    dispose,
-    hook,
-    in_root,
-    mirrors,
-    mmdebstrap,
-    scratch,
+    find_mirrors,
+    in_root_hook,
+    make_hook,
+    make_scratch,
+    mmdebstrap_command,
+    remove_build,
 )
 from guest.packages import Packages, WithPackages
 from guest.progress import Track
@@ -57,26 +57,27 @@ class WithStrongswan(WithPackages):
     def key(self) -> str:
         """Return a hash of the packages, of strongSwan's build files and of its role."""
         files = [HERE / "strongswan.py", HERE / "strongswan.sh", PLAYBOOK, *ROLE.rglob("*")]
-        return key_of({"below": super().key().encode(), **root.contents(files)})
+        return key_of({"below": super().key().encode(), **root.read_files(files)})
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Build `root.squashfs` in a folder and return the manifest."""
-        track.stage("strongswan")
+        track.begin_stage("strongswan")
         # A store of its own, next to roots and kernels, so that another root does not compile it
         # again.
-        store = Store(unfinished.parent.parent / "strongswans", "strongSwan", dispose)
-        place = store.obtain(_key(), lambda folder: _compile(folder, commands), track.note)
-        track.note(None)
+        store = Store(unfinished.parent.parent / "strongswans", "strongSwan", remove_build)
+        place = store.find_or_build(
+            _compile_key(), lambda folder: _compile_strongswan(folder, commands), track.set_note)
+        track.set_note(None)
         (unfinished / "qop").mkdir()
         shutil.copy(place / _TAR, unfinished / "qop")
         manifest = super().build(unfinished, commands, track)
         return {**manifest, "strongswan": {"version": VERSION, "sha256": SHA256}}
 
-    def _addition(
+    def _fetch_addition(
         self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
         """Return the addition of the packages, extended by the compiled strongSwan."""
-        below, about = super()._addition(unfinished, commands, track)
+        below, about = super()._fetch_addition(unfinished, commands, track)
         project = unfinished / "qop" / "project" / "ansible"
         shutil.copytree(below.role, project / "roles" / below.role.name)
         shutil.copy(below.playbook, project)
@@ -85,15 +86,15 @@ class WithStrongswan(WithPackages):
         return replace(below, playbook=PLAYBOOK, role=ROLE, variables=variables), about
 
 
-def _key() -> str:
+def _compile_key() -> str:
     """Return a hash of the source, the script and the build environment."""
     return key_of({"script": (HERE / "strongswan.sh").read_bytes(),
                    "choice": repr((SHA256, HOME, root.SUITE, _BUILD_PACKAGES)).encode()})
 
 
-def _compile(unfinished: Path, commands: Commands) -> Mapping[str, Any]:
+def _compile_strongswan(unfinished: Path, commands: Commands) -> Mapping[str, Any]:
     """Build a tar of the installed folder and return the manifest."""
-    archive = mirrors()
+    archive = find_mirrors()
     source = unfinished / Path(_SOURCE).name
     address = f"{archive.main.rstrip('/')}/{_SOURCE}"
     try:
@@ -105,14 +106,14 @@ def _compile(unfinished: Path, commands: Commands) -> Mapping[str, Any]:
             f"strongSwan {VERSION} cannot be fetched from {address}; set QOP_DEBIAN_MIRROR to a "
             f"mirror or snapshot of Debian's archive that has it; full log: {commands.log}"
         ) from error
-    target = scratch(unfinished)
-    command = mmdebstrap(
-        root.SUITE, "/dev/null", archive.sources(root.SUITE, f"{root.SUITE}-security"),
+    target = make_scratch(unfinished)
+    command = mmdebstrap_command(
+        root.SUITE, "/dev/null", archive.source_lines(root.SUITE, f"{root.SUITE}-security"),
         _BUILD_PACKAGES,
-        ['--customize-hook=mkdir "$1/qop"', hook("upload", source, "/qop/source.tar.bz2"),
-         hook("upload", HERE / "strongswan.sh", "/qop/strongswan.sh"),
-         in_root("sh", "/qop/strongswan.sh", "/qop/source.tar.bz2", HOME, f"/qop/{_TAR}"),
-         hook("download", f"/qop/{_TAR}", unfinished / _TAR)])
+        ['--customize-hook=mkdir "$1/qop"', make_hook("upload", source, "/qop/source.tar.bz2"),
+         make_hook("upload", HERE / "strongswan.sh", "/qop/strongswan.sh"),
+         in_root_hook("sh", "/qop/strongswan.sh", "/qop/source.tar.bz2", HOME, f"/qop/{_TAR}"),
+         make_hook("download", f"/qop/{_TAR}", unfinished / _TAR)])
     commands.run(command, environment={**os.environ, "TMPDIR": str(target)})
     clear_scratch(unfinished)
     source.unlink()

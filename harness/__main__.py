@@ -4,7 +4,7 @@ if __name__ == "__main__":  # worker processes for dissection import this file a
     from harness import host_process
 
     host_process.exit_when_interrupted()
-    host_process.prepare()
+    host_process.prepare_process()
 
     import sys
 

@@ -49,7 +49,7 @@ _MEASURING = frozenset({"run", "verify", "worker", "lab", "doctor", "provision",
 _MODULES = {"import": "import_"}
 
 
-def _commands() -> dict[str, str]:
+def _all_commands() -> dict[str, str]:
     """Return all subcommands with their descriptions, including the live pages of studies."""
     import studies  # absent while a box is built, which only runs --version
 
@@ -57,7 +57,7 @@ def _commands() -> dict[str, str]:
                        for page, study in studies.pages().items() if page not in COMMANDS}
 
 
-def _page(name: str) -> click.Command | None:
+def _page_command(name: str) -> click.Command | None:
     """Return the command for the live page of this name.
 
     None if no study has such a page.
@@ -69,18 +69,18 @@ def _page(name: str) -> click.Command | None:
         return None
     from harness.commands import live
 
-    return live.command(name, study)
+    return live.page_command(name, study)
 
 
 class _Lazy(click.Group):
     """A command group that imports a subcommand's module only when needed, for a quick start."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_commands())
+        return list(_all_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return _page(cmd_name)
+            return _page_command(cmd_name)
         module = importlib.import_module(f"harness.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
@@ -92,12 +92,12 @@ class _Lazy(click.Group):
         Ansible takes longest to load.
         """
         if not _HELP.intersection(args):
-            host_process.require(measures=args[0] in _MEASURING or args[0] not in COMMANDS)
+            host_process.require_limits(measures=args[0] in _MEASURING or args[0] not in COMMANDS)
         if args[0] == "run" and not _NOT_HERE.intersection(args):
             from harness import playing
 
-            playing.begin()
-            ctx.call_on_close(playing.leave)
+            playing.begin_loading()
+            ctx.call_on_close(playing.end_unused_player)
         resolved = super().resolve_command(ctx, args)
         host_process.raise_when_interrupted()
         return resolved
@@ -112,7 +112,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_commands().items()))
+            formatter.write_dl(list(_all_commands().items()))
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -142,24 +142,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if _is_interruption(error):
             click.echo("qop: interrupted", err=True)
             return host_process.INTERRUPTED
-        return _report(error)
+        return _report_error(error)
     return status if isinstance(status, int) else 0
 
 
-def _report(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     """Print an error that the user can correct, and return the exit status.
 
     Raises any other error again.
     """
     match error:
         case UserError() | ModuleNotFoundError():
-            known = error if isinstance(error, UserError) else _lacking(error)
+            known = error if isinstance(error, UserError) else _missing_package_error(error)
             click.echo(f"qop: {known}", err=True)
             return known.status
         case click.exceptions.Exit():
             return error.exit_code
         case click.ClickException():
-            _tell(error)
+            _print_usage_error(error)
             return error.exit_code
         case BrokenPipeError():
             # The reader of the output has closed the pipe, which is not an error of this program.
@@ -182,7 +182,7 @@ def _is_interruption(error: BaseException | None) -> bool:
     return False
 
 
-def _lacking(error: ModuleNotFoundError) -> UserError:
+def _missing_package_error(error: ModuleNotFoundError) -> UserError:
     """Return the user error for a missing Python package.
 
     A missing module of this project is a bug, and is raised again.
@@ -195,7 +195,7 @@ def _lacking(error: ModuleNotFoundError) -> UserError:
     return UserError(f"{package} is not installed here; {what}", status=1)
 
 
-def _tell(error: click.ClickException) -> None:
+def _print_usage_error(error: click.ClickException) -> None:
     """Print a usage error on one line: its command, the error and the remedy."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # click puts the help into its text
         error.show()

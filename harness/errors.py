@@ -11,7 +11,7 @@ class UserError(Exception):
 
     def __init__(self, text: str, status: int = 2) -> None:
         # Imported here because the build of a box runs --version with this package only.
-        from measure.document import printable_lines
+        from measure.document import to_printable_lines
 
-        super().__init__(printable_lines(text))
+        super().__init__(to_printable_lines(text))
         self.status = status

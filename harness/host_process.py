@@ -85,12 +85,12 @@ class _Complaints(io.FileIO):
         return memoryview(data).nbytes
 
 
-def prepare() -> None:
+def prepare_process() -> None:
     """Set the environment and the standard files of this process.
 
     Soft limits are raised to the hard limits, and SIGCHLD gets its default action.
     """
-    kept = _environment(dict(os.environ))
+    kept = _kept_environment(dict(os.environ))
     os.environ.clear()
     os.environ.update(kept)
     _open_standard_files()
@@ -104,7 +104,7 @@ def prepare() -> None:
     _silence_resource_tracker()
 
 
-def require(*, measures: bool) -> None:
+def require_limits(*, measures: bool) -> None:
     """Refuse to start if a limit of this process is too low.
 
     Args:
@@ -157,7 +157,7 @@ def give_up_output() -> None:
     os.close(nowhere)
 
 
-def _environment(callers: dict[str, str]) -> dict[str, str]:
+def _kept_environment(callers: dict[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in callers.items()
             if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     return kept | {"LC_ALL": _LOCALE}
@@ -174,12 +174,12 @@ def _open_standard_files() -> None:
             if opened != number:
                 os.close(opened)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _text(_Complaints(2, "w", closefd=False), sys.stderr, line_buffering=True)
+    sys.stdout = _open_text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _open_text(_Complaints(2, "w", closefd=False), sys.stderr, line_buffering=True)
 
 
-def _text(file: io.FileIO, before: TextIO | None, *,
-          line_buffering: bool = False) -> io.TextIOWrapper:
+def _open_text(file: io.FileIO, before: TextIO | None, *,
+               line_buffering: bool = False) -> io.TextIOWrapper:
     # A character that the caller's locale lacks must not cause a failure.
     errors = (before and before.errors) or "strict"
     return io.TextIOWrapper(

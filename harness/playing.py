@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.cache import cache_root
-from guest.processes import tied
+from guest.processes import tied_command
 
 ANSIBLE = Path(__file__).parent.parent / "ansible"
 _PROGRAM = ANSIBLE / "ready.py"
@@ -41,7 +41,7 @@ class Player:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [*tied("KILL"), "nice", "-n", "10", sys.executable, "-P", str(_PROGRAM),
+                [*tied_command("KILL"), "nice", "-n", "10", sys.executable, "-P", str(_PROGRAM),
                  str(theirs.fileno()), str(ANSIBLE)],
                 env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
                      "ANSIBLE_LOCAL_TEMP": str(_folder_for_loading())},
@@ -53,7 +53,8 @@ class Player:
         self._writer: asyncio.StreamWriter | None = None
         self._is_lost = False
 
-    async def play(self, name: str, arguments: Sequence[str], *, log: Path, temporary: Path) -> int:
+    async def run_playbook(self, name: str, arguments: Sequence[str], *, log: Path,
+                           temporary: Path) -> int:
         """Run `ansible-playbook` with these arguments and return its exit status.
 
         Args:
@@ -66,7 +67,7 @@ class Player:
             PlayerLostError: The Ansible process has ended.
         """
         if self._connecting is None:  # only the first of several concurrent calls connects
-            self._connecting = asyncio.create_task(self._connect())
+            self._connecting = asyncio.create_task(self._open_connection())
         await asyncio.shield(self._connecting)
         if self._is_lost:
             raise PlayerLostError
@@ -78,11 +79,11 @@ class Player:
         self._writer.write(json.dumps(request).encode() + b"\n")
         return await played
 
-    async def _connect(self) -> None:
+    async def _open_connection(self) -> None:
         reader, self._writer = await asyncio.open_connection(sock=self._line)
-        self._listening = asyncio.create_task(self._listen(reader))
+        self._listening = asyncio.create_task(self._read_answers(reader))
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
+    async def _read_answers(self, reader: asyncio.StreamReader) -> None:
         """Pass each answer to its caller.
 
         At the end of the connection, raise PlayerLostError in all waiting calls.
@@ -109,9 +110,9 @@ class Player:
             self._writer.close()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
-        self.end()
+        self.kill_process()
 
-    def end(self) -> None:
+    def kill_process(self) -> None:
         """End the process if no event loop has used it."""
         self._line.close()
         if self._process.returncode is None:
@@ -138,16 +139,16 @@ def _folder_for_loading() -> Path:
     return folder
 
 
-def begin() -> None:
-    """Start to load an Ansible process, which the first caller of `take` gets."""
+def begin_loading() -> None:
+    """Start to load an Ansible process, which the first caller of `take_player` gets."""
     global _ahead  # noqa: PLW0603 - a process has one command line
     if _ahead is None:
         with contextlib.suppress(OSError):  # setpriv is missing; later code reports it
             _ahead = Player()
 
 
-def take() -> Player:
-    """Return the process that `begin` started, or a new one.
+def take_player() -> Player:
+    """Return the process that `begin_loading` started, or a new one.
 
     The caller closes it.
     """
@@ -156,7 +157,7 @@ def take() -> Player:
     return taken
 
 
-def leave() -> None:
-    """End the process that `begin` started, if no caller has taken it."""
+def end_unused_player() -> None:
+    """End the process that `begin_loading` started, if no caller has taken it."""
     if _ahead is not None:
-        take().end()
+        take_player().kill_process()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from guest.processes import tied
+from guest.processes import tied_command
 from harness.errors import UserError
 from harness.playing import ANSIBLE, Player, PlayerLostError
 from harness.secrets import Secrets
-from measure.causes import find_ansible_cause, hide_secrets, secrets_of
+from measure.causes import find_ansible_cause, hide_secrets, secret_values
 from measure.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
 from topologies.model import Network, Node
@@ -24,7 +24,7 @@ from topologies.model import Network, Node
 _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 
 
-def inventory(network: Network) -> dict[str, Any]:
+def make_inventory(network: Network) -> dict[str, Any]:
     """Return the Ansible inventory of a network.
 
     It has a group for each duty, and a variable `node` for each host: the node's name, duties,
@@ -37,14 +37,14 @@ def inventory(network: Network) -> dict[str, Any]:
     for name, node in network.nodes.items():
         if node.duties:
             hosts[name] = {"ansible_connection": "local",
-                           "node": _described(network, name, node, limits)}
+                           "node": _describe_node(network, name, node, limits)}
         for duty in node.duties:
             groups.setdefault(duty, {})[name] = {}
     return {"all": {"hosts": hosts, "children": {duty: {"hosts": members}
                                                  for duty, members in groups.items()}}}
 
 
-def _described(network: Network, name: str, node: Node, limits: TimeLimits) -> dict[str, Any]:
+def _describe_node(network: Network, name: str, node: Node, limits: TimeLimits) -> dict[str, Any]:
     """Return the variables that Ansible gets for a node."""
     described: dict[str, Any] = {"name": name, "duties": node.duties}
     if any(interface.address for interface in node.interfaces.values()):
@@ -56,10 +56,10 @@ def _described(network: Network, name: str, node: Node, limits: TimeLimits) -> d
     if (cleanup_s := limits.radius_cleanup_s) > LEAST_RADIUS_CLEANUP_S:
         described["radius_cleanup_s"] = cleanup_s
     return described | {duty: {"name": name, **describe(network, node, name)}
-                        for duty, describe in _DESCRIBE.items() if node.has(duty)}
+                        for duty, describe in _DESCRIBE.items() if node.has_duty(duty)}
 
 
-def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
+def _describe_station(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
     cells = [network.nodes[name] for name in network.of_duty("access_point")]
     home = next(cell for cell in cells if cell.agent == node.agent)
@@ -68,7 +68,7 @@ def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
             "frequencies_mhz": sorted({_frequency_mhz(cell) for cell in cells})}
 
 
-def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
+def _describe_access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
     bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
     neighbours = [other.interfaces[other.radio_interface].radio
@@ -81,14 +81,14 @@ def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
             **({"neighbours": neighbours} if neighbours else {})}
 
 
-def _radius_client(_network: Network, node: Node, _name: str) -> dict[str, Any]:
+def _describe_radius_client(_network: Network, node: Node, _name: str) -> dict[str, Any]:
     return {"address": node.address, "agent": node.agent}
 
 
-def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
+def _describe_home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
     def served(duty: str) -> list[dict[str, str]]:
         return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
-                if entry.has(duty) and entry.agent == name]
+                if entry.has_duty(duty) and entry.agent == name]
     others = [other for other in network.of_duty("home_agent") if other != name]
     return {"address": node.address,
             "radius_clients": [client for duty in ("access_point", _RADIUS_CLIENT, "home_agent")
@@ -119,30 +119,32 @@ _RADIUS_CLIENT = "radius_client"
 _KDC, _KERBEROS_SERVER = "kerberos_kdc", "kerberos_server"
 
 
-def _realm(kdc: str) -> str:
+def _realm_name(kdc: str) -> str:
     """Return the realm of a KDC, which has its node's name."""
     return f"{kdc.upper()}.TEST"
 
 
-def _kdc(network: Network, _node: Node, name: str) -> dict[str, Any]:
+def _describe_kdc(network: Network, _node: Node, name: str) -> dict[str, Any]:
     servers = network.of_duty(_KERBEROS_SERVER)
-    realm = _realm(name)
+    realm = _realm_name(name)
     return {"realm": realm,
-            "peers": [_realm(other) for other in network.of_duty(_KDC) if other != name],
+            "peers": [_realm_name(other) for other in network.of_duty(_KDC) if other != name],
             "servers": [{"node": server, "host": f"{server}.{realm.lower()}"}
                         for server in servers]}
 
 
-def _kerberos_party(network: Network, node: Node, _name: str) -> dict[str, Any]:
+def _describe_kerberos_party(network: Network, node: Node, _name: str) -> dict[str, Any]:
     kdcs = network.of_duty(_KDC)
-    return {"home_realm": _realm(node.agent if node.agent in kdcs else kdcs[0]),
-            "kdcs": [{"realm": _realm(kdc), "address": network.nodes[kdc].address}
+    return {"home_realm": _realm_name(node.agent if node.agent in kdcs else kdcs[0]),
+            "kdcs": [{"realm": _realm_name(kdc), "address": network.nodes[kdc].address}
                      for kdc in kdcs]}
 
 
-_DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent,
-             _RADIUS_CLIENT: _radius_client, _KDC: _kdc, "kerberos_client": _kerberos_party,
-             _KERBEROS_SERVER: _kerberos_party}
+_DESCRIBE = {"station": _describe_station, "access_point": _describe_access_point,
+             "home_agent": _describe_home_agent,
+             _RADIUS_CLIENT: _describe_radius_client, _KDC: _describe_kdc,
+             "kerberos_client": _describe_kerberos_party,
+             _KERBEROS_SERVER: _describe_kerberos_party}
 
 
 def _frequency_mhz(cell: Node) -> int:
@@ -167,7 +169,7 @@ class Renderer:
         self._tasks: dict[str, asyncio.Task[Path]] = {}
         self._player: Player | None = None
 
-    def begin(self, policy: Policy, network: Network, mount: str) -> asyncio.Task[Path]:
+    def begin_rendering(self, policy: Policy, network: Network, mount: str) -> asyncio.Task[Path]:
         """Start to render a policy for a network, unless that was started before.
 
         Several callers may wait for the task, so a caller must not cancel it.
@@ -188,7 +190,7 @@ class Renderer:
             self._player = self._new_player()
         name = f"{policy.id}-{self._networks.index(network)}"
         if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(render(
+            self._tasks[name] = asyncio.create_task(render_policy(
                 policy, network, self._secrets, work=self._work, name=name, mount=mount,
                 player=self._player))
         return self._tasks[name]
@@ -202,8 +204,8 @@ class Renderer:
             await self._player.close()
 
 
-async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
-                 name: str, mount: str, player: Player | None = None) -> Path:
+async def render_policy(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
+                        name: str, mount: str, player: Player | None = None) -> Path:
     """Render a policy into `work/conf/<name>` and return that folder.
 
     The run's certificate authority is created in `work/pki` by the first policy that needs it.
@@ -219,30 +221,30 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     inputs = work / "ansible"
     for folder in (inputs, output):  # a network may have no node with files
         folder.mkdir(parents=True, exist_ok=True)
-    (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
+    (inputs / f"{name}.inventory.json").write_text(json.dumps(make_inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     log = inputs / f"{name}.log"
     arguments = ["-i", str(inputs / f"{name}.inventory.json"), str(ANSIBLE / "policy.yml"),
                  "-e", f"@{inputs / f'{name}.vars.json'}"]
-    if await _play(player, name, arguments, log=log, temporary=inputs / "tmp"):
+    if await _run_playbook(player, name, arguments, log=log, temporary=inputs / "tmp"):
         cause = find_ansible_cause(log.read_text(errors="replace").splitlines())
-        hidden = [*secrets_of(secrets.values())]
+        hidden = [*secret_values(secrets.values())]
         raise UserError(f"policy {policy.id}: ansible-playbook failed: "
                         f"{hide_secrets(cause, hidden)} (log: {log})", status=1)
     return output
 
 
-async def _play(player: Player | None, name: str, arguments: Sequence[str], *, log: Path,
-                temporary: Path) -> int:
+async def _run_playbook(player: Player | None, name: str, arguments: Sequence[str], *, log: Path,
+                        temporary: Path) -> int:
     """Run a playbook with the loaded Ansible process, or else with a new one.
 
     Returns the exit status of `ansible-playbook`.
     """
     if player is not None:
         with contextlib.suppress(PlayerLostError):
-            return await player.play(name, arguments, log=log, temporary=temporary)
+            return await player.run_playbook(name, arguments, log=log, temporary=temporary)
     process = await asyncio.create_subprocess_exec(
-        *tied("KILL"), "nice", "-n", "10",
+        *tied_command("KILL"), "nice", "-n", "10",
         str(Path(sys.executable).with_name("ansible-playbook")), *arguments,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
              "ANSIBLE_LOCAL_TEMP": str(temporary), "ANSIBLE_REMOTE_TEMP": str(temporary)},
@@ -251,13 +253,13 @@ async def _play(player: Player | None, name: str, arguments: Sequence[str], *, l
     try:
         said, _ = await process.communicate()
     except asyncio.CancelledError:
-        await _end(process)
+        await _end_process(process)
         raise
     log.write_bytes(said)
     return process.returncode or 0
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end_process(process: asyncio.subprocess.Process) -> None:
     """Kill an interrupted Ansible with all processes of its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ _IMSI = "001010123456789"
 Secrets = dict[str, dict[str, str]]
 
 
-def make(fault: Fault | None = None) -> Secrets:
+def make_secrets(fault: Fault | None = None) -> Secrets:
     """Return fresh secrets for `qop.secrets` (docs/ansible.md) and Mobile IP.
 
     Args:
@@ -48,11 +48,11 @@ def make(fault: Fault | None = None) -> Secrets:
     return made
 
 
-def look_up(made: Secrets, path: str, who: str) -> str:
+def look_up(run_secrets: Secrets, path: str, who: str) -> str:
     """Return the secret at the path "place.name".
 
     Args:
-        made: The secrets of a run.
+        run_secrets: The secrets of a run.
         path: Where the secret is, as "place.name".
         who: Start of the error's text, which names the user of the secret.
 
@@ -60,8 +60,8 @@ def look_up(made: Secrets, path: str, who: str) -> str:
         StudyError: There is no such secret.
     """
     place, _, name = path.partition(".")
-    if name not in made.get(place, {}):
-        known = (f"{place}.{name}" for place, names in made.items() for name in names)
+    if name not in run_secrets.get(place, {}):
+        known = (f"{place}.{name}" for place, names in run_secrets.items() for name in names)
         raise StudyError(f"{who} the secret {path!r}, which there is not; "
                          f"choose from {', '.join(known)}")
-    return made[place][name]
+    return run_secrets[place][name]

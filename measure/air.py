@@ -64,8 +64,8 @@ class Trial:
         with ExitStack() as stack:
             stack.enter_context(self.testbed)
             # All access points first, then their stations.
-            for start in (self._access_point, self._station):
-                for daemon in [stack.enter_context(start(name)) for name in self._having(start)]:
+            for start in (self._start_access_point, self._start_station):
+                for daemon in [stack.enter_context(start(name)) for name in self._nodes_for(start)]:
                     daemon.wait_ready()
             self._stack = stack.pop_all()
         return self
@@ -73,10 +73,10 @@ class Trial:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def queued(self, channel: int) -> dict[str, int]:
+    def count_frames(self, channel: int) -> dict[str, int]:
         """Return the frames that each transmitter has sent on a channel, by its class number."""
         host = self.network.of_duty("access_point")[0]
-        said = self.testbed.run(host, ["tc", "-s", "class", "show", "dev", f"air{channel}"])
+        said = self.testbed.run_command(host, ["tc", "-s", "class", "show", "dev", f"air{channel}"])
         return {number: int(packets) for number, packets in _CLASS.findall(said)
                 if number != _ALL_TOGETHER}
 
@@ -86,11 +86,11 @@ class Trial:
         The packets have 84 bytes, and the network is otherwise idle.
         """
         station = self.network.of_duty("station")[0]
-        said = self.testbed.run(station, ["ping", "-n", "-c", "10", "-i", "0.05",
-                                          self.network.nodes[station].gateway or ""])
+        said = self.testbed.run_command(station, ["ping", "-n", "-c", "10", "-i", "0.05",
+                                                  self.network.nodes[station].gateway or ""])
         return min(float(time_ms) for time_ms in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
 
-    def load(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
+    def measure_goodput(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
         """Send UDP flows at the same time and return their goodputs in bit/s.
 
         The server's kernel counts datagrams while all flows run. The duration that iperf3 states is
@@ -98,61 +98,63 @@ class Trial:
         """
         with ExitStack() as stack:
             for flow in flows:
-                stack.enter_context(iperf.server(self.testbed, flow["server"], self._folder / (
+                stack.enter_context(iperf.start_server(self.testbed, flow["server"],
+                                                       self._folder / (
                     flow["server"] + "-iperf3.log"))).wait_ready()
             pool = stack.enter_context(ThreadPoolExecutor(len(flows)))
-            running = [pool.submit(self._flow, flow, _SETTLE_S + seconds + _MARGIN_S)
+            running = [pool.submit(self._run_flow, flow, _SETTLE_S + seconds + _MARGIN_S)
                        for flow in flows]
             time.sleep(_SETTLE_S)
-            begun = [self._received(flow) for flow in flows]
+            begun = [self._count_datagrams(flow) for flow in flows]
             time.sleep(seconds)
-            ended = [self._received(flow) for flow in flows]
+            ended = [self._count_datagrams(flow) for flow in flows]
             for sender in running:
                 sender.result()
         return [flow["payload_bytes"] * 8 * (count - count_0) / (at_s - at_0_s) for
                 flow, (at_0_s, count_0), (at_s, count) in zip(flows, begun, ended, strict=True)]
 
-    def _received(self, flow: dict[str, Any]) -> tuple[float, int]:
+    def _count_datagrams(self, flow: dict[str, Any]) -> tuple[float, int]:
         """Return the time (s) and the datagrams that the server's node had received by then."""
         pid = self.testbed.node(flow["server"]).pid
         lines = [line.split() for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()]
         names, values = [line for line in lines if line[0] == "Udp:"]
         return time.monotonic(), int(values[names.index("InDatagrams")])
 
-    def _flow(self, flow: dict[str, Any], seconds: float) -> None:
-        iperf.stream(
+    def _run_flow(self, flow: dict[str, Any], seconds: float) -> None:
+        iperf.run_stream(
             self.testbed, flow["client"], self.network.nodes[flow["server"]].address,
             protocol="udp", size_bytes=round(flow["rate_bps"] * seconds / 8),
             timeout_s=seconds + _SPARE_S, rate_bps=flow["rate_bps"],
             payload_bytes=flow["payload_bytes"])
 
-    def _having(self, start: Any) -> list[str]:
-        return self.network.of_duty("access_point" if start == self._access_point else "station")
+    def _nodes_for(self, start: Any) -> list[str]:
+        return self.network.of_duty("access_point" if start == self._start_access_point
+                                    else "station")
 
-    def _access_point(self, name: str) -> Daemon:
+    def _start_access_point(self, name: str) -> Daemon:
         node = self.network.nodes[name]
         radio = node.interfaces[node.radio_interface]
         text = _HOSTAPD.format(interface=node.radio_interface, bridge=radio.bridge, ssid=node.ssid,
                                channel=node.channel)
-        return self._daemon("hostapd", name, text + (_PROTECTED if self._protected else ""),
-                            [], "AP-ENABLED")
+        return self._start_daemon("hostapd", name, text + (_PROTECTED if self._protected else ""),
+                                  [], "AP-ENABLED")
 
-    def _station(self, name: str) -> Daemon:
+    def _start_station(self, name: str) -> Daemon:
         node = self.network.nodes[name]
         cell = next(cell for cell in self.network.nodes.values()
-                    if cell.has("access_point") and cell.agent == node.agent)
+                    if cell.has_duty("access_point") and cell.agent == node.agent)
         security = 'psk="qop-medium"' if self._protected else "key_mgmt=NONE"
         text = _SUPPLICANT.format(ssid=cell.ssid, frequency=2407 + 5 * (cell.channel or 1),
                                   security=security)
-        return self._daemon("wpa_supplicant", name, text, ["-i", node.radio_interface, "-c"],
-                            "CTRL-EVENT-CONNECTED")
+        return self._start_daemon("wpa_supplicant", name, text, ["-i", node.radio_interface, "-c"],
+                                  "CTRL-EVENT-CONNECTED")
 
-    def _daemon(self, program: str, node: str, text: str, options: list[str],
-                ready: str) -> Daemon:
+    def _start_daemon(self, program: str, node: str, text: str, options: list[str],
+                      ready: str) -> Daemon:
         file = self._folder / f"{node}-{program}.conf"
         file.write_text(text)
         return Daemon(f"{program} on {node}",
-                      self.testbed.command(node, [program, *options, str(file)]),
+                      self.testbed.node_command(node, [program, *options, str(file)]),
                       self._folder / f"{node}-{program}.log", ready, timeout_s=_CONNECT_S)
 
 
@@ -163,18 +165,20 @@ def main() -> int:
     subprocess.run(["ip", "link", "set", "hwsim0", "up"], check=True)
     with Trial(job, folder) as trial:
         channels = {node.channel or 0 for node in trial.network.nodes.values() if node.ssid}
-        say(connected={channel: trial.queued(channel) for channel in channels} if job["medium"]
-            else None)
-        say(round_trip_s=trial.round_trip_s())
+        print_result(connected={channel: trial.count_frames(channel) for channel in channels}
+                     if job["medium"]
+                     else None)
+        print_result(round_trip_s=trial.round_trip_s())
         for flows in job["loads"]:
-            say(goodput_bps=trial.load(flows, job["seconds"]))
+            print_result(goodput_bps=trial.measure_goodput(flows, job["seconds"]))
         if job.get("crowd_bytes"):
-            say(crowd_per_s=crowd.load(trial, 1, job["crowd_bytes"], job["seconds"],
-                                       job["crowd_pause_s"]))
+            print_result(crowd_per_s=crowd.send_from_all(trial, 1, job["crowd_bytes"],
+                                                         job["seconds"],
+                                                         job["crowd_pause_s"]))
     return 0
 
 
-def say(**result: Any) -> None:
+def print_result(**result: Any) -> None:
     """Print one result for the host."""
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()

@@ -30,7 +30,7 @@ def arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list[float]
     and after decapsulation. If only tunnel packets were captured, the most common size is the
     stream's.
     """
-    stamps, (size_bytes, _) = raw["stamps"], iperf.datagrams(raw["iperf_udp"])
+    stamps, (size_bytes, _) = raw["stamps"], iperf.udp_totals(raw["iperf_udp"])
     least_bytes = min(size_bytes + _IP_UDP_BYTES, _LEAST_FRAGMENT_BYTES)
     during = [p for p in arrived if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]
               and p.ip_bytes >= least_bytes]
@@ -55,14 +55,14 @@ def lasted_s(raw: Mapping[str, Any], times_s: Sequence[float]) -> float | None:
     return (timed_s if timed_s >= _COVERED_SHARE * sent_s else sent_s) or None
 
 
-def describe_loss(seen: Observed, scenario: Scenario) -> str:
+def describe_loss(observed: Observed, scenario: Scenario) -> str:
     """Return the arrived share, the last capture of the datagrams, and a too small MTU."""
-    said, (size_bytes, received) = iperf.summarize(seen.raw["iperf_udp"]), iperf.datagrams(
-        seen.raw["iperf_udp"])
+    said, (size_bytes, received) = iperf.summarize(observed.raw["iperf_udp"]), iperf.udp_totals(
+        observed.raw["iperf_udp"])
     sent = round(said["sent_bytes"] / size_bytes) if size_bytes else 0
-    arrived = len(arrivals_s(seen.raw, seen.packets("traffic-peer")))
-    last = [place for name, place in _path(scenario)
-            if _passing(seen, name, size_bytes + _IP_UDP_BYTES)]
+    arrived = len(arrivals_s(observed.raw, observed.packets_of("traffic-peer")))
+    last = [place for name, place in _capture_path(scenario)
+            if _count_stream_packets(observed, name, size_bytes + _IP_UDP_BYTES)]
     counted = "" if arrived == received else f", iperf3's server counted {received}"
     text = (f"{arrived} of {sent} datagrams arrived{counted}: "
             f"{f'last captured {last[-1]}' if last else 'captured nowhere'}")
@@ -77,26 +77,26 @@ def describe_narrow(scenario: Scenario, size_bytes: int = _ETHERNET_BYTES) -> st
                  for link in scenario.network.links if link.mtu_bytes < size_bytes), "")
 
 
-def _path(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def _capture_path(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield the captures on the stream's path in order, with a description of the place."""
     network, cell = scenario.network, scenario.access_point
     yield "traffic-air", f"on the air from {scenario.mobile_node}"
     yield "traffic-wire", f"on {cell}'s wire ({cell}/{network.link_of(cell)[0]})"
     for router in network.of_duty(ROUTER)[:1]:
         yield "traffic-core", f"on {router}'s wire ({router}/{network.link_of(router)[0]})"
-    if network.nodes[scenario.peer].has(STATION):
+    if network.nodes[scenario.peer].has_duty(STATION):
         far = scenario.home_of(scenario.peer)
         yield "traffic-far", f"on {far}'s wire ({far}/{network.link_of(far)[0]})"
     yield "traffic-peer", f"at {scenario.peer}"
 
 
-def _passing(seen: Observed, name: str, size_bytes: int) -> int:
+def _count_stream_packets(observed: Observed, name: str, size_bytes: int) -> int:
     """Count the packets of a capture that carry the stream's datagrams, whole or in fragments."""
-    stamps = seen.raw["stamps"]
-    during = [p for p in seen.packets(name)
+    stamps = observed.raw["stamps"]
+    during = [p for p in observed.packets_of(name)
               if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]]
     if name.endswith("-air"):
-        return sum(p.is_data and p.transmitter == seen.mac and p.length >= size_bytes
+        return sum(p.is_data and p.transmitter == observed.mac and p.length >= size_bytes
                    for p in during)
     carrying = [p for p in during if p.ip_proto in (UDP, ESP, IP_IN_IP)]
     return (sum(p.ip_bytes >= size_bytes for p in carrying)

@@ -17,7 +17,7 @@ _BEACON = 0x80
 _WAIT_S = 2.0
 
 
-def next_ns() -> int:
+def wait_beacon_ns() -> int:
     """Wait for the next beacon and return the machine's monotonic time in ns.
 
     Raises:

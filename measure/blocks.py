@@ -8,7 +8,7 @@ import subprocess
 _OPENSSL = {"aes": "aes-{}-ecb", "3des": "des-ede3-ecb"}
 
 
-def transformed(cipher: str, key: bytes, blocks: bytes, *, decrypts: bool = False) -> bytes:
+def transform_blocks(cipher: str, key: bytes, blocks: bytes, *, decrypts: bool = False) -> bytes:
     """Return each block encrypted or decrypted on its own, under "aes" or "3des"."""
     try:
         # Imported here: the container image lacks it and has openssl, which starts more slowly.

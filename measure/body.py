@@ -14,7 +14,7 @@ BodyUpgrades: TypeAlias = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]
 _KEY = "schema"
 
 
-def schema_of(kind: type[BaseModel]) -> int | None:
+def current_schema(kind: type[BaseModel]) -> int | None:
     """Return the current schema number of a class of bodies, or None."""
     for name, field in kind.model_fields.items():
         if _KEY in (field.alias, name) and isinstance(field.default, int):
@@ -22,8 +22,8 @@ def schema_of(kind: type[BaseModel]) -> int | None:
     return None
 
 
-def of_today(document: Mapping[str, Any], kind: type[BaseModel],
-             upgrades: BodyUpgrades) -> dict[str, Any]:
+def upgrade_body(document: Mapping[str, Any], kind: type[BaseModel],
+                 upgrades: BodyUpgrades) -> dict[str, Any]:
     """Upgrade a body to the current schema of its class.
 
     Args:
@@ -35,7 +35,7 @@ def of_today(document: Mapping[str, Any], kind: type[BaseModel],
         RecordError: The body cannot be upgraded; the text names no file.
     """
     body = dict(document)
-    current = schema_of(kind)
+    current = current_schema(kind)
     if current is None:
         return body
     number = body.get(_KEY, current)

@@ -53,8 +53,8 @@ class Detail:
 
     A capture that loses packets is no evidence. But a guest is small, and buffers take memory from
     its page cache. With `in_blocks` a capture wakes up for many packets at a time, which needs far
-    less processor time. Call `settle` before such a capture ends. Otherwise its last second is
-    lost, or its last `promptly_ms` if the testbed's captures are prompt.
+    less processor time. Call `settle_captures` before such a capture ends. Otherwise its last
+    second is lost, or its last `promptly_ms` if the testbed's captures are prompt.
     """
 
     snap_bytes: int
@@ -100,16 +100,16 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
     return {match[2]: int(match[1]) for match in matches if match}
 
 
-def whole(testbed: Testbed) -> Detail:
+def whole_frames(testbed: Testbed) -> Detail:
     """Return the capture detail for whole frames of an authentication on a testbed.
 
     Packets are captured one by one where waiting is skipped or captures cannot be prompt. Then no
-    `settle` is needed.
+    `settle_captures` is needed.
     """
     return WHOLE_PROMPTLY if testbed.for_captures else WHOLE
 
 
-def settle(testbed: Testbed | None = None, detail: Detail = HEADERS) -> None:
+def settle_captures(testbed: Testbed | None = None, detail: Detail = HEADERS) -> None:
     """Wait until captures in blocks have received all packets sent so far.
 
     The wait is short if the testbed's captures are prompt.
@@ -138,18 +138,18 @@ class Capture:
         command: Sequence[str] | Start = argv
         # A copied tcpdump is prompt for all captures or for none.
         if testbed.copies is not None and is_prompt == bool(testbed.for_captures):
-            command = partial(testbed.copies.start, argv,
+            command = partial(testbed.copies.start_copy, argv,
                               of_process=testbed.node(point.node).pid if point.node else None,
                               promptly_ms=detail.promptly_ms if is_prompt else None)
         elif is_prompt:
             # In real time no process has real-time priority; a guest ends with its worker, and so
             # do captures.
-            command = testbed.on(point.node, argv) if point.node else argv
+            command = testbed.plain_command(point.node, argv) if point.node else argv
             env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
                    "QOP_PROMPTLY_MS": str(detail.promptly_ms)}
         else:
             argv = [*LOOKING_ON, *argv]
-            command = testbed.tool(point.node, argv) if point.node else \
+            command = testbed.tool_command(point.node, argv) if point.node else \
                 ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", command, log, r"listening on",
                               stop_signal=signal.SIGINT, data=file, env=env)
@@ -179,7 +179,7 @@ class Capture:
         The file is complete afterwards.
         """
         self._daemon.stop()
-        counts = parse_counts(self._daemon.output())
+        counts = parse_counts(self._daemon.last_lines())
         return asdict(CaptureSummary(self.point.name, self.file.name, counts.get("captured", 0),
                                      counts.get("dropped by kernel", -1), self.point.one_in))
 
@@ -205,7 +205,7 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
         for point in points:
             capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
                               logs / f"{part}-{point.name}-tcpdump.log", detail=detail)
-            stack.callback(_end, capture, summaries)
+            stack.callback(_stop_capture, capture, summaries)
             running.append(capture)
         for capture in running:
             capture.wait_ready()
@@ -216,5 +216,5 @@ def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part
                 capture.ask_to_stop()
 
 
-def _end(capture: Capture, summaries: list[dict[str, object]]) -> None:
+def _stop_capture(capture: Capture, summaries: list[dict[str, object]]) -> None:
     summaries.append(capture.stop())

@@ -18,7 +18,7 @@ class SoftwareCard:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._card = Usim(MilenageKey.of(secrets), int(secrets["sqn"]))
 
-    def answer(self, event: str) -> str:
+    def answer_challenge(self, event: str) -> str:
         """Return the answer to `UMTS-AUTH:RAND:AUTN needed for SSID ...`.
 
         Raises:

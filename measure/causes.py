@@ -56,17 +56,17 @@ class LogWords:
     weak: re.Pattern[str]
 
 
-def _pattern(*parts: str) -> re.Pattern[str]:
+def _join_patterns(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts) or r"(?!)")
 
 
 _WPA = LogWords(
-    noise=_pattern(
+    noise=_join_patterns(
         "CTRL_IFACE: Detach monitor", "CTRL-EVENT-TERMINATING", "CTRL-EVENT-DSCP", "PMKSA-CACHE",
         "nl80211: deinit", "CTRL-EVENT-EAP-PEER", "CTRL-EVENT-EAP-METHOD",
         "Authentication succeeded", "CTRL-EVENT-EAP-STARTED", "TLV Result",
         "CTRL-EVENT-EAP-FAILURE"),
-    weak=_pattern(
+    weak=_join_patterns(
         "errors found in configuration", "Failed to set up interface", "Failed to initialize",
         "hostapd_free_hapd_data", "Unable to setup interface", "driver initialization failed",
         "Failed to read or parse", "failed to parse network block",
@@ -74,18 +74,18 @@ _WPA = LogWords(
         "CTRL-EVENT-EAP-TLS-CERT-ERROR", "SSL: SSL3 alert", "authentication failed - EAP type",
         "Driver does not support authentication/association", "CTRL-EVENT-DISCONNECTED"))
 _RADIUS = LogWords(
-    noise=_pattern("Info: ", "Login OK", "Debugger not attached"),
-    weak=_pattern(
+    noise=_join_patterns("Info: ", "Login OK", "Debugger not attached"),
+    weak=_join_patterns(
         "previously rejected", r"Login incorrect( \(Cannot proxy|:|$)",
         "Instantiation failed for module",
         "Failed initializing SSL context", "Failed to initialise", "Errors reading or parsing",
         "Failed parsing configuration item", "Error binding to port", "Alert read"))
 _IKE = LogWords(
-    noise=_pattern(r"^\d+\[(ENC|NET)\]", "opening directory"),
-    weak=_pattern(
+    noise=_join_patterns(r"^\d+\[(ENC|NET)\]", "opening directory"),
+    weak=_join_patterns(
         "abort initialization", "invalid config file", "initialization failed", "aborting charon",
         "critical plugin features", "failed to load, "))
-_ANY = LogWords(noise=_pattern(), weak=_pattern())
+_ANY = LogWords(noise=_join_patterns(), weak=_join_patterns())
 _WORDS = {"hostapd": _WPA, "wpa_supplicant": _WPA, "macsec": _WPA, "eap-server": _WPA,
           "eap_server": _WPA, "freeradius": _RADIUS, "radius_proxy": _RADIUS, "charon": _IKE,
           "swanctl": _IKE}
@@ -116,12 +116,12 @@ def find_ansible_cause(lines: Sequence[str]) -> str:
         if match := _TASK.match(line):
             task = match[1]
         elif match := _FATAL.match(line):
-            return f"{match[1]}: {task}: {_of_task(match[2])}"
+            return f"{match[1]}: {task}: {_task_cause(match[2])}"
     errors = [match[1] for line in lines if (match := _ANSIBLE_ERROR.search(line))]
     return _to_text(errors[0]) if errors else last_line(lines)
 
 
-def _of_task(result: str) -> str:
+def _task_cause(result: str) -> str:
     """Return the cause in a task's result, which is JSON."""
     try:
         said = json.loads(result)
@@ -146,11 +146,11 @@ def describe_error(error: BaseException) -> str:
               if Path(frame.filename).is_relative_to(_CODE)]
     place = f"{Path(frames[-1].filename).relative_to(_CODE)}:{frames[-1].lineno}" if frames else \
         "the worker"
-    return " ".join(f"the machine could not go on: {_in_words(error)} (at {place}; "
+    return " ".join(f"the machine could not go on: {_error_text(error)} (at {place}; "
                     "console.log has the whole)".split())
 
 
-def _in_words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an error's text, without its class name if the text suffices."""
     if isinstance(error, subprocess.CalledProcessError):
         said = error.stderr or error.stdout or b""
@@ -173,7 +173,7 @@ def hide_secrets(text: str, secrets: Collection[str]) -> str:
     return _NAMES_SECRET.sub(r"\1(secret)", text)
 
 
-def secrets_of(places: Iterable[dict[str, str]]) -> Iterator[str]:
+def secret_values(places: Iterable[dict[str, str]]) -> Iterator[str]:
     """Yield the values of a run's secrets that are long hexadecimal strings."""
     for place in places:
         yield from (value for value in place.values() if re.fullmatch(r"[0-9a-f]{16,}", value))

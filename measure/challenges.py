@@ -25,8 +25,9 @@ class Challenged:
     faults: Sequence[str]
 
 
-def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, Mapping[str, str]],
-         ) -> list[Challenged]:
+def recompute_all(stations: Iterable[Path], wires: Iterable[Path],
+                  secrets: Mapping[str, Mapping[str, str]],
+                  ) -> list[Challenged]:
     """Recompute every completed authentication.
 
     Args:
@@ -44,13 +45,13 @@ def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, 
 
     shared = MilenageKey.of(secrets["subscriber"])
     secret = secrets["network"]["radius_secret"].encode()
-    handed = [session.receive + session.send for file in wires for session in eap_keys.sessions(
+    handed = [session.receive + session.send for file in wires for session in eap_keys.session_keys(
         (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret)]
     made = []
     for file in stations:
-        for ended_s, exchange in _authentications(pcap.eapol(file)):
+        for ended_s, exchange in _split_authentications(pcap.eapol_frames(file)):
             said = [packet for eap in exchange if (packet := packets.parse(eap)) is not None]
-            worked_out = recompute(said, _claimed(exchange), shared)
+            worked_out = recompute(said, _first_identity(exchange), shared)
             faults = worked_out.faults
             if worked_out.msk not in handed:
                 faults = (*faults, "the access point was not given the keys of the challenge")
@@ -58,7 +59,8 @@ def read(stations: Iterable[Path], wires: Iterable[Path], secrets: Mapping[str, 
     return made
 
 
-def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, list[bytes]]]:
+def _split_authentications(frames: Iterable[tuple[float,
+                                                  bytes]]) -> Iterator[tuple[float, list[bytes]]]:
     """Yield the EAP packets of each completed authentication, with its end time.
 
     A retransmitted packet is equal in every byte (RFC 3748, 4.1), and counts once.
@@ -77,7 +79,7 @@ def _authentications(frames: Iterable[tuple[float, bytes]]) -> Iterator[tuple[fl
             so_far = []
 
 
-def _claimed(exchange: Sequence[bytes]) -> str:
+def _first_identity(exchange: Sequence[bytes]) -> str:
     """Return the station's first identity."""
     return next((eap[5:].decode("utf-8", "replace") for eap in exchange
                  if eap[0] == _RESPONSE and len(eap) > 5 and eap[4] == _IDENTITY), "")

@@ -27,7 +27,7 @@ def offset_s() -> float:
     return min(readings)[1]
 
 
-def was_set(raw: Mapping[str, Any]) -> str:
+def describe_clock_step(raw: Mapping[str, Any]) -> str:
     """Return how the clock was set during a repetition, or "" if it was not.
 
     Records without a measured step are judged by their stamps, which must be in the order in which

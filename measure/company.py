@@ -38,8 +38,8 @@ _STARTS = 2
 #: A request: length of the message in bytes, the number of signatures, and the key.
 _MESSAGE, _SIGNED, _KEY = bytes(200), 10, bytes(16)
 #: Factor of a node at the machine's own speed, in thousandths. Such a node takes frames at once;
-#: only a slower node waits until it is free (see the kernel's patch). So `divided` never makes a
-#: node of this speed slower.
+#: only a slower node waits until it is free (see the kernel's patch). So `divide_factors` never
+#: makes a node of this speed slower.
 _OWN = 1000
 _FACTORS = Path("/proc/sys/net/core/processor_permille")
 
@@ -47,36 +47,36 @@ _FACTORS = Path("/proc/sys/net/core/processor_permille")
 class Company:
     """Host-load compensation: least times of the calibration workloads, and nodes' CPU factors."""
 
-    def __init__(self, testbed: Testbed, pieces: Pieces, least_ns: Mapping[str, float],
+    def __init__(self, testbed: Testbed, calibration: Pieces, least_ns: Mapping[str, float],
                  permille: Mapping[str, Sequence[int]]) -> None:
         self._testbed = testbed
-        self._pieces = pieces
+        self._pieces = calibration
         self._least_ns = least_ns
         self._factors: list[float] = []
         self._permille = {name: permille.get(name, [_OWN] * 4) for name in testbed.network.nodes}
 
-    def divide_out(self) -> None:
+    def apply(self) -> None:
         """Run the workloads and divide every node's factors by their slowdown."""
-        now_ns = self._pieces.look_ns()
-        factor = times(now_ns, self._least_ns)
+        now_ns = self._pieces.sample_ns()
+        factor = slowdown(now_ns, self._least_ns)
         for name, permille in self._permille.items():
             with network_of(self._testbed.node(name).pid):
-                _FACTORS.write_text(" ".join(map(str, divided(permille, factor))))
+                _FACTORS.write_text(" ".join(map(str, divide_factors(permille, factor))))
         self._factors.append(factor)
 
-    def since(self) -> float | None:
+    def take_mean_factor(self) -> float | None:
         """Return the mean slowdown since the last call, or None without a sample."""
         factors, self._factors = self._factors, []
         return _mean(factors) if factors else None
 
 
-def times(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:
+def slowdown(now_ns: Mapping[str, float], least_ns: Mapping[str, float]) -> float:
     """Return the slowdown of the workloads: the geometric mean of ratios, at least 1."""
     ratios = [now_ns[name] / least_ns[name] for name in now_ns]
     return max(1.0, prod(ratios) ** (1 / len(ratios)))
 
 
-def divided(permille: Sequence[int], factor: float) -> list[int]:
+def divide_factors(permille: Sequence[int], factor: float) -> list[int]:
     """Divide factors (in thousandths) by a slowdown.
 
     A factor of 0 stays 0, and no other factor becomes 0. A slower node stays above 1000, because
@@ -86,7 +86,7 @@ def divided(permille: Sequence[int], factor: float) -> list[int]:
             for value in permille]
 
 
-def of(speeds: Mapping[str, float]) -> dict[str, float]:
+def least_times(speeds: Mapping[str, float]) -> dict[str, float]:
     """Return the workloads' least times among a machine's speeds."""
     return {name: value for name, value in speeds.items() if name.startswith(LEAST)}
 
@@ -103,7 +103,7 @@ class Pieces:
         self._other = os.fork()
         if not self._other:
             self._here.close()
-            _serve(there)
+            _answer_messages(there)
         there.close()
         return self
 
@@ -116,13 +116,15 @@ class Pieces:
 
         Means are compared with means; the fastest single round would bias the ratio.
         """
-        looks = [self.look_ns() for _ in range(1 if is_known else _LOOKS)]
+        looks = [self.sample_ns() for _ in range(1 if is_known else _LOOKS)]
         return {name: min(look[name] for look in looks) for name in looks[0]}
 
-    def look_ns(self) -> dict[str, float]:
+    def sample_ns(self) -> dict[str, float]:
         """Return the mean time of each workload now, by names that begin with `LEAST`."""
-        self._errand()  # wake up the other process: it slept longer than between two requests
-        pieces: dict[str, Callable[[], None]] = {"start": self._start, "errand": self._errand}
+        # Wake up the other process: it slept longer than between two requests.
+        self._exchange_message()
+        pieces: dict[str, Callable[[], None]] = {"start": self._start_programs,
+                                                 "errand": self._exchange_message}
         taken: dict[str, list[float]] = {name: [] for name in pieces}
         for _ in range(_ROUNDS):
             for name, piece in pieces.items():
@@ -132,16 +134,16 @@ class Pieces:
         return {f"{LEAST}look_{name}_ns": _mean(values) for name, values in taken.items()}
 
     @staticmethod
-    def _start() -> None:
+    def _start_programs() -> None:
         for _ in range(_STARTS):
             subprocess.run(["/bin/true"], check=True)
 
-    def _errand(self) -> None:
+    def _exchange_message(self) -> None:
         self._here.send(_MESSAGE)
         self._here.recv(len(_MESSAGE))
 
 
-def _serve(end: socket.socket) -> Never:
+def _answer_messages(end: socket.socket) -> Never:
     """Answer messages until the socket is closed.
 
     Each message is parsed and signed as a registration is.
@@ -157,4 +159,4 @@ def _serve(end: socket.socket) -> Never:
 
 
 def _work_ns() -> float:
-    return float(kernel.work_of_nobody()["work_ns"])
+    return float(kernel.harness_work()["work_ns"])

@@ -34,24 +34,26 @@ class PacketCount:
         return f"{self.captured} {self.what} of at least {self.least}"
 
 
-def verify(seen: Observed) -> Iterator[Check]:
+def verify(observed: Observed) -> Iterator[Check]:
     """Check that the captures of a repetition or part have all packets counted elsewhere."""
-    counts = [*_files(seen), *_segments(seen), *_datagrams(seen), *_esp(seen)]
+    counts = [*_count_files(observed), *_count_segments(observed), *_count_datagrams(observed),
+              *_count_esp(observed)]
     short = [count for count in counts if count.captured < count.least]
     yield Check("captures hold what was counted", bool(counts) and not short,
-                "; ".join(map(str, short or counts[len(seen.raw["captures"]):]))
+                "; ".join(map(str, short or counts[len(observed.raw["captures"]):]))
                 or f"{len(counts)} files have the packets that tcpdump counted")
 
 
-def _files(seen: Observed) -> Iterator[PacketCount]:
+def _count_files(observed: Observed) -> Iterator[PacketCount]:
     """Yield each file's packets, compared with the count that tcpdump reported."""
-    for entry in seen.raw["captures"]:
+    for entry in observed.raw["captures"]:
         name = str(entry["file"]).removesuffix(".pcap")
-        packets = seen.packets(name) or seen.packets(f"auth-{name.rpartition('-')[2]}")
+        packets = observed.packets_of(name) or observed.packets_of(
+            f"auth-{name.rpartition('-')[2]}")
         yield PacketCount(f"packets in {name}", len(packets), entry["captured"])
 
 
-def _segments(seen: Observed) -> Iterator[PacketCount]:
+def _count_segments(observed: Observed) -> Iterator[PacketCount]:
     """Yield the TCP data frames on the air, compared with what iperf3's server received.
 
     The least count assumes that every segment is as large as possible. Frames with acknowledgements
@@ -59,32 +61,35 @@ def _segments(seen: Observed) -> Iterator[PacketCount]:
     for the duration that the server states, from the first full segment on, so that the server
     cannot understate it.
     """
-    if "iperf_tcp" not in seen.raw:
+    if "iperf_tcp" not in observed.raw:
         return
-    stamps = seen.raw["stamps"]
-    segment_bytes, received, lasted_s = iperf.segments(seen.raw["iperf_tcp"])
-    sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
+    stamps = observed.raw["stamps"]
+    segment_bytes, received, lasted_s = iperf.tcp_totals(observed.raw["iperf_tcp"])
+    sent = [p for p in observed.packets_of("traffic-air") if p.is_data and p.transmitter
+            == observed.mac
             and p.length >= _LEAST_SEGMENT_BYTES
             and stamps["tcp_start"] <= p.time_s < stamps.get("udp_start", math.inf)]
     begun_s = next((p.time_s for p in sent if p.length >= segment_bytes), math.inf)
     in_time = [p for p in sent if p.time_s <= begun_s + lasted_s + clock.TOLERATED_S]
     yield PacketCount("frames with TCP's data on the air in iperf3's time", len(in_time),
-                      sampled_at_least(received // segment_bytes, one_in(seen, "traffic-air")))
+                      least_sampled(received // segment_bytes,
+                                    sampling_ratio(observed, "traffic-air")))
 
 
-def _datagrams(seen: Observed) -> Iterator[PacketCount]:
+def _count_datagrams(observed: Observed) -> Iterator[PacketCount]:
     """Yield the stream's datagrams, compared with what iperf3's server received."""
-    if "iperf_udp" not in seen.raw:
+    if "iperf_udp" not in observed.raw:
         return
-    size_bytes, received = iperf.datagrams(seen.raw["iperf_udp"])
-    begun_s = seen.raw["stamps"]["udp_start"]
-    arrived = [p for p in seen.packets("traffic-peer") if p.time_s >= begun_s
-               and (p.udp_dst == iperf.PORT or _is_esp_of(seen, p, size_bytes))]
+    size_bytes, received = iperf.udp_totals(observed.raw["iperf_udp"])
+    begun_s = observed.raw["stamps"]["udp_start"]
+    arrived = [p for p in observed.packets_of("traffic-peer") if p.time_s >= begun_s
+               and (p.udp_dst == iperf.PORT or _is_esp_of(observed, p, size_bytes))]
     yield PacketCount("datagrams at the peer", len(arrived), received)
-    sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
+    sent = [p for p in observed.packets_of("traffic-air") if p.is_data and p.transmitter
+            == observed.mac
             and p.length >= size_bytes and p.time_s >= begun_s]
     yield PacketCount("frames of a datagram's size on the air", len(sent),
-                sampled_at_least(received, one_in(seen, "traffic-air")))
+                least_sampled(received, sampling_ratio(observed, "traffic-air")))
 
 
 def _is_esp_of(seen: Observed, packet: Packet, size_bytes: int) -> bool:
@@ -93,50 +98,52 @@ def _is_esp_of(seen: Observed, packet: Packet, size_bytes: int) -> bool:
             and packet.ip_bytes >= size_bytes)
 
 
-def sampled_at_least(total: int, one_in: int) -> int:
-    """Return the least count of `total` packets if 1 in `one_in` is sampled at random."""
+def least_sampled(total: int, one_in: int) -> int:
+    """Return the least count of `total` packets if 1 in `sampling_ratio` is sampled at random."""
     share = 1 / one_in
     return max(0, math.ceil(total * share - DEVIATIONS * math.sqrt(total * share * (1 - share))))
 
 
-def _esp(seen: Observed) -> Iterator[PacketCount]:
+def _count_esp(observed: Observed) -> Iterator[PacketCount]:
     """Yield the ESP packets behind the access point, compared with the receiving SA's count."""
     # If the mobile node moved during the traffic, the tunnel's packets begin behind the second
     # access point.
-    name = "traffic-foreign" if "traffic-foreign" in seen.captures else "traffic-wire"
-    stays, stream = seen.behind_access_points("auth"), seen.packets(name)
+    name = "traffic-foreign" if "traffic-foreign" in observed.captures else "traffic-wire"
+    stays, stream = observed.behind_access_points("auth"), observed.packets_of(name)
     # SAs belong to the last network, unless they survive the move, even with other addresses.
-    getting_on = stays[-1] if seen.renews_tunnel else _of_both(seen, stays)
-    for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
-        before, during = (sum(bool(p.esp_spi) and _ends(p, seen) == ends for p in packets)
+    getting_on = stays[-1] if observed.renews_tunnel else _packets_of_both(observed, stays)
+    for ends, counted in _received_packets(observed.raw["kernel"].get("after_traffic", {})).items():
+        before, during = (sum(bool(p.esp_spi) and _current_ends(p, observed) == ends for p
+                              in packets)
                           for packets in (getting_on, stream))
-        rest = sampled_at_least(max(0, counted - before), one_in(seen, name))
+        rest = least_sampled(max(0, counted - before), sampling_ratio(observed, name))
         yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                     min(before, counted) + rest)
 
 
-def _of_both(seen: Observed, stays: Sequence[Sequence[Packet]]) -> Sequence[Packet]:
+def _packets_of_both(observed: Observed, stays: Sequence[Sequence[Packet]]) -> Sequence[Packet]:
     """Return the packets behind both access points during the authentication.
 
     During a stream, some packets pass the first access point after the command to move. Two subnets
     have two wires. Within a subnet, the first wire may lie behind the second access point, too.
     """
-    wire, foreign = seen.packets("auth-wire"), seen.packets("auth-foreign")
-    if seen.care_of:
+    wire, foreign = observed.packets_of("auth-wire"), observed.packets_of("auth-foreign")
+    if observed.care_of:
         return [*wire, *foreign]
     return max(wire, [p for stay in stays for p in stay], key=len)
 
 
-def _ends(packet: Packet, seen: Observed) -> tuple[str, str]:
+def _current_ends(packet: Packet, observed: Observed) -> tuple[str, str]:
     """Return a packet's addresses, with the present one of a node whose tunnel follows it."""
-    if not (seen.tunnel_follows and seen.care_of):
+    if not (observed.tunnel_follows and observed.care_of):
         return packet.ip_src, packet.ip_dst
-    source, target = (seen.care_of if address == seen.home_address else address
+    source, target = (observed.care_of if address == observed.home_address else address
                       for address in (packet.ip_src, packet.ip_dst))
     return source, target
 
 
-def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[str, str], int]:
+def _received_packets(states: Mapping[str,
+                                      Sequence[Mapping[str, Any]]]) -> dict[tuple[str, str], int]:
     """Return packet counts by address pair, as counted by the receiving end.
 
     The receiving end is the one that counted fewer packets.
@@ -151,7 +158,7 @@ def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[s
     return {pair: min(counts) for pair, counts in totals.items()}
 
 
-def one_in(seen: Observed, name: str) -> int:
+def sampling_ratio(observed: Observed, name: str) -> int:
     """Return n if a capture keeps 1 in n of the expected packets."""
-    return max((entry.get("one_in", 1) for entry in seen.raw["captures"]
+    return max((entry.get("one_in", 1) for entry in observed.raw["captures"]
                 if entry["file"] == f"{name}.pcap"), default=1)

@@ -25,8 +25,8 @@ _SETTLE_S = 1.0
 _RESOLVE_S = 0.05
 
 
-def load(trial: Trial, channel: int, payload_bytes: int, seconds: float,
-         pause_s: float) -> dict[str, Any]:
+def send_from_all(trial: Trial, channel: int, payload_bytes: int, seconds: float,
+                  pause_s: float) -> dict[str, Any]:
     """Send datagrams from every station to its agent.
 
     Each station sends a burst of half a queue, and repeats it after a pause.
@@ -46,24 +46,24 @@ def load(trial: Trial, channel: int, payload_bytes: int, seconds: float,
     with ExitStack() as stack:
         for agent in {nodes[name].agent for name in stations}:
             # Never read: the kernel drops further datagrams, and sends no ICMP port unreachable.
-            sink = stack.enter_context(_socket(testbed.node(str(agent)).pid))
+            sink = stack.enter_context(_open_socket(testbed.node(str(agent)).pid))
             sink.bind(("", _PORT))
-        senders = [stack.enter_context(_socket(testbed.node(name).pid)) for name in stations]
+        senders = [stack.enter_context(_open_socket(testbed.node(name).pid)) for name in stations]
         for sender, name in zip(senders, stations, strict=True):
             sender.connect((nodes[name].gateway, _PORT))
             # Resolve the agent's address while the air has room.
             sender.send(b"")
             time.sleep(_RESOLVE_S)
-        _send(senders, payload_bytes, _SETTLE_S, pause_s)
-        begun, begun_s = trial.queued(channel), time.monotonic()
-        _send(senders, payload_bytes, seconds, pause_s)
-        ended, ended_s = trial.queued(channel), time.monotonic()
+        _send_bursts(senders, payload_bytes, _SETTLE_S, pause_s)
+        begun, begun_s = trial.count_frames(channel), time.monotonic()
+        _send_bursts(senders, payload_bytes, seconds, pause_s)
+        ended, ended_s = trial.count_frames(channel), time.monotonic()
     return {number: (count - begun[number]) / (ended_s - begun_s)
             for number, count in ended.items()}
 
 
-def _send(senders: list[socket.socket], payload_bytes: int, seconds: float,
-          pause_s: float) -> None:
+def _send_bursts(senders: list[socket.socket], payload_bytes: int, seconds: float,
+                 pause_s: float) -> None:
     datagram, end = bytes(payload_bytes), time.monotonic() + seconds
     while time.monotonic() < end:
         for sender in senders:
@@ -73,7 +73,7 @@ def _send(senders: list[socket.socket], payload_bytes: int, seconds: float,
         time.sleep(pause_s)
 
 
-def _socket(pid: int) -> socket.socket:
+def _open_socket(pid: int) -> socket.socket:
     """Return a datagram socket in a process's network namespace."""
     with network_of(pid):
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

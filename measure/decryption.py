@@ -21,7 +21,7 @@ WIRES = ("wire", "foreign")
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
-                  parts: Sequence[str], ssids: Sequence[str], told: Sequence[str] = (),
+                  parts: Sequence[str], ssids: Sequence[str], kernel_keys: Sequence[str] = (),
                   receiving: str = "mn", tls_keys: Sequence[str] = ()) -> list[str] | None:
     """Return the decryption keys as `kind:value`, from the captures of parts in `out`.
 
@@ -31,7 +31,7 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         out: The repetition's folder.
         parts: Prefixes of captures.
         ssids: Names of the networks.
-        told: Temporal keys that kernels showed.
+        kernel_keys: Temporal keys that kernels showed.
         receiving: Point where WEP keys from EAP arrive.
         tls_keys: Lines of a server's key log, which decrypt RADIUS inside TLS.
 
@@ -44,7 +44,7 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         MeasureError: A capture cannot be read.
     """
     if layer.keys in EXCHANGED or layer.roaming:
-        return [f"tk:{key}" for key in told] or None
+        return [f"tk:{key}" for key in kernel_keys] or None
     if layer.keys == "static" and "wep_key" in secrets:
         return [f"wep:{secrets['wep_key']}"]
     if layer.keys == "psk" and "passphrase" in secrets:
@@ -52,12 +52,12 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
     if layer.keys != "eap" or "radius_secret" not in secrets:
         return None
     secret = secrets["radius_secret"].encode()
-    sessions = [session for file in _files(out, parts, WIRES) for session in (
-        *(_inside_tls(file, tls_keys) if tls_keys else ()), *eap_keys.sessions(
+    sessions = [session for file in _existing_captures(out, parts, WIRES) for session in (
+        *(_session_keys_in_tls(file, tls_keys) if tls_keys else ()), *eap_keys.session_keys(
             (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret))]
     if layer.is_wep:
-        frames = [frame for file in _files(out, parts, [receiving])
-                  for _, frame in pcap.eapol(file)]
+        frames = [frame for file in _existing_captures(out, parts, [receiving])
+                  for _, frame in pcap.eapol_frames(file)]
         return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
     return [f"wpa-psk:{master_key(layer, session)}" for session in sessions]
 
@@ -78,20 +78,21 @@ def master_keys_in_use(capture: Path, keys: Sequence[str]) -> Mapping[str, set[s
         MeasureError: tshark cannot read the file.
     """
     used: dict[str, set[str]] = defaultdict(set)
-    for sender, key in fields.read(capture, ("wlan.ta", "wlan.analysis.pmk"), "wlan.analysis.pmk",
-                                   options=dissect.decryption(keys)):
+    for sender, key in fields.read_fields(capture, ("wlan.ta", "wlan.analysis.pmk"),
+                                          "wlan.analysis.pmk",
+                                          options=dissect.decryption_options(keys)):
         used[sender].add(key.lower())
     return used
 
 
-def _inside_tls(file: Path, tls_keys: Sequence[str]) -> list[eap_keys.SessionKey]:
+def _session_keys_in_tls(file: Path, tls_keys: Sequence[str]) -> list[eap_keys.SessionKey]:
     # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure import radsec
 
-    return radsec.sessions(file, tls_keys)
+    return radsec.session_keys(file, tls_keys)
 
 
-def _files(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:
+def _existing_captures(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:
     """Return the existing captures of these parts and points."""
     files = [out / f"{part}-{point}.pcap" for part in parts for point in points]
     return [file for file in files if file.exists()]

@@ -126,7 +126,7 @@ class Packet:
     tkip_iv: str = ""
 
     @property
-    def ike_message(self) -> tuple[object, ...]:
+    def ike_message_key(self) -> tuple[object, ...]:
         """Return a key that an IKE message shares with its retransmissions only.
 
         In IKEv2 that is the message ID. A request has the same ID in fragments, with a cookie, or
@@ -188,10 +188,10 @@ def parse_fields(text: str) -> list[Packet]:
 
     Missing columns count as empty.
     """
-    return _packets(line for line in text.splitlines() if line.strip())
+    return _parse_lines(line for line in text.splitlines() if line.strip())
 
 
-def _packets(lines: Iterable[str]) -> list[Packet]:
+def _parse_lines(lines: Iterable[str]) -> list[Packet]:
     """Parse lines of columns, and reuse the values of equal columns.
 
     Most packets differ only in time and counters.
@@ -203,21 +203,21 @@ def _packets(lines: Iterable[str]) -> list[Packet]:
         common, wep_iv, ccmp_iv, tkip_iv = rest.rsplit(_TAB, len(_COUNTERS))
         values = known.get(common)
         if values is None:
-            values = known[common] = _values(common.split(_TAB))
-        packet = Packet(float(time), _first(wep_iv), _first(ccmp_iv), *values)
+            values = known[common] = _parse_columns(common.split(_TAB))
+        packet = Packet(float(time), _first_value(wep_iv), _first_value(ccmp_iv), *values)
         if tkip_iv:
-            packet.tkip_iv = _first(tkip_iv)
+            packet.tkip_iv = _first_value(tkip_iv)
         packets.append(packet)
     return packets
 
 
-def read(capture: Path, keys: Sequence[str] = (), timeout_s: float = 300.0) -> list[Packet]:
-    """Dissect one capture file (see `read_all`)."""
-    return read_all([capture], keys, timeout_s)[0]
+def read_packets(capture: Path, keys: Sequence[str] = (), timeout_s: float = 300.0) -> list[Packet]:
+    """Dissect one capture file (see `read_all_packets`)."""
+    return read_all_packets([capture], keys, timeout_s)[0]
 
 
-def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
-             timeout_s: float = 300.0) -> list[list[Packet]]:
+def read_all_packets(captures: Sequence[Path], keys: Sequence[str] = (),
+                     timeout_s: float = 300.0) -> list[list[Packet]]:
     """Dissect capture files and return the packets of each.
 
     A frame whose ICV fails after decryption shows no inner addresses. One tshark dissects all files
@@ -233,43 +233,44 @@ def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
     Raises:
         MeasureError: A tool is missing, or a file cannot be read.
     """
-    packets = read_as_tshark(captures, keys, timeout_s)
+    packets = read_uncorrected(captures, keys, timeout_s)
     is_told = any(key.startswith("tk:") for key in keys)
     if any(packet.is_mesh or (is_told and packet.is_closed_tkip)
            for seen in packets for packet in seen):
         from measure import reopening  # it imports this module
 
-        reopening.mend(captures, packets, keys)
+        reopening.correct_packets(captures, packets, keys)
     return packets
 
 
-def datagrams(capture: Path) -> list[Packet]:
+def read_datagrams(capture: Path) -> list[Packet]:
     """Return the packets of an Ethernet capture of UDP datagrams, without tshark.
 
-    The result equals that of `read`. A first fragment counts as a datagram.
+    The result equals that of `read_packets`. A first fragment counts as a datagram.
 
     Raises:
         MeasureError: The file is no Ethernet capture.
     """
-    refuse_others(capture)
+    check_is_capture(capture)
     known: dict[tuple[bytes, int, int], tuple[Any, ...]] = {}
     packets = []
-    for frame in pcap.frames(capture):
+    for frame in pcap.read_frames(capture):
         head = frame.data[:_HEAD_BYTES]
         # All header bytes but the packet's ID and checksums, which differ between packets.
         key = head[:18] + head[20:24] + head[26:40], frame.wire_bytes, len(frame.data)
         values = known.get(key)
         if values is None:
-            values = known[key] = _values([_datagram(frame).get(name, "") for name in _COMMON])
+            values = known[key] = _parse_columns([_datagram_columns(frame).get(name, "") for name
+                                                  in _COMMON])
         packets.append(Packet(frame.at_s, "", "", *values))
     return packets
 
 
-def _datagram(frame: pcap.CapturedFrame) -> dict[str, str]:
+def _datagram_columns(frame: pcap.CapturedFrame) -> dict[str, str]:
     """Return the columns of a UDP datagram, or else of a plain frame."""
     columns = {"frame.len": str(frame.wire_bytes), "frame.cap_len": str(len(frame.data)),
                "eth.src": frame.data[6:12].hex(":")}
-    udp = pcap.udp_head(frame)
+    udp = pcap.parse_udp_header(frame)
     if udp is None:
         return columns
     return columns | {"ip.src": udp.source, "ip.dst": udp.target, "ip.proto": str(pcap.UDP),
@@ -281,18 +282,18 @@ class _KilledError(MeasureError):
     """An error: a program that read captures was killed."""
 
 
-def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
-                   timeout_s: float = 300.0) -> list[list[Packet]]:
-    """Dissect capture files without the correction of mesh frames (see `read_all`)."""
+def read_uncorrected(captures: Sequence[Path], keys: Sequence[str] = (),
+                     timeout_s: float = 300.0) -> list[list[Packet]]:
+    """Dissect capture files without the correction of mesh frames (see `read_all_packets`)."""
     for capture in captures:
-        refuse_others(capture)
+        check_is_capture(capture)
     if not captures:
         return []
     try:
         try:
-            text = _dissect(captures, keys, timeout_s)
+            text = _run_tshark(captures, keys, timeout_s)
         except _KilledError:  # out of memory, or killed by hand; the captures are unchanged
-            text = _dissect(captures, keys, timeout_s)
+            text = _run_tshark(captures, keys, timeout_s)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
@@ -304,10 +305,10 @@ def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
     for line in text.splitlines():
         capture_index, _, columns = line.partition(_TAB)
         lines[int(capture_index)].append(columns)
-    return [_packets(entry) for entry in lines]
+    return [_parse_lines(entry) for entry in lines]
 
 
-def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
+def _run_tshark(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
     """Return lines of `_FIELDS` for all packets in file order, each with its file's index."""
     # Appended, not sorted by time: packets stay in file order, and the first file sees no earlier
     # state. Without merged interfaces, a packet's interface ID is the index of its file.
@@ -317,8 +318,9 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
         assert merging.stdout is not None
         assert merging.stderr is not None
         try:
-            done = ready.run(_tshark(), decryption(keys)[1::2], merging.stdout,
-                             environment=os.environ | ENVIRONMENT, timeout_s=timeout_s)
+            done = ready.run_tshark(_column_command(), decryption_options(keys)[1::2],
+                                    merging.stdout,
+                                    environment=os.environ | ENVIRONMENT, timeout_s=timeout_s)
         except BaseException:
             merging.kill()  # tshark may be waiting for it
             raise
@@ -340,23 +342,23 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
     return done.stdout
 
 
-def _tshark() -> list[str]:
+def _column_command() -> list[str]:
     """Return the tshark command without keys.
 
     Custom columns contain the values of -T fields, but tshark formats no texts for other fields.
     """
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
-    return [*_NICELY, *tshark(), "-n", "-r", "-", "-T", "tabs", "-o",
+    return [*_NICELY, *tshark_command(), "-n", "-r", "-", "-T", "tabs", "-o",
             f"gui.column.format:{columns}", *_LEFT_OUT]
 
 
-def tshark() -> Sequence[str]:
+def tshark_command() -> Sequence[str]:
     """Return the command prefix that starts tshark as an unprivileged user, with `ENVIRONMENT`."""
-    return [*_giving_up_rights(shutil.which("tshark")), "tshark"]
+    return [*_drop_privileges_prefix(shutil.which("tshark")), "tshark"]
 
 
 @functools.cache
-def _giving_up_rights(tshark: str | None) -> Sequence[str]:
+def _drop_privileges_prefix(tshark: str | None) -> Sequence[str]:
     """Return root's command prefix that drops privileges, or nothing if that fails.
 
     It fails in a container without further user ids, for example. tshark then runs as before, but
@@ -372,7 +374,7 @@ def _giving_up_rights(tshark: str | None) -> Sequence[str]:
     return () if tried.returncode else _AS_NOBODY
 
 
-def refuse_others(capture: Path) -> None:
+def check_is_capture(capture: Path) -> None:
     """Check that a file is a pcap capture.
 
     Raises:
@@ -387,7 +389,7 @@ def refuse_others(capture: Path) -> None:
         raise MeasureError("testbed", f"tshark cannot read {capture}: not a pcap file")
 
 
-def decryption(keys: Sequence[str]) -> list[str]:
+def decryption_options(keys: Sequence[str]) -> list[str]:
     """Return the tshark options that decrypt frames with these keys."""
     if not keys:
         return ["-o", "wlan.enable_decryption:FALSE"]
@@ -396,40 +398,44 @@ def decryption(keys: Sequence[str]) -> list[str]:
         word for kind, _, value in pairs for word in ("-o", f'uat:80211_keys:"{kind}","{value}"'))]
 
 
-def _values(columns: Sequence[str]) -> tuple[Any, ...]:
+def _parse_columns(columns: Sequence[str]) -> tuple[Any, ...]:
     """Return the attributes of `Packet` after the counters, from the shared columns."""
     c = dict(zip(_COMMON, columns, strict=True))
     return (
-        int(c["frame.len"]), _number(c["wlan.fc.type_subtype"]), _first(c["wlan.ta"]),
-        _first(c["wlan.da"]), _first(c["wlan.fc.protected"]) in ("1", "True"),
-        _number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
+        int(c["frame.len"]), _parse_number(c["wlan.fc.type_subtype"]), _first_value(c["wlan.ta"]),
+        _first_value(c["wlan.da"]), _first_value(c["wlan.fc.protected"]) in ("1", "True"),
+        _parse_number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
         # tshark 4.0 and later name the last field differently.
-        _number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]
-                or c["wlan.wfa.ie.wpa.type"]),
-        *(_number(c[name]) for name in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),
+        _parse_number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]
+                      or c["wlan.wfa.ie.wpa.type"]),
+        *(_parse_number(c[name]) for name
+          in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),
         tuple(int(entry, 0) for entry in c["tls.handshake.type"].split(",") if entry),
-        *(_number(c[name]) for name in ("radius.code", "arp.opcode", "icmp.type")),
-        _first(c["ip.src"]), _first(c["ip.dst"]),
-        *(_number(c[name]) for name in ("ip.proto", "udp.srcport", "udp.dstport",
-                                        "isakmp.exchangetype")),
-        _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
-        _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
-        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]),
-        _number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]), _first(c["isakmp.ispi"]),
-        _number(c["isakmp.messageid"]), _number(c["isakmp.nextpayload"]))
+        *(_parse_number(c[name]) for name in ("radius.code", "arp.opcode", "icmp.type")),
+        _first_value(c["ip.src"]), _first_value(c["ip.dst"]),
+        *(_parse_number(c[name]) for name in ("ip.proto", "udp.srcport", "udp.dstport",
+                                              "isakmp.exchangetype")),
+        _first_value(c["esp.spi"]), _first_value(c["eth.src"]), _parse_number(c["frame.cap_len"])
+        or 0,
+        _parse_number(c["mip.type"]), _parse_number(c["mip.code"]), _first_value(c["mip.coa"]),
+        bool(c["llc.dsap"]), _parse_number(c["radiotap.length"]) or 0, _parse_suite(c),
+        _parse_number(c["eap.id"]),
+        _parse_number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]),
+        _first_value(c["isakmp.ispi"]),
+        _parse_number(c["isakmp.messageid"]), _parse_number(c["isakmp.nextpayload"]))
 
 
-def _suite(c: Mapping[str, str]) -> str:
+def _parse_suite(c: Mapping[str, str]) -> str:
     first, second = ([c[name] for name in names] for names in (_IKE_1, _IKE_2))
     if first[0]:
-        return suites.ike_1(*first)
-    return suites.ike_2(*second) if second[0] else ""
+        return suites.ikev1_proposal(*first)
+    return suites.ikev2_proposal(*second) if second[0] else ""
 
 
-def _first(column: str) -> str:
+def _first_value(column: str) -> str:
     return column.partition(",")[0]
 
 
-def _number(column: str) -> int | None:
-    first = _first(column)
+def _parse_number(column: str) -> int | None:
+    first = _first_value(column)
     return int(first, 0) if first else None

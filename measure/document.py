@@ -28,7 +28,7 @@ def seal_text(text: str) -> str:
     return f'{before}"{DIGEST_FIELD}": "{digest}"{after}'
 
 
-def is_as_written(text: str | bytes) -> bool:
+def matches_digest(text: str | bytes) -> bool:
     """Return whether a document's digest matches the rest of its content.
 
     A document of an earlier version has no digest, and counts as unchanged.
@@ -66,7 +66,7 @@ def find_non_finite(document: Any) -> str:
     return ""
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Return text from a file on one line, without control and bidirectional characters.
 
     The result is safe to show on a terminal.
@@ -76,9 +76,9 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or unicodedata.category(c) == "Zs" else " " for c in text)
 
 
-def printable_lines(text: str) -> str:
+def to_printable_lines(text: str) -> str:
     """Return text from a file with its line breaks, safe to show."""
-    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+    return text if text.isprintable() else "\n".join(map(to_printable, text.split("\n")))
 
 
 def screen_document(value: Any) -> Any:
@@ -87,7 +87,7 @@ def screen_document(value: Any) -> Any:
     Subclasses of str stay unchanged.
     """
     if type(value) is str:
-        return printable_lines(value)
+        return to_printable_lines(value)
     if isinstance(value, Mapping):
         return {screen_document(key): screen_document(entry) for key, entry in value.items()}
     return list(map(screen_document, value)) if isinstance(value, list | tuple) else value

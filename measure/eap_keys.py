@@ -36,7 +36,7 @@ class SessionKey:
     station: str = field(default="", compare=False)
 
 
-def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
+def session_keys(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
     """Return the session key of each Access-Accept that has one, in order.
 
     Args:
@@ -51,37 +51,37 @@ def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
             continue
         if message[0] == _REQUEST:
             requests[message[1]] = message[4:_RADIUS_BYTES]
-            stations[message[1]] = _station(message[_RADIUS_BYTES:])
+            stations[message[1]] = _calling_station(message[_RADIUS_BYTES:])
         elif message[0] == _ACCEPT and message[1] in requests:
-            found = dict(_microsoft(message[_RADIUS_BYTES:]))
+            found = dict(_vendor_attributes(message[_RADIUS_BYTES:]))
             if {_SEND_KEY, _RECEIVE_KEY} <= found.keys():
                 authenticator = requests[message[1]]
-                receive, send = (_opened(found[kind], secret, authenticator)
+                receive, send = (_decrypt_key(found[kind], secret, authenticator)
                                  for kind in (_RECEIVE_KEY, _SEND_KEY))
                 keys.append(SessionKey(receive, send, stations[message[1]]))
     return keys
 
 
-def _station(attributes: bytes) -> str:
+def _calling_station(attributes: bytes) -> str:
     """Return a request's Calling-Station-Id as a MAC address with colons (RFC 3580, 3.21)."""
-    text = dict(_attributes(attributes)).get(_CALLING_STATION_ID, b"")
+    text = dict(_parse_attributes(attributes)).get(_CALLING_STATION_ID, b"")
     return text.decode("ascii", "replace").replace("-", ":").lower()
 
 
-def _microsoft(attributes: bytes) -> Iterator[tuple[int, bytes]]:
+def _vendor_attributes(attributes: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield Microsoft's vendor attributes by type."""
-    for kind, value in _attributes(attributes):
+    for kind, value in _parse_attributes(attributes):
         if kind == _VENDOR_SPECIFIC and value[:4] == struct.pack("!I", _MICROSOFT):
-            yield from _attributes(value[4:])
+            yield from _parse_attributes(value[4:])
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     while len(data) >= 2 and 2 <= data[1] <= len(data):
         yield data[0], data[2:data[1]]
         data = data[data[1]:]
 
 
-def _opened(value: bytes, secret: bytes, authenticator: bytes) -> bytes:
+def _decrypt_key(value: bytes, secret: bytes, authenticator: bytes) -> bytes:
     """Decrypt a key attribute: salt, then blocks masked by MD5 of secret and previous block."""
     salt, hidden = value[:2], value[2:]
     before, plain = authenticator + salt, b""

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 
-from topologies.mobile_ip.ipv4 import checksum
+from topologies.mobile_ip.ipv4 import internet_checksum
 from topologies.namespaces import network_of
 
 #: Interval of echo requests in s, and payload, as with `ping -i 0.2`.
@@ -40,7 +40,7 @@ class EchoSocket:
         """Close the socket, which frees the node's namespace."""
         self._socket.close()
 
-    def answered(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
+    def is_answered(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
         """Return whether an echo reply comes in time, with a request every `again_s`.
 
         Args:
@@ -53,27 +53,28 @@ class EchoSocket:
         while (now := time.monotonic()) < until:
             sequence = next(self._sequence) & 0xffff
             asked.add(sequence)
-            self._ask(address, sequence)
-            if self._heard(address, asked, min(until, now + again_s)):
+            self._send_request(address, sequence)
+            if self._await_reply(address, asked, min(until, now + again_s)):
                 return True
         return False
 
-    def _ask(self, address: str, sequence: int) -> None:
+    def _send_request(self, address: str, sequence: int) -> None:
         unsummed = _HEADER.pack(_REQUEST, 0, 0, self._number, sequence) + _PAYLOAD
-        request = _HEADER.pack(_REQUEST, 0, checksum(unsummed), self._number, sequence) + _PAYLOAD
+        request = _HEADER.pack(_REQUEST, 0, internet_checksum(unsummed), self._number,
+                               sequence) + _PAYLOAD
         try:
             self._socket.sendto(request, (address, 0))
         except OSError:
             return  # no route yet: counts as lost
 
-    def _heard(self, address: str, asked: set[int], until: float) -> bool:
+    def _await_reply(self, address: str, sequences: set[int], until: float) -> bool:
         while select.select([self._socket], [], [], max(0.0, until - time.monotonic()))[0]:
             packet, (sender, _) = self._socket.recvfrom(1 << 12)
-            if sender == address and self._answer(packet) in asked:
+            if sender == address and self._parse_reply(packet) in sequences:
                 return True
         return False
 
-    def _answer(self, packet: bytes) -> int | None:
+    def _parse_reply(self, packet: bytes) -> int | None:
         """Return the sequence number of the answered request, or None for other packets."""
         message = packet[(packet[0] & 0xf) * 4:]
         if len(message) < _HEADER.size:

@@ -26,8 +26,8 @@ _COUNTED = "rfc4106(gcm(aes))"
 _FIRST = b"\0\0\0\2"
 
 
-def opened(frames: Iterable[CapturedFrame],
-           keys: Sequence[Mapping[str, str]]) -> Iterator[CapturedFrame]:
+def decrypt_frames(frames: Iterable[CapturedFrame],
+                   keys: Sequence[Mapping[str, str]]) -> Iterator[CapturedFrame]:
     """Yield every frame, with ESP packets replaced by the decrypted inner packets.
 
     Packets without a matching key stay as they are. Fragments are reassembled first; of a truncated
@@ -38,14 +38,14 @@ def opened(frames: Iterable[CapturedFrame],
         keys: Keys of `kernel.xfrm_keys`.
     """
     by_spi = {int(key["spi"], 16): key for key in keys}
-    for frame in pcap.joined(frames, _ESP):
+    for frame in pcap.join_fragments(frames, _ESP):
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _ESP:
             yield frame
             continue
         start = (packet[0] & 15) * 4
         key = by_spi.get(int.from_bytes(packet[start:start + 4], "big"))
-        inner = _inner(packet[start + _SPI_AND_NUMBER_BYTES:], key) if key else b""
+        inner = _decrypt_body(packet[start + _SPI_AND_NUMBER_BYTES:], key) if key else b""
         if key and inner and key.get("mode") != "tunnel":
             # Transport mode: the transport header follows. Only the trailer has its protocol
             # number.
@@ -54,7 +54,7 @@ def opened(frames: Iterable[CapturedFrame],
         yield replace(frame, data=frame.data[:_ETHERNET_BYTES] + inner) if is_packet else frame
 
 
-def _inner(body: bytes, key: Mapping[str, str]) -> bytes:
+def _decrypt_body(body: bytes, key: Mapping[str, str]) -> bytes:
     """Return the decrypted content of an ESP packet, or b"" for unknown ciphers.
 
     A truncated packet is decrypted as far as it goes.

@@ -43,7 +43,7 @@ class EspHeads:
                 "length with the kernels' keys") if count else ""
 
 
-def verify(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> EspHeads:
+def verify_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> EspHeads:
     """Decrypt the first bytes of every ESP packet in captures, except later fragments.
 
     Raises:
@@ -51,46 +51,47 @@ def verify(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> EspHeads
     """
     by_spi = {int(key["spi"], 16): key for key in keys}
     under: dict[int, list[bytes]] = defaultdict(list)
-    for packet in (packet for file in files if file.exists() for packet in _packets(file)):
+    for packet in (packet for file in files if file.exists() for packet in _esp_packets(file)):
         start = (packet[0] & 15) * 4
         under[int.from_bytes(packet[start:start + 4], "big")].append(packet)
-    opened = sum(_is_right(packet, text, by_spi[spi]) for spi, packets in under.items()
+    opened = sum(_is_plausible(packet, text, by_spi[spi]) for spi, packets in under.items()
                  if spi in by_spi for packet, text in zip(
-                     packets, _texts(by_spi[spi], packets), strict=True))
+                     packets, _decrypt_starts(by_spi[spi], packets), strict=True))
     return EspHeads(opened, sum(map(len, under.values())) - opened)
 
 
-def _packets(file: Path) -> Iterator[bytes]:
+def _esp_packets(file: Path) -> Iterator[bytes]:
     """Yield the IPv4 packets of a capture that carry the start of an ESP packet."""
-    for frame in pcap.frames(file):
+    for frame in pcap.read_frames(file):
         packet = frame.payload
         if frame.kind == _ETHERTYPE and len(packet) > _IP_BYTES and packet[9] == _ESP and not (
                 int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET):
             yield packet
 
 
-def _body(packet: bytes) -> bytes:
+def _after_header(packet: bytes) -> bytes:
     return packet[(packet[0] & 15) * 4 + _SPI_AND_NUMBER_BYTES:]
 
 
-def _texts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
+def _decrypt_starts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the first decrypted bytes of each packet, or b"" for unknown ciphers."""
     secret, name = bytes.fromhex(key["enc_key"]), key["enc"]
     if name in _CHAINED:
         cipher, size = _CHAINED[name]
-        sealed = [_body(packet)[:size + _HEAD_BYTES] for packet in packets]
-        plain = blocks.transformed(cipher, secret, b"".join(
+        sealed = [_after_header(packet)[:size + _HEAD_BYTES] for packet in packets]
+        plain = blocks.transform_blocks(cipher, secret, b"".join(
             body[size:].ljust(_HEAD_BYTES, b"\0") for body in sealed), decrypts=True)
         streams: Iterable[bytes] = (body[:_HEAD_BYTES] for body in sealed)  # the previous block
     elif name == _COUNTED:
-        sealed = [_body(packet)[_COUNTER_IV_BYTES:][:_HEAD_BYTES] for packet in packets]
-        plain = blocks.transformed("aes", secret[:-_SALT_BYTES], b"".join(
-            secret[-_SALT_BYTES:] + _body(packet)[:_COUNTER_IV_BYTES] + number.to_bytes(4, "big")
+        sealed = [_after_header(packet)[_COUNTER_IV_BYTES:][:_HEAD_BYTES] for packet in packets]
+        plain = blocks.transform_blocks("aes", secret[:-_SALT_BYTES], b"".join(
+            secret[-_SALT_BYTES:] + _after_header(packet)[:_COUNTER_IV_BYTES]
+            + number.to_bytes(4, "big")
             for packet in packets for number in (_GCM_FIRST, _GCM_FIRST + 1)))
         streams = sealed
     elif name == _CHACHA:
-        sealed = [_body(packet)[:_COUNTER_IV_BYTES + _HEAD_BYTES] for packet in packets]
-        yield from (_by_chacha(secret, body) for body in sealed)
+        sealed = [_after_header(packet)[:_COUNTER_IV_BYTES + _HEAD_BYTES] for packet in packets]
+        yield from (_decrypt_chacha(secret, body) for body in sealed)
         return
     else:
         yield from (b"" for _ in packets)
@@ -100,7 +101,7 @@ def _texts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
         yield bytes(a ^ b for a, b in zip(own, stream, strict=False))
 
 
-def _by_chacha(secret: bytes, body: bytes) -> bytes:
+def _decrypt_chacha(secret: bytes, body: bytes) -> bytes:
     # Imported here: the container image lacks the library.
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
@@ -111,7 +112,7 @@ def _by_chacha(secret: bytes, body: bytes) -> bytes:
     return tool.decryptor().update(body[_COUNTER_IV_BYTES:])
 
 
-def _is_right(packet: bytes, text: bytes, key: Mapping[str, str]) -> bool:
+def _is_plausible(packet: bytes, text: bytes, key: Mapping[str, str]) -> bool:
     """Return whether decrypted bytes fit an ESP packet of this length."""
     _, block = _CHAINED.get(key["enc"], ("", _COUNTER_IV_BYTES))
     check = int(key["auth_bits"]) // 8 if "auth_bits" in key else _TAG_BYTES

@@ -11,14 +11,14 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure.dissect import NOT_FOUND, UNCONFIGURED, refuse_others
+from measure.dissect import NOT_FOUND, UNCONFIGURED, check_is_capture
 from measure.errors import MeasureError
 
 _SEPARATOR = "\t"
 
 
-def read(capture: Path, names: Sequence[str], display_filter: str = "", *,
-         options: Sequence[str] = (), timeout_s: float = 300.0) -> list[tuple[str, ...]]:
+def read_fields(capture: Path, names: Sequence[str], display_filter: str = "", *,
+                options: Sequence[str] = (), timeout_s: float = 300.0) -> list[tuple[str, ...]]:
     """Read fields of every packet that passes a display filter, in file order.
 
     Args:
@@ -34,8 +34,8 @@ def read(capture: Path, names: Sequence[str], display_filter: str = "", *,
     Raises:
         MeasureError: tshark is missing, does not know a name, or cannot read the file.
     """
-    refuse_others(capture)
-    rows, complaint = _read(capture, names, display_filter, options, timeout_s)
+    check_is_capture(capture)
+    rows, complaint = _run_tshark(capture, names, display_filter, options, timeout_s)
     if complaint:
         raise MeasureError("testbed", f"tshark cannot read {capture}: {complaint}")
     return rows
@@ -51,21 +51,21 @@ def read_foreign(capture: Path, names: Sequence[str], *, options: Sequence[str] 
     Raises:
         MeasureError: tshark is missing or reads nothing.
     """
-    rows, complaint = _read(capture, names, "", options, timeout_s)
-    reason = _reason(complaint)
+    rows, complaint = _run_tshark(capture, names, "", options, timeout_s)
+    reason = _strip_file_name(complaint)
     if reason and not rows:
         raise MeasureError("testbed", reason)
     return rows, reason
 
 
-def _reason(complaint: str) -> str:
+def _strip_file_name(complaint: str) -> str:
     """Return tshark's message about a file without the file's name."""
     return re.sub(r'^tshark: The file ".*" (appears to have been |appears to be )?', "",
                   complaint).rstrip(".")
 
 
-def _read(capture: Path, names: Sequence[str], display_filter: str, options: Sequence[str],
-          timeout_s: float) -> tuple[list[tuple[str, ...]], str]:
+def _run_tshark(capture: Path, names: Sequence[str], display_filter: str, options: Sequence[str],
+                timeout_s: float) -> tuple[list[tuple[str, ...]], str]:
     """Return the rows that tshark prints, and its last message if it failed."""
     asked = [argument for name in names for argument in ("-e", name)]
     argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture.absolute()), "-T", "fields",
@@ -83,10 +83,10 @@ def _read(capture: Path, names: Sequence[str], display_filter: str, options: Seq
     if done.returncode == NOT_FOUND:
         raise MeasureError("testbed", "tshark is missing; './qop doctor' tells how to get it")
     rows = [tuple(line.split(_SEPARATOR)) for line in done.stdout.splitlines()]
-    return rows, _complaint(done.stderr) if done.returncode else ""
+    return rows, _last_message(done.stderr) if done.returncode else ""
 
 
-def _complaint(words: str) -> str:
+def _last_message(words: str) -> str:
     """Return tshark's last message.
 
     A line in brackets is a detail of the line before.

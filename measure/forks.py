@@ -68,13 +68,13 @@ class Forks:
         # nothing.
         libraries = sorted(set(self._site.testbed.preloaded.values()))
         preloaded = {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
-        with theirs, self._log.open("ab") as said:
+        with theirs, self._log_path.open("ab") as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "measure.forks", str(theirs.fileno()), *self._modules],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=(theirs.fileno(),),
                 env={**os.environ, **preloaded})
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: the programs' own services wait until they are ready."""
 
     def stop(self) -> None:
@@ -84,26 +84,27 @@ class Forks:
         if self._process is not None:
             self._process.wait()
 
-    def program(self, node: str, module: str, *arguments: str) -> Start:
+    def program_starter(self, node: str, module: str, *arguments: str) -> Start:
         """Return a function that starts a module's program on a node.
 
         The function gets standard output and error, and raises MeasureError.
         """
-        def start(output: IO[bytes], said: IO[bytes]) -> Fork:
+        def start(output: IO[bytes], errors: IO[bytes]) -> Fork:
             with open(os.devnull, "rb") as nothing:
-                return self._fork(self._words(node, module, arguments), (nothing, output, said))
+                return self._fork(self._request_words(node, module, arguments),
+                                  (nothing, output, errors))
         return start
 
-    def talking(self, node: str, module: str, *arguments: str) -> StartTalking:
+    def socket_program_starter(self, node: str, module: str, *arguments: str) -> StartTalking:
         """Return a function that starts a program with a socket as standard input and output.
 
         The function gets the socket and standard error, and raises MeasureError.
         """
-        def start(line: socket.socket, said: IO[bytes]) -> Fork:
-            return self._fork(self._words(node, module, arguments), (line, line, said))
+        def start(line: socket.socket, errors: IO[bytes]) -> Fork:
+            return self._fork(self._request_words(node, module, arguments), (line, line, errors))
         return start
 
-    def _words(self, node: str, module: str, arguments: Sequence[str]) -> Sequence[str]:
+    def _request_words(self, node: str, module: str, arguments: Sequence[str]) -> Sequence[str]:
         return [str(self._site.testbed.node(node).pid), module, *arguments]
 
     def _fork(self, words: Sequence[str], files: Sequence[_File]) -> Fork:
@@ -120,13 +121,13 @@ class Forks:
         if not answer:
             os.close(told)
             raise MeasureError("testbed", f"no program could be started on a node: the Python that "
-                               f"it is a fork of has ended (log: {self._log.name})")
+                               f"it is a fork of has ended (log: {self._log_path.name})")
         (number,) = _NUMBER.unpack(answer)
         return Fork(number, told)
 
     @property
-    def _log(self) -> Path:
-        return self._site.log(self.name, "machine")
+    def _log_path(self) -> Path:
+        return self._site.log_path(self.name, "machine")
 
 
 class Fork:
@@ -135,10 +136,10 @@ class Fork:
     It has the part of Popen's interface that `Daemon` needs.
     """
 
-    def __init__(self, pid: int, told: int) -> None:
+    def __init__(self, pid: int, status_pipe: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._told = told
+        self._told = status_pipe
 
     def poll(self) -> int | None:
         """Return the exit status, or None while the program runs."""
@@ -178,11 +179,11 @@ class ForkServer:
         while True:
             for key, _ in self._waiting.select():
                 if key.data is not None:
-                    self._tell(key.fd, *key.data)
-                elif not self._take():
+                    self._report_exit(key.fd, *key.data)
+                elif not self._handle_request():
                     return
 
-    def _take(self) -> bool:
+    def _handle_request(self) -> bool:
         text, files, _, _ = socket.recv_fds(self._line, _ROOM, _STANDARD_FILES + 1)
         if not text:
             return False
@@ -190,14 +191,14 @@ class ForkServer:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(server, text.decode().split("\0")[:-1], standard)
+            _run_fork(server, text.decode().split("\0")[:-1], standard)
         for file in standard:
             os.close(file)
         self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, tells))
         self._line.sendall(_NUMBER.pack(pid))
         return True
 
-    def _tell(self, descriptor: int, pid: int, tells: int) -> None:
+    def _report_exit(self, descriptor: int, pid: int, tells: int) -> None:
         self._waiting.unregister(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
@@ -205,7 +206,7 @@ class ForkServer:
         os.close(tells)
 
 
-def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
+def _run_fork(server: int, words: Sequence[str], files: Sequence[int]) -> None:
     """Run the fork until its end."""
     status = 1
     try:
@@ -217,7 +218,7 @@ def _become(server: int, words: Sequence[str], files: Sequence[int]) -> None:
         os.closerange(_STANDARD_FILES, os.sysconf("SC_OPEN_MAX"))
         process, module, *arguments = words
         if process:
-            namespaces.enter(process, "net", "mnt")
+            namespaces.enter_namespaces(process, "net", "mnt")
         status = importlib.import_module(module).main(arguments)
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else 1

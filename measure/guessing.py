@@ -46,7 +46,7 @@ def master_key(passphrase: str, ssid: str) -> bytes:
     return hashlib.pbkdf2_hmac("sha1", passphrase.encode(), ssid.encode(), _ITERATIONS, _KEY_BYTES)
 
 
-def handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
+def find_handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
     """Yield the first two messages of each four-way handshake of a capture."""
     first: dict[bytes, CapturedFrame] = {}
     for frame in frames:
@@ -61,7 +61,7 @@ def handshakes(frames: Iterable[CapturedFrame]) -> Iterator[Handshake]:
                                                said[_NONCE]), said[:length])
 
 
-def guessed(recorded: Sequence[Handshake], words: Iterable[str], ssid: str) -> str:
+def guess_passphrase(recorded: Sequence[Handshake], words: Iterable[str], ssid: str) -> str:
     """Return the first of these words that fits a handshake, or ""."""
     return next((word for word in words
                  if any(each.is_made_with(word, ssid) for each in recorded)), "")

@@ -84,8 +84,8 @@ class OpenedHeads:
                 f"{self.opened} open to a header of their length{first}")
 
 
-def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
-           macs: Collection[str], addresses: Collection[str]) -> OpenedHeads:
+def verify_heads(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
+                 macs: Collection[str], addresses: Collection[str]) -> OpenedHeads:
     """Decrypt the first bytes of truncated frames from or to stations.
 
     Group-addressed frames are under a group key and are left out.
@@ -102,7 +102,7 @@ def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
     """
     stations = {bytes.fromhex(mac.replace(":", "")) for mac in macs}
     closed = {place: head for place, head in enumerate(
-        head for file in files if file.exists() for head in _cut_short(file))
+        head for file in files if file.exists() for head in _truncated_frames(file))
         if stations & head.ends}
     count = len(closed)
     known = {IPv4Address(address).packed for address in addresses}
@@ -111,24 +111,24 @@ def verify(layer: LinkLayer, files: Iterable[Path], keys: Sequence[TemporalKey],
                  if not key.station or key.station in head.ends}
         # A station may have many candidate keys: its first and last frame show which ones apply.
         few = {place: tried[place] for place in (*list(tried)[:1], *list(tried)[-1:])}
-        if key.station and not _opened(layer, key.key, few, known):
+        if key.station and not _find_decrypted(layer, key.key, few, known):
             continue
-        for place in _opened(layer, key.key, tried, known):
+        for place in _find_decrypted(layer, key.key, tried, known):
             del closed[place]
     return OpenedHeads(count - len(closed), list(closed.values()))
 
 
-def _opened(layer: LinkLayer, key: bytes, tried: Mapping[int, FrameHead],
-            addresses: AbstractSet[bytes]) -> list[int]:
+def _find_decrypted(layer: LinkLayer, key: bytes, tried: Mapping[int, FrameHead],
+                    addresses: AbstractSet[bytes]) -> list[int]:
     """Return the places of the frames that begin as packets under a key."""
-    texts = _texts(layer, key, list(tried.values()))
+    texts = _decrypt_starts(layer, key, list(tried.values()))
     return [place for (place, head), text in zip(tried.items(), texts, strict=True)
             if _is_packet(text, head.body_bytes - layer.frame_expansion_bytes, addresses)]
 
 
-def _cut_short(file: Path) -> Iterator[FrameHead]:
-    has_radio = pcap.link_type(file) == pcap.RADIOTAP
-    for frame in pcap.frames(file, pcap.IEEE802_11):
+def _truncated_frames(file: Path) -> Iterator[FrameHead]:
+    has_radio = pcap.read_link_type(file) == pcap.RADIOTAP
+    for frame in pcap.read_frames(file, pcap.IEEE802_11):
         before = int.from_bytes(frame.data[2:4], "little") if has_radio else 0
         data = frame.data[before:]
         if len(frame.data) == frame.wire_bytes or data[0] & (TYPE | NULL) != DATA or (
@@ -137,30 +137,30 @@ def _cut_short(file: Path) -> Iterator[FrameHead]:
         yield FrameHead(frame.at_s, data, frame.wire_bytes - before - header_bytes(data))
 
 
-def _texts(layer: LinkLayer, key: bytes, heads: Sequence[FrameHead]) -> Iterable[bytes]:
+def _decrypt_starts(layer: LinkLayer, key: bytes, heads: Sequence[FrameHead]) -> Iterable[bytes]:
     """Return the first decrypted bytes of each frame under a key."""
     if layer.is_wep:
         return (eap_keys.rc4(head.body[:3] + key, head.body[_VECTOR_BYTES:][:_HEAD_BYTES])
                 for head in heads)
     if layer.cipher == "TKIP":
-        return (_mixed(key, head) for head in heads)
+        return (_decrypt_tkip(key, head) for head in heads)
     is_ccm = layer.cipher.startswith("CCMP")
-    streams = blocks.transformed("aes", key, b"".join(
-        _counters(head, is_ccm=is_ccm) for head in heads))
+    streams = blocks.transform_blocks("aes", key, b"".join(
+        _counter_blocks(head, is_ccm=is_ccm) for head in heads))
     size = _BLOCK * _BLOCKS
     return (bytes(a ^ b for a, b in zip(head.body[_NUMBER_BYTES:][:_HEAD_BYTES],
                                         streams[place * size:(place + 1) * size], strict=False))
             for place, head in enumerate(heads))
 
 
-def _mixed(key: bytes, head: FrameHead) -> bytes:
+def _decrypt_tkip(key: bytes, head: FrameHead) -> bytes:
     body = head.body
     number = int.from_bytes(bytes(body[at] for at in (7, 6, 5, 4, 0, 2)), "big")
     return eap_keys.rc4(tkip.frame_key(key, head.data[_TRANSMITTER], number),
                         body[_NUMBER_BYTES:][:_HEAD_BYTES])
 
 
-def _counters(head: FrameHead, *, is_ccm: bool) -> bytes:
+def _counter_blocks(head: FrameHead, *, is_ccm: bool) -> bytes:
     """Return the counter blocks that AES encrypts to a frame's first key stream bytes."""
     nonce = head.data[_TRANSMITTER] + head.number
     if is_ccm:

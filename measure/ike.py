@@ -22,7 +22,7 @@ _SILENT = "-1"
 
 
 @contextmanager
-def session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
+def open_session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
     """Open a vici session on a charon's socket.
 
     charon logs line by line while it negotiates, and is timed meanwhile.
@@ -47,7 +47,7 @@ def session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
         sock.close()
 
 
-def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> None:
+def negotiate_tunnel(charon: vici.Session, child: str, timeout_s: float, log: Path) -> None:
     """Negotiate IKE and the child SA.
 
     charon's log is read only after a failure. A listener would compute between charon's messages,
@@ -66,40 +66,40 @@ def initiate(charon: vici.Session, child: str, timeout_s: float, log: Path) -> N
                            f"{find_cause('charon', said.splitlines(), most=1) or error}") from error
 
 
-def terminate(charon: vici.Session, peer: str = "") -> None:
+def delete_sas(charon: vici.Session, peer: str = "") -> None:
     """Delete the IKE SAs with one peer (or all) without waiting for the peer."""
     for entry in list(charon.list_sas()):
         for sa in entry.values():
-            if peer and _text(sa["remote-host"]) != peer:
+            if peer and _to_text(sa["remote-host"]) != peer:
                 continue
             # By ID: SAs of one name may have other peers. With a timeout, IKEv2 would wait for an
             # answer that cannot come.
             try:
-                list(charon.terminate({"ike-id": _text(sa["uniqueid"]), "force": "yes"}))
+                list(charon.terminate({"ike-id": _to_text(sa["uniqueid"]), "force": "yes"}))
             except CommandException:
                 continue
 
 
-def security_associations(charon: vici.Session) -> list[dict[str, Any]]:
+def list_ike_sas(charon: vici.Session) -> list[dict[str, Any]]:
     """Return the IKE SAs with their algorithms, as plain text values."""
-    return [{"name": name, **_plain(sa)} for entry in charon.list_sas()
+    return [{"name": name, **_to_plain(sa)} for entry in charon.list_sas()
             for name, sa in entry.items()]
 
 
 def has_tunnel(charon: vici.Session, peers: Collection[str]) -> bool:
     """Return whether a child SA with one of these addresses is installed."""
-    return any(_text(child["state"]) == "INSTALLED"
+    return any(_to_text(child["state"]) == "INSTALLED"
                for entry in charon.list_sas() for sa in entry.values()
-               if _text(sa["remote-host"]) in peers for child in sa["child-sas"].values())
+               if _to_text(sa["remote-host"]) in peers for child in sa["child-sas"].values())
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: _to_plain(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return _text(value)
+        return [_to_plain(entry) for entry in value]
+    return _to_text(value)
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -54,16 +54,17 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
         OSError: The frame cannot be sent.
         CalledProcessError: The radio cannot have a monitor interface.
     """
-    testbed.run(name, ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
-                       "monitor"])
+    testbed.run_command(name,
+                        ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
+                               "monitor"])
     try:
-        testbed.run(name, ["ip", "link", "set", _MONITOR, "up"])
-        send_by(testbed, name, _MONITOR, _RADIOTAP + frame)
+        testbed.run_command(name, ["ip", "link", "set", _MONITOR, "up"])
+        send_on_interface(testbed, name, _MONITOR, _RADIOTAP + frame)
     finally:
-        testbed.run(name, ["iw", "dev", _MONITOR, "del"])
+        testbed.run_command(name, ["iw", "dev", _MONITOR, "del"])
 
 
-def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
+def send_on_interface(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
     """Send a frame with its link header on a node's interface.
 
     Raises:
@@ -75,44 +76,45 @@ def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
         line.send(frame)
 
 
-def repeat(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:
+def replay_macsec_frame(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:
     """Replay a MACsec frame that a node sends on an interface.
 
     The node sends echo requests from `source` to `target` until a sent frame is one that samples
     include.
     """
-    testbed.run(name, [sys.executable, "-c", _REPEAT, port, source, target])
+    testbed.run_command(name, [sys.executable, "-c", _REPEAT, port, source, target])
 
 
-def spoken_to_all(station: str) -> bytes:
+def broadcast_frame(station: str) -> bytes:
     """Return a broadcast Ethernet frame from a station, without content."""
-    return octets(BROADCAST) + octets(station) + ARP[-2:] + READABLE[len(ARP):]
+    return mac_bytes(BROADCAST) + mac_bytes(station) + ARP[-2:] + READABLE[len(ARP):]
 
 
-def from_station(station: str, cell: str, to: str, payload: bytes, *, flags: int = 0) -> bytes:
+def station_frame(station: str, cell: str, to: str, payload: bytes, *, flags: int = 0) -> bytes:
     """Return a data frame that a station sends to `to` through its access point."""
-    return (bytes((0x08, _TO_ACCESS_POINT | flags)) + bytes(2) + octets(cell) + octets(station)
-            + octets(to) + bytes(2) + payload)
+    return (bytes((0x08, _TO_ACCESS_POINT | flags)) + bytes(2) + mac_bytes(cell)
+            + mac_bytes(station)
+            + mac_bytes(to) + bytes(2) + payload)
 
 
-def from_access_point(cell: str, to: str, payload: bytes) -> bytes:
+def access_point_frame(cell: str, to: str, payload: bytes) -> bytes:
     """Return a data frame that an access point originates."""
-    return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + octets(to) + octets(cell) * 2
+    return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + mac_bytes(to) + mac_bytes(cell) * 2
             + bytes(2) + payload)
 
 
-def deauthentication(cell: str, to: str) -> bytes:
+def deauthentication_frame(cell: str, to: str) -> bytes:
     """Return a deauthentication frame in an access point's name."""
-    return (bytes((0xC0, 0x00)) + bytes(2) + octets(to) + octets(cell) * 2 + bytes(2)
+    return (bytes((0xC0, 0x00)) + bytes(2) + mac_bytes(to) + mac_bytes(cell) * 2 + bytes(2)
             + _NOT_ASSOCIATED)
 
 
-def asking(station: str, address: str, target: str) -> bytes:
+def arp_request(station: str, address: str, target: str) -> bytes:
     """Return an ARP request with LLC header: who has `target`, tell `address` at `station`."""
-    return (ARP + _REQUEST + octets(station) + socket.inet_aton(address) + bytes(6)
+    return (ARP + _REQUEST + mac_bytes(station) + socket.inet_aton(address) + bytes(6)
             + socket.inet_aton(target))
 
 
-def octets(mac: str) -> bytes:
+def mac_bytes(mac: str) -> bytes:
     """Return a MAC address as bytes."""
     return bytes.fromhex(mac.replace(":", ""))

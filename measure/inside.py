@@ -37,7 +37,7 @@ class Inside:
     data: tuple[bytes, ...]
 
 
-def read(capture: Path, keys: Sequence[str]) -> list[Inside]:
+def read_frames(capture: Path, keys: Sequence[str]) -> list[Inside]:
     """Read the EAP frames of a capture.
 
     Args:
@@ -50,22 +50,23 @@ def read(capture: Path, keys: Sequence[str]) -> list[Inside]:
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
         file.write("".join(f"{line}\n" for line in keys))
         file.flush()
-        rows = fields.read(capture, _NAMES, "eap",
-                           options=[*_PLAIN, "-o", f"tls.keylog_file:{file.name}"])
-    return [_frame(dict(zip(_NAMES, row, strict=True))) for row in rows]
+        rows = fields.read_fields(capture, _NAMES, "eap",
+                                  options=[*_PLAIN, "-o", f"tls.keylog_file:{file.name}"])
+    return [_parse_frame(dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 
-def _frame(c: Mapping[str, str]) -> Inside:
-    versions = _numbers(c["tls.handshake.extensions.supported_version"]) or _numbers(
+def _parse_frame(c: Mapping[str, str]) -> Inside:
+    versions = _parse_numbers(c["tls.handshake.extensions.supported_version"]) or _parse_numbers(
         c["tls.handshake.version"])
     return Inside(
-        float(c["frame.time_epoch"]), c["eth.src"].partition(",")[0], _numbers(c["eap.type"]),
-        tuple(filter(None, c["eap.identity"].split(","))), _numbers(c["tls.handshake.type"]),
-        versions, _numbers(c["tls.handshake.extensions_key_share_group"]),
-        _numbers(c["tls.handshake.ciphersuite"]), _numbers(c["tls.handshake.server_named_curve"]),
-        _numbers(c["diameter.avp.code"]),
+        float(c["frame.time_epoch"]), c["eth.src"].partition(",")[0], _parse_numbers(c["eap.type"]),
+        tuple(filter(None, c["eap.identity"].split(","))), _parse_numbers(c["tls.handshake.type"]),
+        versions, _parse_numbers(c["tls.handshake.extensions_key_share_group"]),
+        _parse_numbers(c["tls.handshake.ciphersuite"]),
+        _parse_numbers(c["tls.handshake.server_named_curve"]),
+        _parse_numbers(c["diameter.avp.code"]),
         tuple(bytes.fromhex(entry) for entry in c["data.data"].split(",") if entry))
 
 
-def _numbers(column: str) -> tuple[int, ...]:
+def _parse_numbers(column: str) -> tuple[int, ...]:
     return tuple(int(entry, 0) for entry in column.split(",") if entry)

@@ -26,10 +26,10 @@ _PACING_US, _LEAST_PACING_US = 10_000, 1_000
 _BURST = 3
 
 
-def server(testbed: Testbed, node: str, log: Path) -> Daemon:
+def start_server(testbed: Testbed, node: str, log: Path) -> Daemon:
     """Start an iperf3 server on a node, which serves one stream after another."""
-    argv = testbed.command(node, ["iperf3", "--server", "--forceflush",
-                                  "--port", str(PORT)])
+    argv = testbed.node_command(node, ["iperf3", "--server", "--forceflush",
+                                       "--port", str(PORT)])
     return Daemon(f"iperf3 server on {node}", argv, log, r"Server listening")
 
 
@@ -39,8 +39,8 @@ def is_waiting(output: Sequence[str]) -> bool:
     return bool(said) and said[-1].startswith("Server listening")
 
 
-def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_bytes: int,
-           timeout_s: float, rate_bps: float = 0, payload_bytes: int = 0) -> dict[str, Any]:
+def run_stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_bytes: int,
+               timeout_s: float, rate_bps: float = 0, payload_bytes: int = 0) -> dict[str, Any]:
     """Send a stream from a node to a server and return iperf3's JSON report.
 
     Args:
@@ -63,12 +63,13 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
                  str(payload_bytes), "--pacing-timer", str(pacing_us(rate_bps, payload_bytes))]
     try:
         done = subprocess.run(
-            testbed.command(node, argv, library=testbed.for_streams if protocol == "tcp" else ""),
+            testbed.node_command(node, argv, library=testbed.for_streams if protocol == "tcp"
+                                 else ""),
             capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise MeasureError("stream", f"{protocol.upper()} stream of {size_bytes} bytes from {node} "
                            f"did not end within {timeout_s:.3g} s") from None
-    return check(done.stdout, protocol)
+    return parse_report(done.stdout, protocol)
 
 
 def is_unanswered(error: MeasureError) -> bool:
@@ -86,7 +87,7 @@ def pacing_us(rate_bps: float, payload_bytes: int) -> int:
     return round(min(max(half_us, _LEAST_PACING_US), _PACING_US))
 
 
-def check(text: str, protocol: str) -> dict[str, Any]:
+def parse_report(text: str, protocol: str) -> dict[str, Any]:
     """Parse iperf3's JSON report.
 
     Raises:
@@ -125,7 +126,7 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def segments(report: Mapping[str, Any]) -> tuple[int, int, float]:
+def tcp_totals(report: Mapping[str, Any]) -> tuple[int, int, float]:
     """Return largest TCP segment, bytes received by the server, and their duration in s.
 
     The duration starts when the server is ready for the first byte.
@@ -135,7 +136,7 @@ def segments(report: Mapping[str, Any]) -> tuple[int, int, float]:
     return largest, received["bytes"], received["seconds"]
 
 
-def datagrams(report: Mapping[str, Any]) -> tuple[int, int]:
+def udp_totals(report: Mapping[str, Any]) -> tuple[int, int]:
     """Return the UDP payload size in bytes, and the datagrams that the server received."""
     size_bytes: int = report["start"]["test_start"]["blksize"]
     return size_bytes, report["end"]["sum_received"]["bytes"] // size_bytes

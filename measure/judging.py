@@ -27,7 +27,7 @@ class MadeCheck(Protocol):
         """Return the counts behind the result."""
 
 
-def judged(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
+def make_check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
     """Return a check that holds if there are no complaints.
 
     The detail lists the first few complaints. Args: name: The statement that is checked.
@@ -38,27 +38,27 @@ def judged(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
     return CheckRecord(check=name, ok=not complaints, detail=said or detail)
 
 
-def recorded(checks: Iterable[MadeCheck]) -> list[CheckRecord]:
+def to_records(checks: Iterable[MadeCheck]) -> list[CheckRecord]:
     """Convert checks to the form of records."""
     return [CheckRecord(check=made.check, ok=made.ok, detail=made.detail) for made in checks]
 
 
-def unproven(checks: Iterable[MadeCheck]) -> list[str]:
+def failure_reasons(checks: Iterable[MadeCheck]) -> list[str]:
     """Return a failure reason for each check that does not hold."""
     return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
 
 
-def lost(raw: Mapping[str, Any]) -> list[str]:
+def dropped_packets_reason(raw: Mapping[str, Any]) -> list[str]:
     """Return the reason that captures lost packets, or nothing if none did."""
     packets = sum(int(capture["dropped"]) for capture in raw["captures"])
     return [f"the captures lack {packets} packets"] * bool(packets)
 
 
-def kept(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def select_raw_values(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the raw values with these names, as far as they exist."""
     return {name: raw[name] for name in names if name in raw}
 
 
-def present(out: Path, names: Sequence[str]) -> list[str]:
+def existing_files(out: Path, names: Sequence[str]) -> list[str]:
     """Return those of the named files that the repetition left in its folder."""
     return [name for name in names if (out / name).exists()]

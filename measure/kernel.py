@@ -53,12 +53,12 @@ def link_keys(mac: str, root: Path = _RADIOS) -> list[str]:
 
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
     """Return the node's IPsec SAs, with key sizes instead of keys."""
-    return xfrm.states(testbed.node(node).pid)
+    return xfrm.read_states(testbed.node(node).pid)
 
 
 def xfrm_keys(testbed: Testbed, node: str) -> list[dict[str, str]]:
     """Return the keys of the node's ESP SAs, as `parse_xfrm_keys` does."""
-    return parse_xfrm_keys(testbed.run(node, ["ip", "xfrm", "state", "list"]))
+    return parse_xfrm_keys(testbed.run_command(node, ["ip", "xfrm", "state", "list"]))
 
 
 def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
@@ -80,15 +80,15 @@ def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
     return keys
 
 
-def tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
+def is_tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
     """Return whether an agent's kernel sends a mobile node's packets through a tunnel."""
-    return routing.device_to(testbed.node(agent).pid, address).startswith("mip")
+    return routing.output_device(testbed.node(agent).pid, address).startswith("mip")
 
 
 def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:
     """Return the bytes that a server's TCP connections have received, by client address:port."""
-    return parse_sockets(testbed.run(node, ["ss", "-Htni", "state", "established",
-                                            f"sport = :{port}"]))
+    return parse_sockets(testbed.run_command(node, ["ss", "-Htni", "state", "established",
+                                                    f"sport = :{port}"]))
 
 
 def parse_sockets(text: str) -> dict[str, int]:
@@ -120,7 +120,7 @@ def processor_seconds_of(pid: int) -> tuple[float, float]:
     return int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
 
 
-def work_of_nobody(net: Path = Path("/proc/net")) -> dict[str, int]:
+def harness_work(net: Path = Path("/proc/net")) -> dict[str, int]:
     """Return the work that the processor clock charges to no node: the harness's own.
 
     The dict has nanoseconds of work (`work_ns`), system calls (`entries`) and page faults

@@ -10,7 +10,7 @@ _KMSG = Path("/dev/kmsg")
 _WARNING, _LEVELS = 4, 8
 
 
-def last_killing(kmsg: Path = _KMSG) -> str:
+def last_kill_message(kmsg: Path = _KMSG) -> str:
     """Return the last kernel message about a killed program.
 
     The result is "" if there is none, or if the log is not readable.
@@ -23,7 +23,7 @@ def last_killing(kmsg: Path = _KMSG) -> str:
     try:
         while record := os.read(descriptor, 8192):  # one message per read
             for line in record.decode(errors="replace").splitlines():
-                found = _killing(line) or found
+                found = _parse_kill_message(line) or found
     except OSError:
         pass  # no more messages, or one was overwritten meanwhile
     finally:
@@ -31,7 +31,7 @@ def last_killing(kmsg: Path = _KMSG) -> str:
     return found
 
 
-def _killing(line: str) -> str:
+def _parse_kill_message(line: str) -> str:
     """Return the text of a kernel record about a killed program, or else "".
 
     The record's format is `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`.

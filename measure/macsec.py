@@ -70,7 +70,7 @@ class ProtectedFrame:
         """Return the sender's channel identifier (SCI)."""
         return self.data[20:28]
 
-    def opened(self, key: bytes) -> bytes | None:
+    def decrypt(self, key: bytes) -> bytes | None:
         """Decrypt and verify the frame, and return the Ethernet frame inside.
 
         The result is None if the key is wrong or the frame was changed.
@@ -85,7 +85,7 @@ class ProtectedFrame:
             return None
         return head[:_ADDRESSES_BYTES] + (inside or clear)
 
-    def begins(self, key: bytes) -> bool:
+    def has_plausible_start(self, key: bytes) -> bool:
         """Return whether a truncated frame's decrypted first bytes fit its length."""
         rest = self.data[_HEAD_BYTES:]
         if self.is_encrypted:
@@ -117,7 +117,7 @@ class BelowCapture:
         return self.part != TRAFFIC
 
 
-def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
+def read_capture(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
     """Read a capture below MACsec: its MACsec frames, and counts of MKA and other frames.
 
     Raises:
@@ -125,7 +125,7 @@ def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
     """
     counts: Counter[str] = Counter()
     frames = []
-    for frame in pcap.frames(file):
+    for frame in pcap.read_frames(file):
         if _is_protected(frame):
             frames.append(ProtectedFrame(frame.at_s, frame.data, frame.wire_bytes))
         else:
@@ -133,9 +133,9 @@ def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
     return BelowCapture(part, point, frames, counts["agreement"], counts["strange"], one_in)
 
 
-def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
+def verify(layer: WireLayer, observed: Observed) -> Iterator[Check]:
     """Yield the checks for a policy that protects wires."""
-    files = _below(seen)
+    files = _captures_below(observed)
     frames = [frame for each in files for frame in each.frames]
     agreements, strange = (sum(getattr(each, name) for each in files)
                            for name in ("agreements", "strange"))
@@ -147,23 +147,23 @@ def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
     yield Check("MACsec encrypts" if layer.is_encrypted else "MACsec leaves frames in clear",
                 bool(frames) and encrypted == (len(frames) if layer.is_encrypted else 0),
                 f"{encrypted} of {len(frames)} frames are encrypted")
-    keys, unknown = _handed(seen)
-    yield from _opened(seen, files, keys, unknown)
-    yield _numbered(files, may_lose=seen.wires_lose > 0)
-    yield _in_kernels(layer, seen, keys)
+    keys, unknown = _distributed_keys(observed)
+    yield from _check_decryption(observed, files, keys, unknown)
+    yield _check_numbers(files, may_lose=observed.wires_lose > 0)
+    yield _check_kernels(layer, observed, keys)
 
 
-def _entries(seen: Observed) -> Iterator[tuple[str, str, str, int]]:
+def _list_captures(observed: Observed) -> Iterator[tuple[str, str, str, int]]:
     """Yield file, part, point and sampling ratio of each existing capture."""
-    for entry in seen.raw["captures"]:
+    for entry in observed.raw["captures"]:
         part, _, point = str(entry["file"]).removesuffix(".pcap").rpartition("-")
-        if (seen.folder / entry["file"]).exists():
+        if (observed.folder / entry["file"]).exists():
             yield entry["file"], part, point, entry.get("one_in", 1)
 
 
-def _below(seen: Observed) -> list[BelowCapture]:
-    return [read(seen.folder / file, part, point, one_in)
-            for file, part, point, one_in in _entries(seen) if point in BELOW]
+def _captures_below(observed: Observed) -> list[BelowCapture]:
+    return [read_capture(observed.folder / file, part, point, one_in)
+            for file, part, point, one_in in _list_captures(observed) if point in BELOW]
 
 
 def _is_protected(frame: CapturedFrame) -> bool:
@@ -172,17 +172,18 @@ def _is_protected(frame: CapturedFrame) -> bool:
             and bool(frame.data[14] & _EXPLICIT))
 
 
-def _handed(seen: Observed) -> tuple[list[HandedKey], int]:
+def _distributed_keys(observed: Observed) -> tuple[list[HandedKey], int]:
     """Return the distributed keys, and the number of messages under another CAK."""
-    if not seen.wires_key:
+    if not observed.wires_key:
         return [], 0
-    messages = ((frame.at_s, frame.data) for file, *_ in _entries(seen) if file.startswith(MACSEC)
-                for frame in pcap.frames(seen.folder / file))
-    return mka.handed(messages, seen.wires_key)
+    messages = ((frame.at_s, frame.data) for file, *_ in _list_captures(observed)
+                if file.startswith(MACSEC)
+                for frame in pcap.read_frames(observed.folder / file))
+    return mka.distributed_keys(messages, observed.wires_key)
 
 
-def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[HandedKey],
-            unknown: int) -> Iterator[Check]:
+def _check_decryption(observed: Observed, files: Sequence[BelowCapture], keys: Sequence[HandedKey],
+                      unknown: int) -> Iterator[Check]:
     """Check that every frame decrypts, and contains what is captured above."""
     closed, whole, heads = 0, 0, 0
     inside: dict[tuple[str, str], Counter[bytes]] = {}
@@ -192,8 +193,8 @@ def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[Handed
             fitting = [handed.key for handed in keys if handed.association == frame.association]
             if not each.is_whole:
                 heads += 1
-                closed += not any(map(frame.begins, fitting))
-            elif data := next(filter(None, map(frame.opened, fitting)), None):
+                closed += not any(map(frame.has_plausible_start, fitting))
+            elif data := next(filter(None, map(frame.decrypt, fitting)), None):
                 carried[data] += 1
                 whole += 1
             else:
@@ -202,20 +203,20 @@ def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[Handed
                 f"with {len(keys)} keys handed out under the network's {whole} frames open and "
                 f"{heads} begin as they should, {closed} do not; {unknown} messages have keys "
                 "under another")
-    begun_s = float(seen.raw["stamps"].get("start", float("inf")))
+    begun_s = float(observed.raw["stamps"].get("start", float("inf")))
     above, lacking = 0, 0
     for (part, point), carried in inside.items():
-        file = seen.folder / f"{part}-{_ABOVE[point]}.pcap"
+        file = observed.folder / f"{part}-{_ABOVE[point]}.pcap"
         if part == TRAFFIC or not file.exists():
             continue
-        there = Counter(f.data for f in pcap.frames(file) if f.at_s >= begun_s)
+        there = Counter(f.data for f in pcap.read_frames(file) if f.at_s >= begun_s)
         above += there.total()
         lacking += (there - carried).total()
     yield Check("MACsec carries what is captured above it", bool(above) and not lacking,
                 f"{above - lacking} of {above} frames of the captures above were inside")
 
 
-def _numbered(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
+def _check_numbers(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
     """Check that packet numbers rise by one (or the sampling ratio) in every channel.
 
     On a wire that loses packets, numbers may be missing, but never repeat or fall.
@@ -236,24 +237,24 @@ def _numbered(files: Sequence[BelowCapture], *, may_lose: bool) -> Check:
                  + (f"; {lost} numbers are left out, and a wire loses packets" if lost else ""))
 
 
-def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> Check:
+def _check_kernels(layer: WireLayer, observed: Observed, keys: Sequence[HandedKey]) -> Check:
     """Check that both ends' kernels follow the policy, use these keys and refused no frame."""
-    states: Mapping[str, Mapping[str, Any]] = seen.raw["kernel"].get("wires", {})
-    wrong = sorted(end for end, state in states.items() if not _as_said(layer, state, keys))
+    states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("wires", {})
+    wrong = sorted(end for end, state in states.items() if not _follows_policy(layer, state, keys))
     suites = sorted({str(state.get("cipher_suite")) for state in states.values()})
-    return Check("MACsec in the kernels", len(states) > seen.moves + 1 and not wrong,
+    return Check("MACsec in the kernels", len(states) > observed.moves + 1 and not wrong,
                  f"{len(states) - len(wrong)} of {len(states)} ends have {layer.macsec}"
                  f"{', and encrypt' if layer.is_encrypted else ''}; suites: "
                  f"{', '.join(suites) or 'none'}{'; not ' + ', '.join(wrong) if wrong else ''}")
 
 
-def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKey]) -> bool:
+def _follows_policy(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKey]) -> bool:
     """Return whether an end's kernel follows the policy and accepted every frame."""
     settings = (state.get("cipher_suite"), state.get("icv_length"), state.get("validate"),
                 state.get("protect"), state.get("replay"), state.get("encrypt"))
     channels = state.get("rx_sc") or [{}]
     lists = [each.get("sa_list", ()) for each in (state, *channels)]
-    identifiers = {_in_kernel(handed.identifier) for handed in keys}
+    identifiers = {_kernel_identifier(handed.identifier) for handed in keys}
     sent = state.get("OutPktsEncrypted" if layer.is_encrypted else "OutPktsProtected", 0)
     return (settings == (layer.macsec, _ICV_BYTES, "strict", True, True,
                          layer.is_encrypted)
@@ -263,7 +264,7 @@ def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKe
                 channel.get(name) for name in _REFUSED) for channel in channels))
 
 
-def _in_kernel(identifier: bytes) -> str:
+def _kernel_identifier(identifier: bytes) -> str:
     """Return a key identifier as the kernel shows it.
 
     The kernel has the key number in the processor's byte order (little-endian).

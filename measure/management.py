@@ -96,7 +96,8 @@ class Management:
         return self.subtype in (DISASSOCIATION, DEAUTHENTICATION)
 
 
-def read(capture: Path, keys: Sequence[str] = (), subtype: int | None = None) -> list[Management]:
+def read_frames(capture: Path, keys: Sequence[str] = (),
+                subtype: int | None = None) -> list[Management]:
     """Return the management frames of a capture of the air, in order.
 
     Args:
@@ -108,38 +109,42 @@ def read(capture: Path, keys: Sequence[str] = (), subtype: int | None = None) ->
         MeasureError: tshark is missing or cannot read the file.
     """
     asked = "wlan.fc.type == 0" if subtype is None else f"wlan.fc.type_subtype == {subtype}"
-    return [_frame(dict(zip(_NAMES, row, strict=True)))
-            for row in fields.read(capture, _NAMES, asked, options=dissect.decryption(keys))]
+    return [_parse_frame(dict(zip(_NAMES, row, strict=True)))
+            for row
+            in fields.read_fields(capture, _NAMES, asked, options=dissect.decryption_options(keys))]
 
 
-def _frame(c: Mapping[str, str]) -> Management:
+def _parse_frame(c: Mapping[str, str]) -> Management:
     return Management(
-        float(c["frame.time_epoch"]), int(c["wlan.fc.type_subtype"], 0), _first(c["wlan.ta"]),
-        _first(c["wlan.da"]), _is_set(c["wlan.fc.protected"]),
-        akms=_numbers(c["wlan.rsn.akms.type"]), group_cipher=_number(c["wlan.rsn.gmcs.type"]),
-        capabilities=_number(c["wlan.rsn.capabilities"]) or 0,
+        float(c["frame.time_epoch"]), int(c["wlan.fc.type_subtype"], 0), _first_value(c["wlan.ta"]),
+        _first_value(c["wlan.da"]), _is_set(c["wlan.fc.protected"]),
+        akms=_parse_numbers(c["wlan.rsn.akms.type"]),
+        group_cipher=_parse_number(c["wlan.rsn.gmcs.type"]),
+        capabilities=_parse_number(c["wlan.rsn.capabilities"]) or 0,
         says_beacons_are_protected=_is_set(c["wlan.extcap.b84"]),
-        elements=_numbers(c["wlan.tag.number"]), algorithm=_number(c["wlan.fixed.auth.alg"]),
-        sequence=_number(c["wlan.fixed.auth_seq"]), status=_number(c["wlan.fixed.status_code"]),
-        sae_group=_number(c["wlan.fixed.finite_cyclic_group"]),
-        owe_group=_number(c["wlan.ext_tag.owe_dh_parameter.group"]),
-        owe_key=_first(c["wlan.ext_tag.owe_dh_parameter.public_key"]),
-        mobility_domain=_number(c["wlan.mobility_domain.mdid"]),
-        key_names=_number(c["wlan.rsn.pmkid.count"]) or 0)
+        elements=_parse_numbers(c["wlan.tag.number"]),
+        algorithm=_parse_number(c["wlan.fixed.auth.alg"]),
+        sequence=_parse_number(c["wlan.fixed.auth_seq"]),
+        status=_parse_number(c["wlan.fixed.status_code"]),
+        sae_group=_parse_number(c["wlan.fixed.finite_cyclic_group"]),
+        owe_group=_parse_number(c["wlan.ext_tag.owe_dh_parameter.group"]),
+        owe_key=_first_value(c["wlan.ext_tag.owe_dh_parameter.public_key"]),
+        mobility_domain=_parse_number(c["wlan.mobility_domain.mdid"]),
+        key_names=_parse_number(c["wlan.rsn.pmkid.count"]) or 0)
 
 
-def _first(column: str) -> str:
+def _first_value(column: str) -> str:
     return column.partition(",")[0]
 
 
 def _is_set(column: str) -> bool:
-    return _first(column) in ("1", "True")
+    return _first_value(column) in ("1", "True")
 
 
-def _numbers(column: str) -> tuple[int, ...]:
+def _parse_numbers(column: str) -> tuple[int, ...]:
     return tuple(int(entry, 0) for entry in column.split(",") if entry)
 
 
-def _number(column: str) -> int | None:
-    first = _first(column)
+def _parse_number(column: str) -> int | None:
+    first = _first_value(column)
     return int(first, 0) if first else None

@@ -18,11 +18,11 @@ from pydantic import Field, ValidationError, model_validator
 from measure.document import (
     DIGEST_FIELD,
     find_non_finite,
-    is_as_written,
-    printable,
+    matches_digest,
     seal_text,
+    to_printable,
 )
-from measure.record import Record, RecordPart, StudyRecord, read_document, said
+from measure.record import Record, RecordPart, StudyRecord, describe_validation_error, read_document
 
 FILE = "plan.json"
 SCHEMA = 2
@@ -40,7 +40,7 @@ class ManifestError(ValueError):
     """A folder without a readable manifest, described in one line for the user."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(text))
+        super().__init__(to_printable(text))
 
 
 class LevelRecord(RecordPart):
@@ -89,21 +89,21 @@ class Manifest(RecordPart):
     content_sha256: str = ""
 
     @property
-    def is_as_digested(self) -> bool:
+    def has_valid_digest(self) -> bool:
         """Return whether `digest` matches the manifest's content."""
-        return self.digest == digest_of(self.model_dump(mode="json", by_alias=True))
+        return self.digest == plan_digest(self.model_dump(mode="json", by_alias=True))
 
     @property
     def planned(self) -> int:
         """Return the number of planned repetitions, without those that a stopping rule adds."""
         return len(self.cells) * int(self.settings["repetitions"])
 
-    def plans(self, entry: Record) -> bool:
+    def contains(self, entry: Record) -> bool:
         """Return whether the plan includes this record's cell and repetition."""
         return (list(entry.cell.values()) in self.cells
                 and 1 <= entry.repetition <= int(self.settings["repetitions"]))
 
-    def measures_as(self, other: Manifest) -> bool:
+    def is_compatible_with(self, other: Manifest) -> bool:
         """Return whether results measured under `other` can be reused.
 
         An edited level shows in its own digest, record by record. If no level was edited, the
@@ -121,15 +121,17 @@ class Manifest(RecordPart):
         return (all(level.number == there.number for level, there in pairs)
                 and (self.wires == other.wires or not are_known))
 
-    def unlike(self, other: Manifest) -> str:
+    def describe_difference(self, other: Manifest) -> str:
         """Return the first difference between this plan and another, in a few words."""
         if self.study != other.study:
             return (f"study {self.study.id} version {self.study.version} there, {other.study.id} "
                     f"version {other.study.version} here")
-        for mine, theirs in ((self.asked, other.asked), (self._how, other._how)):
+        for mine, theirs in ((self.asked, other.asked),
+                             (self._compared_settings, other._compared_settings)):
             for name in dict.fromkeys((*mine, *theirs)):
                 if mine.get(name) != theirs.get(name):
-                    return f"{name} {_shown(mine, name)} there, {_shown(theirs, name)} here"
+                    return (f"{name} {_format_setting(mine, name)} there, "
+                            f"{_format_setting(theirs, name)} here")
         for factor in dict.fromkeys((*self.levels, *other.levels)):
             if list(self.levels.get(factor, {})) != list(other.levels.get(factor, {})):
                 return f"other levels of {factor}"
@@ -138,7 +140,7 @@ class Manifest(RecordPart):
         return f"other {what}"
 
     @property
-    def _how(self) -> dict[str, Any]:
+    def _compared_settings(self) -> dict[str, Any]:
         """Return the engine's settings that affect how it is measured."""
         return {name: value for name, value in self.settings.items() if name not in HOW_MUCH}
 
@@ -155,11 +157,11 @@ class Manifest(RecordPart):
         return self
 
 
-def _shown(settings: Mapping[str, Any], name: str) -> str:
+def _format_setting(settings: Mapping[str, Any], name: str) -> str:
     return " ".join(json.dumps(settings[name]).split())[:80] if name in settings else "not given"
 
 
-def digest_of(document: Mapping[str, Any]) -> str:
+def plan_digest(document: Mapping[str, Any]) -> str:
     """Return the hash of a plan's content, without the number of repetitions.
 
     A run is continued if this hash is equal. The content of levels is left out: if a level is
@@ -173,7 +175,7 @@ def digest_of(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifest:
+def read_manifest(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifest:
     """Read the manifest of a results folder.
 
     Args:
@@ -183,7 +185,7 @@ def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifes
     Raises:
         ManifestError: The manifest is missing or cannot be read.
     """
-    return parse(read_text(folder), str(folder / FILE), upgrades, history(folder))
+    return parse_manifest(read_text(folder), str(folder / FILE), upgrades, read_history(folder))
 
 
 def read_text(folder: Path) -> bytes:
@@ -200,7 +202,7 @@ def read_text(folder: Path) -> bytes:
                             "folder") from None
 
 
-def history(folder: Path) -> list[Any]:
+def read_history(folder: Path) -> list[Any]:
     """Return the circumstances of a folder's runs, or nothing if they cannot be read."""
     try:
         entries = json.loads(read_document(folder / HISTORY))
@@ -209,8 +211,8 @@ def history(folder: Path) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None,
-          entries: Sequence[Any] = ()) -> Manifest:
+def parse_manifest(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None,
+                   entries: Sequence[Any] = ()) -> Manifest:
     """Parse the text of a manifest.
 
     Args:
@@ -237,7 +239,8 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
         plain = json.dumps(upgrade(document, entries) if upgrade else document)
         manifest = Manifest.model_validate_json(plain, strict=True)
     except ValidationError as error:
-        raise ManifestError(f"{where}: {said(error)}; not the plan of a run") from None
+        raise ManifestError(
+            f"{where}: {describe_validation_error(error)}; not the plan of a run") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ManifestError(f"{where}: schema {schema}, which does not fit ({what}); "
@@ -245,12 +248,12 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
     return manifest.model_copy(update={DIGEST_FIELD: ""})
 
 
-def refuse_altered(manifest: Manifest, text: str | bytes, where: str) -> None:
+def check_unaltered(manifest: Manifest, text: str | bytes, where: str) -> None:
     """Check that a manifest matches the digests in its text.
 
     Raises:
         ManifestError: The manifest was altered or damaged.
     """
-    if not (manifest.is_as_digested and is_as_written(text)):
+    if not (manifest.has_valid_digest and matches_digest(text)):
         raise ManifestError(f"{where}: is not what its digest says; it was altered or damaged, "
                             "restore what was written")

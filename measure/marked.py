@@ -18,17 +18,17 @@ _COUNTERS_BYTES = (4, 8)
 _READABLE = bytes.fromhex("aaaa03000000")
 
 
-def among(files: Iterable[Path]) -> tuple[int, str]:
+def count_in_files(files: Iterable[Path]) -> tuple[int, str]:
     """Return the number of readable protected data frames in captures, and a description.
 
     Raises:
         MeasureError: A file is no capture of the air.
     """
-    found = sum(map(readable, files))
+    found = sum(map(count_readable, files))
     return found, f"; {found} are readable behind their mark" if found else ""
 
 
-def readable(file: Path) -> int:
+def count_readable(file: Path) -> int:
     """Return the number of readable protected data frames in a capture, 0 without a file.
 
     Raises:
@@ -36,10 +36,10 @@ def readable(file: Path) -> int:
     """
     if not file.exists():
         return 0
-    has_radio = pcap.link_type(file) == pcap.RADIOTAP
+    has_radio = pcap.read_link_type(file) == pcap.RADIOTAP
     return sum(_is_readable(frame.data[int.from_bytes(frame.data[2:4], "little")
                                        if has_radio else 0:])
-               for frame in pcap.frames(file, pcap.IEEE802_11))
+               for frame in pcap.read_frames(file, pcap.IEEE802_11))
 
 
 def _is_readable(data: bytes) -> bool:

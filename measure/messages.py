@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import pcap
-from measure.tcp_stream import TcpStream, place_of
+from measure.tcp_stream import TcpStream, stream_offset
 
 _IP_BYTES, _VERSION, _UDP_BYTES, _TCP, _UDP = 20, 4, 8, 6, 17
 _LENGTH_BYTES = 4
@@ -25,7 +25,7 @@ ASKED = "asked-"
 class WireMessage:
     """A captured message: addresses, start and end time (s), and payload.
 
-    `lead` is the bytes before its length, if there are any (see `read`).
+    `lead` is the bytes before its length, if there are any (see `read_traffic`).
     """
 
     source: str
@@ -73,7 +73,7 @@ class _Datagram:
     parts: dict[int, bytes] = field(default_factory=dict)
 
 
-def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
+def read_traffic(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
     """Read all traffic of an Ethernet capture.
 
     Args:
@@ -86,7 +86,7 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
     traffic, streams = Traffic(), dict[tuple[str, str, int, int], _Stream]()
     fragments = dict[bytes, _Datagram]()
     ended: list[tuple[tuple[str, str, int, int], _Stream]] = []
-    for frame in pcap.frames(file):
+    for frame in pcap.read_frames(file):
         at_s, ip = frame.at_s, frame.payload
         if len(ip) < _IP_BYTES or ip[0] >> 4 != _VERSION:
             continue
@@ -96,7 +96,7 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
             continue
         segment = ip[(ip[0] & 15) * 4:int.from_bytes(ip[2:4], "big")]
         traffic.packets.append((at_s, frame.wire_bytes))
-        whole, began_s = _whole(fragments, ip, segment, at_s)
+        whole, began_s = _reassemble(fragments, ip, segment, at_s)
         if whole is None:
             continue
         ports: tuple[int, int] = struct.unpack_from("!HH", whole)
@@ -109,16 +109,16 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
             ended.append((key, streams.pop(key)))
         if whole[13] & (_SYN | _ACK) == _SYN and key not in streams:
             traffic.opened_s.append(at_s)
-        traffic.retransmitted += _take(streams.setdefault(key, _Stream()), whole, at_s)
+        traffic.retransmitted += _add_segment(streams.setdefault(key, _Stream()), whole, at_s)
     ended += streams.items()
     for key, stream in ended:
-        traffic.messages += _messages(key, stream, leads or {})
+        traffic.messages += _split_messages(key, stream, leads or {})
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
 
 
-def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
-             leads: Mapping[int, int] | None = None) -> dict[str, Traffic]:
+def read_by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
+                  leads: Mapping[int, int] | None = None) -> dict[str, Traffic]:
     """Read captures by their points, the client's first.
 
     Captures at hosts (ASKED) show the client's packets in clear, so they replace the client's own
@@ -128,19 +128,19 @@ def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
         captures: Summaries of a repetition's captures.
         out: Folder of the captures.
         client: Name of the client's point.
-        leads: As for `read`.
+        leads: As for `read_traffic`.
 
     Raises:
         MeasureError: A file cannot be read.
     """
-    every = {capture["point"]: read(out / capture["file"], leads) for capture in captures}
+    every = {capture["point"]: read_traffic(out / capture["file"], leads) for capture in captures}
     asked = [traffic for point, traffic in every.items() if point.startswith(ASKED)]
-    at_client = merged(asked) if asked else every[client]
+    at_client = merge_traffic(asked) if asked else every[client]
     return {client: at_client, **{point: traffic for point, traffic in every.items()
                                   if point != client and not point.startswith(ASKED)}}
 
 
-def merged(parts: Iterable[Traffic]) -> Traffic:
+def merge_traffic(parts: Iterable[Traffic]) -> Traffic:
     """Merge captures of different packets into one."""
     whole = Traffic()
     for part in parts:
@@ -154,8 +154,8 @@ def merged(parts: Iterable[Traffic]) -> Traffic:
     return whole
 
 
-def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
-           at_s: float) -> tuple[bytes | None, float]:
+def _reassemble(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
+                at_s: float) -> tuple[bytes | None, float]:
     """Return the payload of an IP packet and its start time.
 
     The payload is None until all fragments are there.
@@ -181,7 +181,7 @@ def _begins_another(stream: _Stream, segment: bytes) -> bool:
     return bool(segment[13] & _SYN) and stream.first not in (None, first)
 
 
-def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
+def _add_segment(stream: _Stream, segment: bytes, at_s: float) -> int:
     """Insert a segment into its stream and return 1 if it has no new byte."""
     sequence, flags = struct.unpack_from("!I", segment, 4)[0], segment[13]
     payload = segment[(segment[12] >> 4) * 4:]
@@ -191,15 +191,15 @@ def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
         return int(again)
     if stream.first is None or not payload:
         return 0
-    return int(not stream.bytes.take(place_of(sequence, stream.first), payload, at_s))
+    return int(not stream.bytes.add_segment(stream_offset(sequence, stream.first), payload, at_s))
 
 
-def _messages(key: tuple[str, str, int, int], stream: _Stream,
-              leads: Mapping[int, int]) -> Iterator[WireMessage]:
+def _split_messages(key: tuple[str, str, int, int], stream: _Stream,
+                    leads: Mapping[int, int]) -> Iterator[WireMessage]:
     """Yield the messages of a stream up to its first missing byte."""
     source, target, *ports = key
     lead = max(leads.get(port, 0) for port in ports)
-    piece = next((piece for piece in stream.bytes.pieces() if piece.place == 0), None)
+    piece = next((piece for piece in stream.bytes.contiguous_parts() if piece.place == 0), None)
     at, data = 0, piece.data if piece else b""
     while piece and at + lead + _LENGTH_BYTES <= len(data):
         first = at + lead + _LENGTH_BYTES

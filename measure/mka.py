@@ -33,9 +33,9 @@ class HandedKey:
     key: bytes
 
 
-def hands_out(frame: bytes) -> bool:
+def distributes_key(frame: bytes) -> bool:
     """Return whether an Ethernet frame is an MKA message that distributes a key."""
-    return any(kind == _SAK for kind, _ in _sets(frame))
+    return any(kind == _SAK for kind, _ in _parameter_sets(frame))
 
 
 def is_mka(frame: bytes) -> bool:
@@ -43,27 +43,28 @@ def is_mka(frame: bytes) -> bool:
     return frame[12:14] == _EAPOL and len(frame) > 15 and frame[15] == _MKA
 
 
-def handed(frames: Iterable[tuple[float, bytes]], cak: bytes) -> tuple[list[HandedKey], int]:
+def distributed_keys(frames: Iterable[tuple[float, bytes]],
+                     cak: bytes) -> tuple[list[HandedKey], int]:
     """Return the keys distributed under a CAK, and the number of messages under another one."""
     keys: dict[bytes, HandedKey] = {}
     strange = 0
     for at_s, frame in frames:
-        sets = dict(_sets(frame))
+        sets = dict(_parameter_sets(frame))
         if _SAK not in sets:
             continue
         sender, given = sets[_SENDER], sets[_SAK]
         name = sender[_CKN:]
-        if not _is_authentic(frame, _derived(cak, b"IEEE8021 ICK", name)) or (
+        if not _is_authentic(frame, _derive_key(cak, b"IEEE8021 ICK", name)) or (
                 len(given) != _HEAD_BYTES + _SAK_BYTES):
             strange += 1
             continue
         identifier = sender[_MEMBER] + given[_KEY_NUMBER]
-        keys.setdefault(identifier, HandedKey(at_s, given[1] >> 6, identifier, _unwrapped(
-            _derived(cak, b"IEEE8021 KEK", name), given[_WRAPPED])))
+        keys.setdefault(identifier, HandedKey(at_s, given[1] >> 6, identifier, _unwrap_key(
+            _derive_key(cak, b"IEEE8021 KEK", name), given[_WRAPPED])))
     return list(keys.values()), strange
 
 
-def _sets(frame: bytes) -> Iterator[tuple[int, bytes]]:
+def _parameter_sets(frame: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and bytes of each parameter set in an MKA message.
 
     The first set is the basic one. It begins with a version in place of a type, and is yielded as
@@ -88,7 +89,7 @@ def _is_authentic(frame: bytes, key: bytes) -> bool:
                                frame[end - _CHECK_BYTES:end])
 
 
-def _derived(cak: bytes, label: bytes, name: bytes) -> bytes:
+def _derive_key(cak: bytes, label: bytes, name: bytes) -> bytes:
     """Return a key derived from the CAK, 128 bits (802.1X-2010, 6.2.1 and 9.3.3)."""
     return _cmac(cak, b"\x01" + label + b"\x00" + name[:16].ljust(16, b"\x00") + b"\x00\x80")
 
@@ -103,7 +104,7 @@ def _cmac(key: bytes, data: bytes) -> bytes:
     return made.finalize()
 
 
-def _unwrapped(key: bytes, wrapped: bytes) -> bytes:
+def _unwrap_key(key: bytes, wrapped: bytes) -> bytes:
     from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
 
     return aes_key_unwrap(key, wrapped)

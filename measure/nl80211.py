@@ -10,7 +10,7 @@ import struct
 
 from topologies.generic_netlink import GenericNetlink
 from topologies.namespaces import network_of
-from topologies.netlink import attribute, attributes
+from topologies.netlink import encode_attribute, parse_attributes
 
 _FAMILY = "nl80211"
 _GET_STATION = 17
@@ -38,13 +38,14 @@ def station_flags(pid: int, interface: str) -> dict[str, dict[str, str]]:
         index = socket.if_nametoindex(interface)
         netlink = GenericNetlink(_FAMILY)
     with netlink:
-        told = netlink.dump(_GET_STATION, attribute(_INTERFACE, struct.pack("=I", index)))
-    return dict(map(parse, told))
+        told = netlink.list_entries(_GET_STATION,
+                                    encode_attribute(_INTERFACE, struct.pack("=I", index)))
+    return dict(map(parse_station, told))
 
 
-def parse(station: dict[int, bytes]) -> tuple[str, dict[str, str]]:
+def parse_station(station: dict[int, bytes]) -> tuple[str, dict[str, str]]:
     """Return MAC address and flags of one station, from its netlink attributes."""
-    told, are_set = _UPDATE.unpack(attributes(station[_INFORMATION]).get(_FLAGS, bytes(8)))
+    told, are_set = _UPDATE.unpack(parse_attributes(station[_INFORMATION]).get(_FLAGS, bytes(8)))
     return station[_ADDRESS].hex(":"), {
         name: "yes" if are_set & 1 << bit else "no"
         for name, bit in _BITS.items() if told & 1 << bit}

@@ -48,7 +48,7 @@ _BY_QUEUES = 0.05
 _ARRIVED = "traffic-peer"
 
 
-def listed(values: Sequence[object]) -> str:
+def join_values(values: Sequence[object]) -> str:
     """Join one value per attachment: at home, and at the visited access point."""
     return " and ".join(map(str, values))
 
@@ -117,12 +117,12 @@ class Observed:
     #: Capture behind the access point that carries the traffic in the end.
     carried: str = "traffic-wire"
 
-    def file(self, capture: str) -> Path:
+    def capture_path(self, capture: str) -> Path:
         """Return the path of a capture, such as `auth-air`."""
         called, _, point = capture.rpartition("-")
         return self.folder / f"{self.part if self.part and called == AUTH else called}-{point}.pcap"
 
-    def management_by_stay(self) -> list[list[Management]]:
+    def management_by_attachment(self) -> list[list[Management]]:
         """Return the management frames of each attachment."""
         home = [frame for frame in self.management if frame.time_s < self.moved_s]
         away = [frame for frame in self.management if frame.time_s >= self.moved_s]
@@ -133,21 +133,21 @@ class Observed:
         """Return whether the node moves with existing keys, or with keys derived from them."""
         return self.roaming not in ("", ANEW)
 
-    def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
+    def select_full(self, items: Sequence[Stay]) -> Sequence[Stay]:
         """Select the items of attachments with a full authentication.
 
         Args:
-            stays: One item per attachment.
+            items: One item per attachment.
         """
-        return stays[:1] if self.keeps_keys else stays
+        return items[:1] if self.keeps_keys else items
 
-    def registered(self, stays: Sequence[Stay]) -> Sequence[Stay]:
+    def select_registered(self, items: Sequence[Stay]) -> Sequence[Stay]:
         """Select the items of attachments with a registration, one per subnet.
 
         Args:
-            stays: One item per attachment.
+            items: One item per attachment.
         """
-        return stays[:1] if self.roaming and not self.care_of else stays
+        return items[:1] if self.roaming and not self.care_of else items
 
     @property
     def tunnel_follows(self) -> bool:
@@ -159,7 +159,7 @@ class Observed:
         """Return whether another tunnel is negotiated after the move, from a clean state."""
         return bool(self.care_of) and not self.roaming and not self.tunnel_follows
 
-    def visiting(self, address: str, tunnel: str) -> Observed:
+    def with_visit(self, address: str, tunnel: str) -> Observed:
         """Return a copy for a node whose tunnel follows it.
 
         Args:
@@ -169,21 +169,21 @@ class Observed:
         return replace(self, follows_by=tunnel, care_of=address,
                        addresses=self.addresses | ({address} if address else set()))
 
-    def packets(self, name: str) -> Sequence[Packet]:
+    def packets_of(self, name: str) -> Sequence[Packet]:
         """Return the packets of a capture such as `auth-air`, empty if it was not taken."""
         return self.captures.get(name, ())
 
-    def by_stay(self, name: str) -> list[list[Packet]]:
+    def by_attachment(self, name: str) -> list[list[Packet]]:
         """Return a capture's packets by attachment: at home, and in a visited network."""
         moved = self.moved_s
-        home = [p for p in self.packets(name) if p.time_s < moved]
-        away = [p for p in self.packets(name) if p.time_s >= moved]
+        home = [p for p in self.packets_of(name) if p.time_s < moved]
+        away = [p for p in self.packets_of(name) if p.time_s >= moved]
         return [home, away] if self.moves else [home]
 
     def behind_access_points(self, part: str) -> list[list[Packet]]:
         """Return the packets on the wire behind each attachment's access point."""
-        home = [p for p in self.packets(f"{part}-wire") if p.time_s < self.moved_s]
-        away = [p for p in self.packets(f"{part}-foreign") if p.time_s >= self.moved_s]
+        home = [p for p in self.packets_of(f"{part}-wire") if p.time_s < self.moved_s]
+        away = [p for p in self.packets_of(f"{part}-foreign") if p.time_s >= self.moved_s]
         return [home, away] if self.moves else [home]
 
     @property
@@ -206,13 +206,13 @@ class Observed:
 
         Frames from access points count, too, including group-addressed ones.
         """
-        return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
+        return [p for name in ("auth-air", "traffic-air") for p in self.packets_of(name)
                 if p.is_data and not p.is_eapol
                 and (p.transmitter in self.macs or p.transmitter in self.cells
                      or p.receiver in self.macs)]
 
 
-def raw_values(out: Path) -> dict[str, Any]:
+def read_raw_values(out: Path) -> dict[str, Any]:
     """Read the raw values in a repetition's folder.
 
     Raises:
@@ -225,8 +225,8 @@ def raw_values(out: Path) -> dict[str, Any]:
     return values
 
 
-def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
-             first: str = "mn") -> dict[str, list[Packet]]:
+def read_captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
+                  first: str = "mn") -> dict[str, list[Packet]]:
     """Dissect all captures of a repetition and its parts, by capture name.
 
     Captures of the point `first` are dissected first, in a tshark without earlier state. Messages
@@ -238,11 +238,11 @@ def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
     # Of thousands of datagrams only time and size matter, which need no dissector.
     plain = [name for name in names if name == _ARRIVED and files[name].is_file()
              and not uses_transport_mode(raw)
-             and pcap.link_type(files[name]) == pcap.ETHERNET]
+             and pcap.read_link_type(files[name]) == pcap.ETHERNET]
     rest = [name for name in names if name not in plain]
-    packets = dissect.read_all([files[name] for name in rest], keys)
+    packets = dissect.read_all_packets([files[name] for name in rest], keys)
     return dict(zip(rest, packets, strict=True)) | {
-        name: dissect.datagrams(files[name]) for name in plain}
+        name: dissect.read_datagrams(files[name]) for name in plain}
 
 
 def uses_transport_mode(raw: Mapping[str, Any]) -> bool:
@@ -254,7 +254,7 @@ def uses_transport_mode(raw: Mapping[str, Any]) -> bool:
                for states in raw["kernel"].get("after_traffic", {}).values() for state in states)
 
 
-def _serves(agent: Node, node: Node) -> bool:
+def _is_served_by(agent: Node, node: Node) -> bool:
     return agent.serves is not None and ip_address(node.address) in ip_network(agent.serves)
 
 
@@ -272,14 +272,16 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
     agents = [nodes[name] for name in scenario.network.of_duty(HOME_AGENT)]
     return Observed(
-        raw, packets, _mac(nodes[scenario.mobile_node]),
-        macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
+        raw, packets, _mac_address(nodes[scenario.mobile_node]),
+        macs=frozenset(map(_mac_address, stations)),
+        addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
         home_address=nodes[scenario.mobile_node].address,
-        home_agent=home.address, peer_is_home=_serves(home, peer),
+        home_agent=home.address, peer_is_home=_is_served_by(home, peer),
         moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
-        cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
+        cells=frozenset(_mac_address(nodes[name]) for name
+                        in scenario.network.of_duty(ACCESS_POINT)),
         companions=tuple(scenario.companions),
         wires_lose=max((link.loss_percent / 100 + _BY_QUEUES * (link.rate_bps is not None)
                         for link in scenario.network.links), default=0.0))
@@ -303,5 +305,5 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
                    part=name, carried=f"{AUTH}-wire")
 
 
-def _mac(station: Node) -> str:
+def _mac_address(station: Node) -> str:
     return station.interfaces[station.radio_interface].radio or ""

@@ -17,23 +17,23 @@ from policies import Policy
 from topologies.model import Scenario
 
 
-def part(raw: Mapping[str, Any]) -> dict[str, Any]:
+def air_part(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the raw values of the air part, empty if there was no air."""
     made: dict[str, Any] = raw.get("parts", {}).get(points.PART, {})
     return made
 
 
-def captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def list_captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the summaries of the study's own captures and of the air part's."""
-    return [*raw.get("captures", ()), *part(raw).get("captures", ())]
+    return [*raw.get("captures", ()), *air_part(raw).get("captures", ())]
 
 
-def handoff(raw: Mapping[str, Any]) -> tuple[float, float]:
+def handoff_times(raw: Mapping[str, Any]) -> tuple[float, float]:
     """Return the times of the handoff's start and of the first answered packet.
 
     Both are infinity without a handoff.
     """
-    stamps = part(raw).get("stamps", {})
+    stamps = air_part(raw).get("stamps", {})
     never = (math.inf, math.inf)
     return (stamps["handoff"], stamps["foreign_first_packet"]) if "handoff" in stamps else never
 
@@ -45,38 +45,39 @@ def handoff_took_s(raw: Mapping[str, Any]) -> float | None:
     written to a quarter of a microsecond. Smaller differences mean nothing, and would make two runs
     of a seed differ.
     """
-    left, answered = handoff(raw)
+    left, answered = handoff_times(raw)
     return None if math.isinf(left) else round(answered - left, 5)
 
 
 def esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
     """Return the keys of the IPsec SAs at both ends, if there are any."""
-    keys: Sequence[Mapping[str, str]] = part(raw).get("esp_keys", ())
+    keys: Sequence[Mapping[str, str]] = air_part(raw).get("esp_keys", ())
     return keys
 
 
-def observed(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
-             secrets: Mapping[str, Mapping[str, str]]) -> Observed:
+def observe_air(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+                secrets: Mapping[str, Mapping[str, str]]) -> Observed:
     """Return the results of a repetition: air, wires and kernels.
 
     Raises:
         MeasureError: A capture cannot be read.
         OSError: A file is missing.
     """
-    return in_force.dissected(policy, scenario, out, part(raw), secrets).last()
+    return in_force.dissect_repetition(policy, scenario, out, air_part(raw),
+                                       secrets).last_authentication()
 
 
-def proven(policy: Policy, seen: Observed) -> list[CheckRecord]:
+def verify_observed(policy: Policy, repetition: Observed) -> list[CheckRecord]:
     """Return all checks of the network's layers and of Mobile IP."""
-    return judging.recorded(in_force.verify(policy, seen))
+    return judging.to_records(in_force.verify(policy, repetition))
 
 
-def below(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
-          secrets: Mapping[str, Mapping[str, str]]) -> list[CheckRecord]:
+def verify_repetition(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+                      secrets: Mapping[str, Mapping[str, str]]) -> list[CheckRecord]:
     """Return all checks of a repetition's network layers and of Mobile IP.
 
     Raises:
         MeasureError: A capture cannot be read.
         OSError: A file is missing.
     """
-    return proven(policy, observed(policy, scenario, out, raw, secrets))
+    return verify_observed(policy, observe_air(policy, scenario, out, raw, secrets))

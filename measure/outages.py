@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from measure.services.program import HostProgram
 from measure.workload import Session, Site
 
@@ -64,15 +64,16 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
                     str(files[node]),
                     *([nodes[mobile].address] if keeps_address and node == mobile else [])]
             running.append(programs.enter_context(HostProgram(
-                f"stream on {node}", site.testbed.command(node, argv), site.log("pulse", node),
-                environment())))
+                f"stream on {node}", site.testbed.node_command(node, argv),
+                site.log_path("pulse", node),
+                program_environment())))
         for program in running:
-            program.tell("begin")
+            program.send_command("begin")
         time.sleep(_LEAD_S + added_s)
         yield
         time.sleep(_TAIL_S + added_s)
         for program in running:
-            program.end()
+            program.finish()
         # Wait for the captures: a capture that is stopped drops unread packets.
         time.sleep(_QUIET_S + added_s)
     said = {node: json.loads(file.read_text()) for node, file in files.items()}
@@ -82,7 +83,7 @@ def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: 
         DOWN: {"sent": said[peer]["sent"], "arrivals": said[mobile]["arrivals"]}}
 
 
-def find(raw: Mapping[str, Any]) -> dict[str, Outage]:
+def find_outages(raw: Mapping[str, Any]) -> dict[str, Outage]:
     """Return the outage in each direction of a repetition.
 
     A direction is left out if its stream did not resume.
@@ -92,11 +93,11 @@ def find(raw: Mapping[str, Any]) -> dict[str, Outage]:
         return {}
     left_s, back_s = stamps["handoff"], stamps["foreign_first_packet"]
     return {way: seen for way in (UP, DOWN)
-            if (seen := outage(pulses[way]["arrivals"], left_s, back_s)) is not None}
+            if (seen := compute_outage(pulses[way]["arrivals"], left_s, back_s)) is not None}
 
 
-def outage(arrivals: Sequence[tuple[int, float]], left_s: float,
-           back_s: float) -> Outage | None:
+def compute_outage(arrivals: Sequence[tuple[int, float]], left_s: float,
+                   back_s: float) -> Outage | None:
     """Return the outage in a list of arrivals (number, time).
 
     The result is None if nothing arrived before or after the handoff.

@@ -30,16 +30,16 @@ from topologies.model import Scenario
 _HEADS = Detail(snap_bytes=320, buffer_kib=2048, in_blocks=True)
 
 
-def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) -> list[Point]:
+def host_points(client: str, hosts: Sequence[str], interface: str, expression: str) -> list[Point]:
     """Return the points at hosts at home that show a client's packets in clear.
 
     Args:
         client: Address of the mobile node.
         hosts: Names of the hosts.
         interface: The hosts' interface.
-        shown: Capture filter of the packets.
+        expression: Capture filter of the packets.
     """
-    return [Point(f"{ASKED}{host}", host, interface, f"host {client} and ({shown})")
+    return [Point(f"{ASKED}{host}", host, interface, f"host {client} and ({expression})")
             for host in hosts]
 
 
@@ -81,38 +81,39 @@ class OverAir:
             MeasureError: A step failed, or the workload did not move the node as the scenario
                 requires.
         """
-        session = session.part(PART)
+        session = session.create_part(PART)
         raw = session.raw
         arrival = Arrival(self.access, scenario, session)
         captures = partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
                            summaries=raw.setdefault("captures", []))
         raw["port_check"] = arrival.check_port(out, has_port=has_port)
-        arrival.note_wires(out)
+        arrival.record_wires(out)
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)
         try:
-            arrival.begin()
+            arrival.reset()
             with captures(auth_points(replace(scenario, roams_to=None)), capture.WHOLE, part=AUTH):
-                arrival.get_on(scenario.home)
+                arrival.attach_at(scenario.home)
             stay = Stay(self._site, arrival, session, captures)
             with captures(points, _HEADS, part=TRAFFIC), ExitStack() as stack:
                 if self._is_repeatable:
-                    stack.enter_context(precedence.given(os.getpid(), capture.PROGRAMS))
-                stay.note_keys()
+                    stack.enter_context(precedence.real_time_priority(os.getpid(),
+                                                                      capture.PROGRAMS))
+                stay.record_keys()
                 yield stay
-                stay.note_keys()
-                arrival.ipsec_state("after_traffic")
-                arrival.rest_of_the_path()
-                capture.settle(self._site.testbed)
+                stay.record_keys()
+                arrival.record_tunnel_state("after_traffic")
+                arrival.record_path_state()
+                capture.settle_captures(self._site.testbed)
             if scenario.roams_to and not stay.has_moved:
                 raise MeasureError("testbed", f"{scenario.mobile_node} did not move while it was "
                                    "measured; have the study's workload move it")
         finally:
             session.stamp("end")
-            arrival.finish()
+            arrival.record_end()
 
-    def around_the_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
+    def bypass_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
         """Let the peer's packets of this kind pass both tunnel ends in clear (negative control).
 
         `selector` is in the syntax of `ip xfrm policy`.
@@ -121,7 +122,7 @@ class OverAir:
         source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
         for node, directions in ((scenario.agent, ("out", "fwd")), (scenario.mobile_node, ("in",))):
             for direction in directions:
-                self._site.testbed.run(node, [
+                self._site.testbed.run_command(node, [
                     "ip", "xfrm", "policy", "update", "src", source, "dst", target, *selector,
                     "dir", direction, "priority", "1"])
 
@@ -139,7 +140,7 @@ class Stay:
         """Return whether the scenario has a handoff that did not take place yet."""
         return bool(self._arrival.scenario.roams_to) and not self.has_moved
 
-    def move(self, at_s: float = 0.0) -> None:
+    def move_away(self, at_s: float = 0.0) -> None:
         """Move from home to the visited network while the programs run.
 
         Args:
@@ -154,10 +155,10 @@ class Stay:
         points = [point for point in auth_points(scenario) if point.name != "wire"]
         with self._captures(points, capture.WHOLE, part=MOVE):
             time.sleep(max(0.0, at_s - time.monotonic()))
-            self._arrival.move(scenario.roams_to)
+            self._arrival.move_to(scenario.roams_to)
         self.has_moved = True
 
-    def note_keys(self) -> None:
+    def record_keys(self) -> None:
         """Record the keys of the peer's and the mobile node's IPsec SAs, to decrypt captures."""
         if self._arrival.access.has_ipsec:
             scenario = self._arrival.scenario

@@ -38,34 +38,34 @@ def temporal_keys(layer: LinkLayer, keys: Sequence[str],
     Raises:
         MeasureError: A capture cannot be read.
     """
-    told = [TemporalKey(bytes.fromhex(value)) for kind, _, value in map(_parts, keys)
+    told = [TemporalKey(bytes.fromhex(value)) for kind, _, value in map(_split_key, keys)
             if kind in ("tk", "wep")]
-    masters = [master for key in keys if (master := _master(key))]
+    masters = [master for key in keys if (master := _pairwise_master_key(key))]
     shaken = [shake for file in captures if file.exists()
-              for shake in guessing.handshakes(pcap.frames(file))] if masters else []
-    derived = [TemporalKey(_temporal(layer, master, shake), shake.addresses[1])
+              for shake in guessing.find_handshakes(pcap.read_frames(file))] if masters else []
+    derived = [TemporalKey(_derive_temporal_key(layer, master, shake), shake.addresses[1])
                for shake in shaken for master in masters]
     return list(dict.fromkeys((*told, *derived)))
 
 
-def _parts(key: str) -> tuple[str, str, str]:
+def _split_key(key: str) -> tuple[str, str, str]:
     return key.partition(":")
 
 
-def _master(key: str) -> bytes:
+def _pairwise_master_key(key: str) -> bytes:
     """Return the pairwise master key of a key or passphrase, or b"" for other kinds."""
-    kind, _, value = _parts(key)
+    kind, _, value = _split_key(key)
     if kind == "wpa-pwd":
         passphrase, _, ssid = value.rpartition(":")
         return guessing.master_key(passphrase, ssid)
     return bytes.fromhex(value) if kind == "wpa-psk" else b""
 
 
-def _temporal(layer: LinkLayer, master: bytes, shake: Handshake) -> bytes:
+def _derive_temporal_key(layer: LinkLayer, master: bytes, shake: Handshake) -> bytes:
     digest = {"sha256": "sha256", "suite-b-192": "sha384"}.get(layer.akm or "", "sha1")
     begin, size = _BEFORE[digest], _KEY_BYTES[layer.cipher]
     seed = b"".join((*sorted(shake.addresses), *sorted(shake.nonces)))
-    made = expand_sha1(master, _LABEL, seed, begin + size) if digest == "sha1" else expand(
+    made = expand_sha1(master, _LABEL, seed, begin + size) if digest == "sha1" else expand_kdf(
         master, _LABEL, seed, begin + size, digest)
     return made[begin:]
 
@@ -76,7 +76,7 @@ def expand_sha1(master: bytes, label: bytes, seed: bytes, size: int) -> bytes:
                     for number in range(-(-size // _SHA1_BYTES)))[:size]
 
 
-def expand(master: bytes, label: bytes, seed: bytes, size: int, digest: str) -> bytes:
+def expand_kdf(master: bytes, label: bytes, seed: bytes, size: int, digest: str) -> bytes:
     """Return `size` bytes of the KDF with a hash (12.7.1.6.2)."""
     bits = (size * 8).to_bytes(2, "little")
     return b"".join(hmac.digest(master, number.to_bytes(2, "little") + label + seed + bits, digest)

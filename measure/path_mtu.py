@@ -29,7 +29,7 @@ def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -
         wait_s = max(1, math.ceil(within_s))
         argv = ["ping", "-n", "-q", "-M", "do", "-c", str(_ASKED_TIMES), "-i", "0.2",
                 "-W", str(wait_s), "-s", str(size_bytes - _HEADER_BYTES), address]
-        return testbed.attempt(node, argv, _ASKED_TIMES + wait_s + _SPARE_S).returncode == 0
+        return testbed.run_unchecked(node, argv, _ASKED_TIMES + wait_s + _SPARE_S).returncode == 0
 
     if not passes(_LEAST_BYTES):
         return None
@@ -40,7 +40,7 @@ def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -
     return low
 
 
-def cause(largest_bytes: int | None, device_bytes: int, address: str) -> str:
+def describe_cause(largest_bytes: int | None, device_bytes: int, address: str) -> str:
     """Return why a stream stalls, or "" if the path takes what the device sends.
 
     Args:

@@ -56,14 +56,14 @@ class UdpFrame:
     payload: bytes
 
 
-def link_type(file: Path) -> int | None:
+def read_link_type(file: Path) -> int | None:
     """Return a capture's link type, or None if the file is too short."""
     with file.open("rb") as head:
         data = head.read(_HEAD_BYTES)
     return struct.unpack_from("<I", data, 20)[0] if len(data) == _HEAD_BYTES else None
 
 
-def frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[CapturedFrame]:
+def read_frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[CapturedFrame]:
     """Yield all frames of a capture in order.
 
     Args:
@@ -87,7 +87,7 @@ def frames(file: Path, links: tuple[int, ...] = (ETHERNET,)) -> Iterator[Capture
         place += size
 
 
-def write(file: Path, captured: Iterable[CapturedFrame], link: int = ETHERNET) -> None:
+def write_frames(file: Path, captured: Iterable[CapturedFrame], link: int = ETHERNET) -> None:
     """Write frames to a capture file."""
     records = (_RECORD.pack(*divmod(round(frame.at_s * 1e6), 1_000_000),
                             len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
@@ -104,16 +104,16 @@ class IpPacket:
     payload: bytes
 
 
-def packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPacket]:
+def ip_packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPacket]:
     """Yield all complete IPv4 packets of a protocol.
 
     Fragments must be in order, as they are on a wire.
     """
-    for _, last, data in _assembled(captured, protocol):
+    for _, last, data in _reassemble(captured, protocol):
         yield IpPacket(last.at_s, str(ipaddress.IPv4Address(last.payload[12:16])), data)
 
 
-def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFrame]:
+def join_fragments(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFrame]:
     """Return frames in order, with the fragments of a protocol's packets reassembled.
 
     The reassembled frame stands at the place of the first fragment. Truncated and incomplete
@@ -121,7 +121,7 @@ def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFra
     """
     there = list(captured)
     taken: dict[int, CapturedFrame | None] = {}
-    for places, last, data in _assembled(there, protocol):
+    for places, last, data in _reassemble(there, protocol):
         is_whole = len(last.payload) >= int.from_bytes(last.payload[2:4], "big")
         if len(places) == 1 or not is_whole:
             continue
@@ -135,8 +135,8 @@ def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFra
     return [frame for frame in placed if frame is not None]
 
 
-def _assembled(captured: Iterable[CapturedFrame],
-               protocol: int) -> Iterator[tuple[list[int], CapturedFrame, bytes]]:
+def _reassemble(captured: Iterable[CapturedFrame],
+                protocol: int) -> Iterator[tuple[list[int], CapturedFrame, bytes]]:
     """Yield complete packets: places of their frames, the last frame, and the IP payload."""
     begun: dict[bytes, tuple[list[int], bytes]] = {}
     for place, frame in enumerate(captured):
@@ -167,7 +167,7 @@ class UdpHead:
     ip_bytes: int
 
 
-def udp_head(frame: CapturedFrame) -> UdpHead | None:
+def parse_udp_header(frame: CapturedFrame) -> UdpHead | None:
     """Parse the UDP header of a frame, or return None.
 
     A first fragment counts, later fragments do not.
@@ -183,7 +183,7 @@ def udp_head(frame: CapturedFrame) -> UdpHead | None:
     return UdpHead(source, target, source_port, target_port, int.from_bytes(packet[2:4], "big"))
 
 
-def datagrams(file: Path) -> Iterator[UdpFrame]:
+def udp_datagrams(file: Path) -> Iterator[UdpFrame]:
     """Yield all UDP datagrams over IPv4 whose start is captured.
 
     Complete fragmented datagrams are reassembled.
@@ -191,8 +191,8 @@ def datagrams(file: Path) -> Iterator[UdpFrame]:
     Raises:
         MeasureError: The file is no Ethernet capture.
     """
-    for frame in joined(frames(file), UDP):
-        head, packet = udp_head(frame), frame.payload
+    for frame in join_fragments(read_frames(file), UDP):
+        head, packet = parse_udp_header(frame), frame.payload
         if head is None or int.from_bytes(packet[6:8], "big") & MORE_FRAGMENTS:
             continue
         start = (packet[0] & 15) * 4
@@ -207,14 +207,14 @@ def udp_payloads(file: Path, port: int) -> list[tuple[float, bytes]]:
     Raises:
         MeasureError: The file is no Ethernet capture.
     """
-    return [(datagram.at_s, datagram.payload) for datagram in datagrams(file)
+    return [(datagram.at_s, datagram.payload) for datagram in udp_datagrams(file)
             if port in (datagram.source_port, datagram.target_port)]
 
 
-def eapol(file: Path) -> list[tuple[float, bytes]]:
+def eapol_frames(file: Path) -> list[tuple[float, bytes]]:
     """Return time and content of each EAPOL frame, from its version byte on.
 
     Raises:
         MeasureError: The file is no Ethernet capture.
     """
-    return [(frame.at_s, frame.payload) for frame in frames(file) if frame.kind == _EAPOL]
+    return [(frame.at_s, frame.payload) for frame in read_frames(file) if frame.kind == _EAPOL]

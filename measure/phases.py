@@ -42,8 +42,8 @@ class Sight:
     events: Sequence[Mapping[str, Any]]
 
 
-def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
-         address: str) -> list[Phase]:
+def find_phases(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
+                address: str) -> list[Phase]:
     """Return every phase that took place, in order of time.
 
     Args:
@@ -55,13 +55,15 @@ def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Pa
     stamps = raw["stamps"]
     ours = [p for p in air if address in (p.transmitter, p.receiver)]
     moved = stamps.get("handoff", float("inf"))
-    home = list(_stay(_between(raw, ours, mobile_node, 0.0, moved), stamps["start"]))
+    home = list(_attachment_phases(_select_attachment(raw, ours, mobile_node, 0.0, moved),
+                                   stamps["start"]))
     away = [dataclasses.replace(phase, name=FOREIGN + phase.name) for phase in
-            _stay(_between(raw, ours, mobile_node, moved, float("inf")), stamps["start"])]
+            _attachment_phases(_select_attachment(raw, ours, mobile_node, moved, float("inf")),
+                               stamps["start"])]
     return sorted([*home, *away], key=lambda phase: phase.start_s)
 
 
-def handoff(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:
+def handoff_phases(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:
     """Return the phases of the handoff without gaps, up to the first answered packet.
 
     The handoff begins with the disassociation. Each phase lasts from the end of the previous phase
@@ -79,44 +81,44 @@ def handoff(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:
     return tiles
 
 
-def _between(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
-             begin: float, end: float) -> Sight:
+def _select_attachment(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
+                       begin: float, end: float) -> Sight:
     return Sight([p for p in air if begin <= p.time_s < end],
                  [p for p in mobile_node if begin <= p.time_s < end],
                  [e for e in raw["events"] if begin <= e["at_s"] < end])
 
 
-def _stay(seen: Sight, start: float) -> Iterator[Phase]:
+def _attachment_phases(attachment: Sight, start: float) -> Iterator[Phase]:
     """Yield the phases of one attachment."""
-    packets = seen.mobile_node
+    packets = attachment.mobile_node
     candidates = [
-        _scan(seen, start),
-        _span("authentication", start,
-              [p for p in seen.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]),
-        _span("association", start,
-              [p for p in seen.air if p.subtype in dissect.ASSOCIATION_SUBTYPES]),
-        _span(*_eapol(packets, start)),
-        _discovery(packets, start),
-        _registration(packets, start),
-        _span("wireguard", start, _wireguard(packets)),
-        _span("ike", start, [p for p in packets if p.is_isakmp]),
+        _scan_phase(attachment, start),
+        _phase_of("authentication", start,
+                  [p for p in attachment.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]),
+        _phase_of("association", start,
+                  [p for p in attachment.air if p.subtype in dissect.ASSOCIATION_SUBTYPES]),
+        _phase_of(*_eapol_packets(packets, start)),
+        _discovery_phase(packets, start),
+        _registration_phase(packets, start),
+        _phase_of("wireguard", start, _wireguard_packets(packets)),
+        _phase_of("ike", start, [p for p in packets if p.is_isakmp]),
     ]
     phases = [phase for phase in candidates if phase is not None]
     yield from phases
     last = max((phase.end_s for phase in phases), default=0.0)
-    first_packet = _first_packet(packets, start, last)
+    first_packet = _first_packet_phase(packets, start, last)
     if first_packet and phases:
         yield first_packet
 
 
-def _span(name: str, start: float, packets: Sequence[Packet]) -> Phase | None:
+def _phase_of(name: str, start: float, packets: Sequence[Packet]) -> Phase | None:
     if not packets:
         return None
     first, last = packets[0].time_s, packets[-1].time_s
     return Phase(name, first - start, last - first, len(packets))
 
 
-def _eapol(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Packet]]:
+def _eapol_packets(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Packet]]:
     """Return the packets of 802.1X and the name of the phase.
 
     The packets end with EAP-Success, EAP-Failure or the last EAPOL-Key frame. Keys without EAP are
@@ -131,7 +133,7 @@ def _eapol(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Pa
     return ("dot1x" if has_eap else "four_way_handshake"), start, negotiation
 
 
-def _discovery(packets: Sequence[Packet], start: float) -> Phase | None:
+def _discovery_phase(packets: Sequence[Packet], start: float) -> Phase | None:
     """Return the phase from the solicitation to the last advertisement before the request.
 
     Without a solicitation, it is that advertisement alone.
@@ -139,18 +141,18 @@ def _discovery(packets: Sequence[Packet], start: float) -> Phase | None:
     before = [p for p in packets if p.time_s <= _request_time(packets) and p.is_mobile_ip
               and p.mip_type is None]
     asked = [i for i, p in enumerate(before) if p.icmp_type == dissect.AGENT_SOLICITATION]
-    return _span("agent_discovery", start, before[asked[0]:] if asked else before[-1:])
+    return _phase_of("agent_discovery", start, before[asked[0]:] if asked else before[-1:])
 
 
-def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
+def _registration_phase(packets: Sequence[Packet], start: float) -> Phase | None:
     """Return the phase from the first request to the accepting reply."""
     exchange = [p for p in packets if p.mip_type is not None]
     accepted = [i for i, p in enumerate(exchange) if p.mip_type == dissect.REGISTRATION_REPLY
                 and p.mip_code in dissect.REGISTRATION_ACCEPTED]
-    return _span("registration", start, exchange[:accepted[0] + 1]) if accepted else None
+    return _phase_of("registration", start, exchange[:accepted[0] + 1]) if accepted else None
 
 
-def _wireguard(packets: Sequence[Packet]) -> list[Packet]:
+def _wireguard_packets(packets: Sequence[Packet]) -> list[Packet]:
     """Return the handshake messages up to the last response before the first transport message.
 
     Initiations that cross make each other's responses invalid: both ends begin again.
@@ -170,16 +172,16 @@ def _request_time(packets: Sequence[Packet]) -> float:
     return next((p.time_s for p in packets if p.mip_type == dissect.REGISTRATION_REQUEST), 0.0)
 
 
-def _scan(seen: Sight, start: float) -> Phase | None:
+def _scan_phase(attachment: Sight, start: float) -> Phase | None:
     """Return the scans before the node authenticates, from the first start to the last end.
 
     Results of an earlier scan may be reported at first. A scan that begins when the node is on the
     network does not count. An event is stamped when it is read, when the next step may already have
     begun.
     """
-    started, ended = ([event["at_s"] for event in seen.events if event["name"] == name]
+    started, ended = ([event["at_s"] for event in attachment.events if event["name"] == name]
                       for name in ("CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"))
-    joins = [p.time_s for p in seen.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]
+    joins = [p.time_s for p in attachment.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]
     begin = min(started, default=float("inf"))
     join = min((at_s for at_s in joins if at_s > begin), default=float("inf"))
     results = [at_s for at_s in ended if at_s >= begin]
@@ -189,11 +191,11 @@ def _scan(seen: Sight, start: float) -> Phase | None:
     last_began = max(at_s for at_s in started if at_s < join)
     is_late = len(reported) < len(results) and max(reported, default=0.0) < last_began
     end = join if is_late else max(reported, default=join)
-    probes = [p for p in seen.air if p.subtype in dissect.PROBE_SUBTYPES and p.time_s < join]
+    probes = [p for p in attachment.air if p.subtype in dissect.PROBE_SUBTYPES and p.time_s < join]
     return Phase("scan", begin - start, end - begin, len(probes))
 
 
-def _first_packet(packets: Sequence[Packet], start: float, after_s: float) -> Phase | None:
+def _first_packet_phase(packets: Sequence[Packet], start: float, after_s: float) -> Phase | None:
     """Return the phase from the last phase's end to the peer's first answer."""
     later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
              and not p.is_mobile_ip]

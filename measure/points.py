@@ -36,7 +36,8 @@ def auth_points(scenario: Scenario, *, has_macsec: bool = False) -> Sequence[Poi
     """
     nodes = scenario.network.nodes
     used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
-    points = [*(_below(scenario.network, used) if has_macsec else ()), Point("air", None, AIR),
+    points = [*(_macsec_points(scenario.network, used) if has_macsec else ()),
+              Point("air", None, AIR),
               Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
                     AUTH_FILTER),
               wire_point(scenario.network, "wire", scenario.home)]
@@ -52,25 +53,25 @@ def path_points(site: Site, scenario: Scenario, *, has_ipsec: bool, one_in: int 
     The wires are those behind the access point in use (or behind all of `access_points`) and
     between the agents. If the peer has another access point, the wire behind it is added.
     """
-    air = sampling.air(one_in, has_link=bool(site.testbed.cipher_bytes), has_ipsec=has_ipsec)
-    wire = sampling.wire(one_in, has_ipsec=has_ipsec)
+    air = sampling.air_filter(one_in, has_link=bool(site.testbed.cipher_bytes), has_ipsec=has_ipsec)
+    wire = sampling.wire_filter(one_in, has_ipsec=has_ipsec)
     used = list(access_points or [scenario.access_point])
     places = list(zip(("wire", "foreign"), used, strict=False))
     # Where the stream returns to the air, behind another access point.
-    if site.network.nodes[scenario.peer].has(STATION) and \
+    if site.network.nodes[scenario.peer].has_duty(STATION) and \
             (far := scenario.home_of(scenario.peer)) not in used:
         places.append(("far", far))
     places += [("core", router) for router in scenario.network.of_duty(ROUTER)]
-    below = _below(site.network, used, one_in) if site.testbed.macsec else []
+    below = _macsec_points(site.network, used, one_in) if site.testbed.macsec else []
     return [*below, Point("air", None, AIR, air, one_in), *(
         wire_point(site.network, name, node, wire, one_in) for name, node in places)]
 
 
-def _below(network: Network, used: Sequence[str], one_in: int = 1) -> list[Point]:
+def _macsec_points(network: Network, used: Sequence[str], one_in: int = 1) -> list[Point]:
     """Return the points below MACsec on the wires behind access points."""
-    points = (wire_point(network, name, node, sampling.macsec(one_in), one_in)
+    points = (wire_point(network, name, node, sampling.macsec_filter(one_in), one_in)
               for name, node in zip(BELOW, used, strict=False))
-    return [replace(point, interface=wires.below(point.interface)) for point in points]
+    return [replace(point, interface=wires.physical_name(point.interface)) for point in points]
 
 
 def wire_point(network: Network, name: str, node: str, expression: str = "",

@@ -29,8 +29,8 @@ class PortCheck:
     captures: list[tuple[dict[str, Any], bytes]]
 
 
-def knock(site: Site, scenario: Scenario, measured: MeasuredStation,
-          out: Path) -> list[tuple[dict[str, Any], bytes]]:
+def probe_port(site: Site, scenario: Scenario, measured: MeasuredStation,
+               out: Path) -> list[tuple[dict[str, Any], bytes]]:
     """Broadcast an ARP request past the station's own closed port, and capture it.
 
     The station's kernel drops frames while the port is unauthorised. So the frame is sent through a
@@ -41,9 +41,9 @@ def knock(site: Site, scenario: Scenario, measured: MeasuredStation,
     """
     nodes, home, mac = site.network.nodes, scenario.home, measured.mac
     station, cell = nodes[measured.name], nodes[home]
-    question = injection.asking(mac, station.address, nodes[scenario.agent].address)
-    frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
-                                   injection.BROADCAST, question)
+    question = injection.arp_request(mac, station.address, nodes[scenario.agent].address)
+    frame = injection.station_frame(mac, cell.interfaces[cell.radio_interface].radio or "",
+                                    injection.BROADCAST, question)
     points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
                     f"wlan addr3 {injection.BROADCAST}"),
               wire_point(scenario.network, "wire", home, f"arp and ether src {mac}")]

@@ -21,8 +21,8 @@ def verify(layer: IpsecLayer, stays: Sequence[Sequence[Packet]], mac: str) -> Ch
     Another check states that ML-KEM-768 was chosen; IKE_INTERMEDIATE is encrypted.
     """
     kind, name = _LATER if layer.is_hybrid else _FIRST
-    sizes = [[_carried([p for p in packets if p.isakmp_exchange == kind
-                        and (p.ethernet_src == mac) == is_sent]) for is_sent in (True, False)]
+    sizes = [[_message_bytes([p for p in packets if p.isakmp_exchange == kind
+                              and (p.ethernet_src == mac) == is_sent]) for is_sent in (True, False)]
              for packets in stays]
     said = "; ".join(f"{sent or 'no'} bytes sent, {back or 'none'} back" for sent, back in sizes)
     return Check("ML-KEM-768 is exchanged", bool(stays) and all(
@@ -30,7 +30,7 @@ def verify(layer: IpsecLayer, stays: Sequence[Sequence[Packet]], mac: str) -> Ch
         f"{name}: {said}, more than {_KEY_BYTES} and {_CIPHERTEXT_BYTES} expected")
 
 
-def _carried(packets: Sequence[Packet]) -> int:
+def _message_bytes(packets: Sequence[Packet]) -> int:
     """Return the bytes of a message over all its fragments.
 
     Retransmissions are not counted. IKE_SA_INIT has no fragments (RFC 7383, 2.5). Of its messages,

@@ -22,7 +22,7 @@ _SHARE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 @contextmanager
-def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
+def real_time_priority(root: int, but: Sequence[str] = ()) -> Iterator[None]:
     """Give a process and its descendants real-time priority inside the context.
 
     The kernel's own workers get the highest priority: a station must process its association while
@@ -36,22 +36,22 @@ def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
     # Computing takes no virtual time, but polls count as runtime. With a limit, the kernel would
     # suspend processes after many polls.
     _SHARE.write_text("-1")
-    _schedule(kernel_workers(), os.SCHED_FIFO, 2)
-    _schedule(family(root, but), os.SCHED_FIFO, 1)
+    _set_scheduler(kernel_workers(), os.SCHED_FIFO, 2)
+    _set_scheduler(list_threads(root, but), os.SCHED_FIFO, 1)
     try:
         yield
     finally:
-        _schedule([*family(root), *kernel_workers()], os.SCHED_OTHER, 0)
+        _set_scheduler([*list_threads(root), *kernel_workers()], os.SCHED_OTHER, 0)
         _SHARE.write_text(before)
 
 
 def kernel_workers(proc: Path = Path("/proc")) -> list[int]:
     """Return the kernel threads that process deferred packets and timers."""
-    return [each for each in family(_KERNEL, proc=proc)
+    return [each for each in list_threads(_KERNEL, proc=proc)
             if (proc / str(each) / "comm").read_text().startswith(("kworker/", "ksoftirqd/"))]
 
 
-def family(root: int, but: Sequence[str] = (), proc: Path = Path("/proc")) -> list[int]:
+def list_threads(root: int, but: Sequence[str] = (), proc: Path = Path("/proc")) -> list[int]:
     """Return all threads of a process and its descendants, parents first."""
     children: dict[int, list[int]] = {}
     commands: dict[int, str] = {}
@@ -61,18 +61,18 @@ def family(root: int, but: Sequence[str] = (), proc: Path = Path("/proc")) -> li
             number = int(entry.parent.name)
             commands[number] = begin.partition("(")[2]
             children.setdefault(int(end.split()[1]), []).append(number)
-    return list(_threads(root, children, commands, but, proc))
+    return list(_walk_threads(root, children, commands, but, proc))
 
 
-def _threads(number: int, children: Mapping[int, Sequence[int]], commands: Mapping[int, str],
-             but: Sequence[str], proc: Path) -> Iterator[int]:
+def _walk_threads(number: int, children: Mapping[int, Sequence[int]], commands: Mapping[int, str],
+                  but: Sequence[str], proc: Path) -> Iterator[int]:
     if commands.get(number) not in but:
         yield from sorted(int(thread.name) for thread in (proc / str(number) / "task").glob("*"))
     for child in sorted(children.get(number, ())):
-        yield from _threads(child, children, commands, but, proc)
+        yield from _walk_threads(child, children, commands, but, proc)
 
 
-def _schedule(threads: Sequence[int], policy: int, priority: int) -> None:
+def _set_scheduler(threads: Sequence[int], policy: int, priority: int) -> None:
     for thread in threads:
         with suppress(ProcessLookupError):
             os.sched_setscheduler(thread, policy, os.sched_param(priority))

@@ -118,7 +118,7 @@ class Daemon:
         until = time.monotonic() + self._timeout_s
         while True:
             state = self.process.poll()
-            if any(map(self._ready.search, self._lines())):
+            if any(map(self._ready.search, self._read_lines())):
                 return self
             if state is not None or time.monotonic() > until:
                 break
@@ -126,15 +126,15 @@ class Daemon:
         fate = "gave no sign of being ready" if state is None else f"ended with status {state}"
         self.stop()
         raise MeasureError("testbed", f"{self.name} {fate} within {self._timeout_s:g} s: "
-                           f"{self.cause()} (log: {self.log.name})")
+                           f"{self.find_cause()} (log: {self.log.name})")
 
-    def cause(self) -> str:
+    def find_cause(self) -> str:
         """Return the cause of a failure from the output, or else the last line."""
-        return self.recent_cause() or last_line(self._lines(_TAIL_BYTES))
+        return self.recent_cause() or last_line(self._read_lines(_TAIL_BYTES))
 
     def recent_cause(self) -> str:
         """Return the cause of a failure from the end of the output; "" if there is none."""
-        return find_cause(self.name.partition(" on ")[0], self._lines(_TAIL_BYTES))
+        return find_cause(self.name.partition(" on ")[0], self._read_lines(_TAIL_BYTES))
 
     def position(self) -> int:
         """Return the offset in the log at which the next line will begin."""
@@ -153,9 +153,9 @@ class Daemon:
         return find_cause(self.name.partition(" on ")[0], said.splitlines(), most=1,
                           takes_weak=takes_weak)
 
-    def output(self) -> list[str]:
+    def last_lines(self) -> list[str]:
         """Return the last lines of output, oldest first."""
-        return self._lines(_TAIL_BYTES)[-_TAIL_LINES:]
+        return self._read_lines(_TAIL_BYTES)[-_TAIL_LINES:]
 
     def ask_to_stop(self) -> None:
         """Send the stop signal once, without waiting for the daemon's end."""
@@ -170,7 +170,7 @@ class Daemon:
             self.process.kill()
         self.process.wait()
 
-    def _lines(self, last_bytes: int | None = None) -> list[str]:
+    def _read_lines(self, last_bytes: int | None = None) -> list[str]:
         """Return the output's lines so far, or those of its last `last_bytes` bytes."""
         with self.log.open("rb") as log:
             ends_at = log.seek(0, os.SEEK_END)

@@ -29,31 +29,31 @@ _SIGNATURES = 8
 _ROUNDS = 2048
 
 
-def speeds() -> dict[str, float]:
-    """Return this machine's times for the standard operations and for switching, for `give`."""
+def measure_speeds() -> dict[str, float]:
+    """Return this machine's times of standard operations and of switching (`apply_devices`)."""
     return {**this_machine(), **this_switching()}
 
 
-def give(testbed: Testbed, devices: Mapping[str, Mapping[str, Any]],
-         own: Mapping[str, float]) -> dict[str, str]:
+def apply_devices(testbed: Testbed, devices: Mapping[str, Mapping[str, Any]],
+                  machine: Mapping[str, float]) -> dict[str, str]:
     """Slow the nodes down to the speed of their devices.
 
     Args:
         testbed: The running testbed.
         devices: Device documents by node.
-        own: This machine's speeds, as `speeds` returns them.
+        machine: This machine's speeds, as `measure_speeds` returns them.
 
     Returns:
         A description of each node's factors, for its records.
     """
     given = {}
     for node, device in devices.items():
-        thousandths = permille(device["work"], own)
-        entry_ns, fault_ns = constants_ns(device["work"], own)
-        testbed.run(node, ["sysctl", "-qw",
-                           f"net.core.processor_permille={' '.join(map(str, thousandths))}",
-                           f"net.core.processor_entry_ns={entry_ns}",
-                           f"net.core.processor_fault_ns={fault_ns}"])
+        thousandths = device_permille(device["work"], machine)
+        entry_ns, fault_ns = constants_ns(device["work"], machine)
+        testbed.run_command(node, ["sysctl", "-qw",
+                                   f"net.core.processor_permille={' '.join(map(str, thousandths))}",
+                                   f"net.core.processor_entry_ns={entry_ns}",
+                                   f"net.core.processor_fault_ns={fault_ns}"])
         factors = (f"{kind} x{value / 1000:g}"
                    for kind, value in zip(STANDS_FOR, thousandths, strict=True))
         given[f"device_{node}"] = (f"{device['name']}: {', '.join(factors)}, beside its work a "
@@ -79,37 +79,38 @@ def constants_ns(work: Mapping[str, Mapping[str, Any]],
     return round((call.get("seconds") or 0) * 1e9), 0
 
 
-def permille(work: Mapping[str, Mapping[str, Any]], own: Mapping[str, float]) -> list[int]:
+def device_permille(work: Mapping[str, Mapping[str, Any]],
+                    machine: Mapping[str, float]) -> list[int]:
     """Return a device's factors in thousandths, in the kernel's order of kinds.
 
     Args:
         work: The device's `work`.
-        own: This machine's times, as `this_machine` returns them.
+        machine: This machine's times, as `this_machine` returns them.
 
     Raises:
         KeyError: The device states nothing of a kind, which the error names.
     """
-    return [round(_factor(kind, operation, work, own) * 1000)
+    return [round(_device_factor(kind, operation, work, machine) * 1000)
             for kind, operation in STANDS_FOR.items()]
 
 
-def _factor(kind: str, operation: str, work: Mapping[str, Mapping[str, Any]],
-            own: Mapping[str, float]) -> float:
+def _device_factor(kind: str, operation: str, work: Mapping[str, Mapping[str, Any]],
+                   machine: Mapping[str, float]) -> float:
     if factor := work.get(kind, {}).get("factor"):
         return float(factor)
     figure = work.get(operation, {})
     if seconds := figure.get("seconds"):
-        return float(seconds) / own[operation]
+        return float(seconds) / machine[operation]
     if bytes_per_s := figure.get("bytes_per_s"):
-        return 1 / float(bytes_per_s) / own[operation]
+        return 1 / float(bytes_per_s) / machine[operation]
     raise KeyError(kind)
 
 
 def this_machine() -> dict[str, float]:
     """Return the seconds that the standard operations take here, per operation or per byte."""
-    return {"sha256-in-c": _worked_s(_hash()) / _BYTES,
-            "aes-128-in-c": _worked_s(_encrypt()) / _BYTES,
-            "rsa-1024-private": _worked_s(_sign()) / _SIGNATURES}
+    return {"sha256-in-c": _worked_s(_hash_workload()) / _BYTES,
+            "aes-128-in-c": _worked_s(_encrypt_workload()) / _BYTES,
+            "rsa-1024-private": _worked_s(_sign_workload()) / _SIGNATURES}
 
 
 def this_switching() -> dict[str, float]:
@@ -119,7 +120,7 @@ def this_switching() -> dict[str, float]:
     because an estimate can be too low or too high (6.6 us where all other testbeds had 8).
     """
     return {name: sorted(_switching_ns(rounds) for _ in range(_TIMES))[_TIMES // 2]
-            for name, rounds in (("entry_ns", _call), ("fault_ns", _fault))}
+            for name, rounds in (("entry_ns", _make_system_calls), ("fault_ns", _make_page_faults))}
 
 
 def _switching_ns(rounds: Callable[[], object]) -> float:
@@ -128,19 +129,19 @@ def _switching_ns(rounds: Callable[[], object]) -> float:
     return float(learnt["kernel_switching_ns"]) + float(learnt["stub_switching_ns"])
 
 
-def _call() -> None:
+def _make_system_calls() -> None:
     for _ in range(_ROUNDS):
         os.getppid()
 
 
-def _fault() -> None:
+def _make_page_faults() -> None:
     size = mmap.PAGESIZE
     with mmap.mmap(-1, _ROUNDS * size) as memory:
         for page in range(_ROUNDS):
             memory[page * size] = 1
 
 
-def preload(library: str, folder: Path) -> Path:
+def write_kinds_library(library: str, folder: Path) -> Path:
     """Write the library that marks public-key work to a file that programs can preload.
 
     Raises:
@@ -149,10 +150,10 @@ def preload(library: str, folder: Path) -> Path:
     if not library:
         raise MeasureError("testbed", "devices need a C compiler where the run was started; "
                            "install gcc and libc6-dev")
-    return place(library, folder / "kinds.so")
+    return write_library(library, folder / "kinds.so")
 
 
-def place(library: str, file: Path) -> Path:
+def write_library(library: str, file: Path) -> Path:
     """Decode a base-64 library into a file of this machine and return the file."""
     file.write_bytes(base64.b64decode(library))
     return file
@@ -171,7 +172,7 @@ def _worked_ns() -> int:
     return int(kernel.processor_clock()["work_total_ns"])
 
 
-def _hash() -> Callable[[], object]:
+def _hash_workload() -> Callable[[], object]:
     """Return a SHA-256 workload that runs in the kernel, whose implementation is compiled C."""
     data, taking = bytes(_BYTES), _kernel_cipher("hash", "sha256")
 
@@ -182,7 +183,7 @@ def _hash() -> Callable[[], object]:
     return work
 
 
-def _encrypt() -> Callable[[], object]:
+def _encrypt_workload() -> Callable[[], object]:
     """Return an AES-128 workload that runs in the kernel."""
     data, taking = bytes(_BYTES), _kernel_cipher("skcipher", "ecb(aes)", bytes(16))
 
@@ -201,7 +202,7 @@ def _kernel_cipher(kind: str, name: str, key: bytes = b"") -> socket.socket:
     return asked.accept()[0]
 
 
-def _sign() -> Callable[[], object]:
+def _sign_workload() -> Callable[[], object]:
     """Return an RSA private-key workload that runs in OpenSSL, as daemons use it."""
     # Imported here only: nothing else in the worker needs it, and it loads slowly.
     from cryptography.hazmat.primitives import hashes

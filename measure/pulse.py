@@ -29,12 +29,12 @@ _TIMESTAMP_NS = 35
 class Pulse:
     """An endpoint that sends a datagram each interval and records each arrival."""
 
-    def __init__(self, address: str, interval_s: float, own: str = "") -> None:
+    def __init__(self, address: str, interval_s: float, source_address: str = "") -> None:
         self._target = (address, PORT)
         self._interval_s = interval_s
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NS, 1)
-        self._socket.bind((own, PORT))
+        self._socket.bind((source_address, PORT))
         self._socket.setblocking(False)  # noqa: FBT003 - signature of the standard library
         self._sent = 0
         self._arrivals: list[tuple[int, float]] = []
@@ -46,18 +46,18 @@ class Pulse:
             readable, _, _ = select.select([self._socket, sys.stdin], [], [],
                                            max(0.0, next_s - time.monotonic()))
             if self._socket in readable:
-                self._take()
+                self._receive_datagram()
             if sys.stdin in readable:
                 return
             if time.monotonic() >= next_s:
-                self._send()
+                self._send_datagram()
                 next_s += self._interval_s
 
-    def said(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the number of sent datagrams, and number and time of each arrival."""
         return {"sent": self._sent, "arrivals": self._arrivals}
 
-    def _send(self) -> None:
+    def _send_datagram(self) -> None:
         payload = _NUMBER.pack(self._sent).ljust(PAYLOAD_BYTES, b"\0")
         self._sent += 1
         try:
@@ -65,7 +65,7 @@ class Pulse:
         except OSError:
             return  # no link or no route: counts as lost
 
-    def _take(self) -> None:
+    def _receive_datagram(self) -> None:
         try:
             data, ancillary, _, _ = self._socket.recvmsg(PAYLOAD_BYTES, 64)
         except OSError:
@@ -74,14 +74,14 @@ class Pulse:
         self._arrivals.append((_NUMBER.unpack_from(data)[0], seconds + nanoseconds / 1e9))
 
 
-def main(address: str, interval_ms: str, file: str, own: str = "") -> None:
+def main(address: str, interval_ms: str, file: str, source_address: str = "") -> None:
     """Run one end, from the first input line to the end of input."""
-    pulse = Pulse(address, float(interval_ms) / 1e3, own)
+    pulse = Pulse(address, float(interval_ms) / 1e3, source_address)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
     pulse.run()
-    Path(file).write_text(json.dumps(pulse.said()))
+    Path(file).write_text(json.dumps(pulse.to_dict()))
 
 
 if __name__ == "__main__":

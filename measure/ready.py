@@ -42,11 +42,11 @@ class Ready:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        library = _compiled()
+        library = _compile_library()
         self.used_s = 0.0
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A file in memory: any process that inherits the descriptor can load it, whatever its user.
-        with theirs, _in_memory() as file:
+        with theirs, _open_memory_file() as file:
             file.write(library)
             file.flush()
             preloaded = {"LD_PRELOAD": f"/proc/self/fd/{file.fileno()}",
@@ -60,11 +60,11 @@ class Ready:
                 self._line.close()
                 raise NotReadyError from None
         try:
-            has_started = self._answer(_START_S) is not None
+            has_started = self._read_status(_START_S) is not None
         except TimeoutError:
             has_started = False
         if not has_started:
-            self.end()
+            self.stop()
             raise NotReadyError
 
     def run(self, preferences: Sequence[str], stdin: IO[bytes] | IO[str],
@@ -86,18 +86,18 @@ class Ready:
         request = b"".join(each.encode() + b"\0" for each in preferences)
         if not 0 < len(request) <= _ROOM_BYTES:
             raise NotReadyError
-        with _in_memory() as said, _in_memory() as complaint:
+        with _open_memory_file() as said, _open_memory_file() as complaint:
             files = [file.fileno() for file in (stdin, said, complaint)]
             try:
                 socket.send_fds(self._line, [request], files)
             except OSError:
                 raise NotReadyError from None
-            status = self._answer(timeout_s)
+            status = self._read_status(timeout_s)
             return subprocess.CompletedProcess(
                 self._process.args, -signal.SIGKILL if status is None else status,
-                *(_text(file) for file in (said, complaint)))
+                *(_read_text(file) for file in (said, complaint)))
 
-    def _answer(self, timeout_s: float) -> int | None:
+    def _read_status(self, timeout_s: float) -> int | None:
         """Return the next exit status, or None if the server has ended.
 
         Raises:
@@ -114,7 +114,7 @@ class Ready:
         self.used_s = used_us / 1e6
         return os.waitstatus_to_exitcode(status)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End tshark and its fork.
 
         Safe to call twice.
@@ -134,17 +134,17 @@ class _Kept:
         self.of: object = None
         self.failed: object = None
 
-    def get(self, command: Sequence[str], environment: Mapping[str, str]) -> Ready:
+    def get_or_start(self, command: Sequence[str], environment: Mapping[str, str]) -> Ready:
         """Return the started tshark of a command, after starting it if necessary.
 
         Raises:
             NotReadyError: tshark cannot be started in this way.
         """
-        of = (os.getpid(), _executable(), *command, *sorted(environment.items()))
+        of = (os.getpid(), _tshark_path(), *command, *sorted(environment.items()))
         if self.failed == of:
             raise NotReadyError
         if self.ready is None or self.of != of:
-            self.drop()
+            self.stop()
             try:
                 self.ready = Ready(command, environment)
             except NotReadyError:
@@ -153,24 +153,24 @@ class _Kept:
             self.of = of
         return self.ready
 
-    def drop(self) -> None:
+    def stop(self) -> None:
         """End tshark, unless it belongs to a parent process of this fork."""
         if self.ready is not None and isinstance(self.of, tuple) and self.of[0] == os.getpid():
-            self.ready.end()
+            self.ready.stop()
         self.ready = None
 
 
 _kept = _Kept()
-atexit.register(_kept.drop)
+atexit.register(_kept.stop)
 
 
-def run(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str], *,
-        environment: Mapping[str, str],
-        timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run_tshark(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str], *,
+               environment: Mapping[str, str],
+               timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run `command` with `-o` before each preference, like subprocess.run with text output."""
-    if _executable() and _kept.lock.acquire(blocking=False):
+    if _tshark_path() and _kept.lock.acquire(blocking=False):
         try:
-            return _by_copy(command, preferences, stdin, environment, timeout_s)
+            return _run_by_fork(command, preferences, stdin, environment, timeout_s)
         except NotReadyError:
             pass
         finally:
@@ -180,16 +180,16 @@ def run(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | I
                           timeout=timeout_s, check=False, env=environment)
 
 
-def _by_copy(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str],
-             environment: Mapping[str, str],
-             timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run_by_fork(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str],
+                 environment: Mapping[str, str],
+                 timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return _kept.get(command, environment).run(preferences, stdin, timeout_s)
+        return _kept.get_or_start(command, environment).run(preferences, stdin, timeout_s)
     except TimeoutError:
-        _kept.drop()
+        _kept.stop()
         raise subprocess.TimeoutExpired([*command], timeout_s) from None
     except NotReadyError:
-        _kept.drop()
+        _kept.stop()
         raise
 
 
@@ -198,7 +198,7 @@ def used_s() -> float:
     return _kept.ready.used_s if _kept.ready is not None else 0.0
 
 
-def _executable() -> str | None:
+def _tshark_path() -> str | None:
     """Return the path of tshark, if it is an ELF program that can be preloaded."""
     found = shutil.which("tshark")
     if found is None:
@@ -209,7 +209,7 @@ def _executable() -> str | None:
 
 
 @functools.cache
-def _compiled() -> bytes:
+def _compile_library() -> bytes:
     """Compile the preloaded library and return it.
 
     Raises:
@@ -225,10 +225,10 @@ def _compiled() -> bytes:
             raise NotReadyError from None
 
 
-def _in_memory() -> IO[bytes]:
+def _open_memory_file() -> IO[bytes]:
     return open(os.memfd_create("qop-dissected"), "w+b")
 
 
-def _text(file: IO[bytes]) -> str:
+def _read_text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()

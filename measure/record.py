@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from measure.document import (
     DIGEST_FIELD,
     find_non_finite,
-    is_as_written,
+    matches_digest,
     may_hold_non_finite,
-    printable,
     seal_text,
+    to_printable,
 )
 from topologies import wording
 
@@ -48,12 +48,12 @@ _WORDS = ("clock", "medium", "machine", "builder", "fault", "air")
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def listed_settings(paths: Sequence[str]) -> str:
+def join_settings(paths: Sequence[str]) -> str:
     """Return settings by their paths in words: `hostapd's wpa_group_rekey, dot1x.tls.key`."""
-    return ", ".join(map(_setting_in_words, paths))
+    return ", ".join(map(_describe_setting, paths))
 
 
-def _setting_in_words(path: str) -> str:
+def _describe_setting(path: str) -> str:
     parts = path.split(".")
     if len(parts) == _OPTION_DEPTH and parts[1] == "options":
         return f"{parts[2]}'s {parts[3]}"
@@ -64,7 +64,7 @@ class RecordError(ValueError):
     """A file that is no readable record, described in one line for the user."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(text))
+        super().__init__(to_printable(text))
 
 
 class RecordPart(BaseModel):
@@ -178,7 +178,7 @@ def record_name(levels: Any, repetition: int) -> str:
     return f"{'-'.join(levels)}-{repetition:03d}"
 
 
-def write(record: Record, folder: Path) -> Path:
+def write_record(record: Record, folder: Path) -> Path:
     """Write a record atomically under its name and return the path.
 
     The file is complete or absent, even if the process is killed.
@@ -203,7 +203,7 @@ def to_text(record: Record) -> str:
     return seal_text(plain.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
-def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
+def read_record(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """Read a record.
 
     Args:
@@ -218,7 +218,7 @@ def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
         text = read_document(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
-    return parse(text, str(path), upgrades)
+    return parse_record(text, str(path), upgrades)
 
 
 def read_document(path: Path) -> bytes:
@@ -238,7 +238,8 @@ def read_document(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
+def parse_record(text: str | bytes, where: str,
+                 upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """Parse the text of a record.
 
     Args:
@@ -259,13 +260,13 @@ def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None 
     return record.model_copy(update={DIGEST_FIELD: ""})
 
 
-def refuse_altered(text: str | bytes, where: str) -> None:
+def check_unaltered(text: str | bytes, where: str) -> None:
     """Check that a record's text matches its own digest.
 
     Raises:
         RecordError: The record was altered or damaged.
     """
-    if not is_as_written(text):
+    if not matches_digest(text):
         raise RecordError(f"{where}: is not what was written, by its {DIGEST_FIELD}; it was "
                           "altered or damaged, move it away or measure again")
 
@@ -295,15 +296,15 @@ def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgra
     try:
         return Record.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
-        raise _not_a_record(where, said(error)) from None
+        raise _not_a_record(where, describe_validation_error(error)) from None
 
 
-def said(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """Return the first fault of a document, in a few words."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "file"
-    what = wording.what(first)
-    return printable(" ".join((f"{where}: {what}" if first["loc"] else what).split()))
+    what = wording.describe_error(first)
+    return to_printable(" ".join((f"{where}: {what}" if first["loc"] else what).split()))
 
 
 def _does_not_fit(where: str, schema: int, what: str) -> RecordError:
@@ -316,8 +317,8 @@ def _not_a_record(where: str, what: str) -> RecordError:
                        "it away or measure again")
 
 
-def read_all(folder: Path,
-             upgrades: Mapping[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
+def read_records(folder: Path,
+                 upgrades: Mapping[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
     """Read every record of a folder in order of name.
 
     Returns:
@@ -326,7 +327,7 @@ def read_all(folder: Path,
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(read(path, upgrades))
+            records.append(read_record(path, upgrades))
         except RecordError as error:
             complaints.append(str(error))
     return records, complaints

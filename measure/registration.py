@@ -25,13 +25,13 @@ class EventLines:
     No thread reads in the background: in virtual time it would delay the measured processes.
     """
 
-    def __init__(self, said: socket.socket, log: Path) -> None:
-        self._said = said
+    def __init__(self, connection: socket.socket, log: Path) -> None:
+        self._said = connection
         self._log = log.open("ab", buffering=0)
         self._half = b""
         self._waiting: list[dict[str, Any]] = []
 
-    def next(self, limit_s: float) -> dict[str, Any] | None:
+    def next_event(self, limit_s: float) -> dict[str, Any] | None:
         """Return the next event, or None if none comes within `limit_s` seconds.
 
         After the program's end, every call returns the same "failed" event.
@@ -39,12 +39,12 @@ class EventLines:
         wait_at_most(self._said, limit_s)
         while not self._waiting:
             try:
-                self._take(self._said.recv(65536))
+                self._parse_data(self._said.recv(65536))
             except BlockingIOError:
                 return None
         return self._waiting.pop(0)
 
-    def say(self, command: Mapping[str, str]) -> None:
+    def send_command(self, command: Mapping[str, str]) -> None:
         """Send a JSON object on a line to the program.
 
         Raises:
@@ -53,12 +53,12 @@ class EventLines:
         self._said.settimeout(0)
         self._said.sendall(json.dumps(command).encode() + b"\n")
 
-    def forget(self) -> None:
+    def drop_events(self) -> None:
         """Log the events so far and drop them."""
         self._said.settimeout(0)
         try:
             while data := self._said.recv(65536):
-                self._take(data)
+                self._parse_data(data)
         except BlockingIOError:
             pass
         self._waiting = []
@@ -66,11 +66,11 @@ class EventLines:
     def close(self) -> None:
         """Log the remaining events and close the log."""
         if not self._log.closed:
-            self.forget()
+            self.drop_events()
         self._said.close()
         self._log.close()
 
-    def _take(self, data: bytes) -> None:
+    def _parse_data(self, data: bytes) -> None:
         if not data:
             self._waiting.append(_ENDED)
         self._log.write(data)
@@ -105,9 +105,9 @@ class RegistrationDaemon:
         Raises:
             MeasureError: The program did not start in time.
         """
-        self._wait({"ready"}, _READY_S, "did not start")
+        self._wait_event({"ready"}, _READY_S, "did not start")
 
-    def attached(self, deadline_s: float) -> None:
+    def register(self, deadline_s: float) -> None:
         """Report that the link is up, and wait until the node is registered.
 
         Earlier events, such as a renewal on an earlier link, are dropped first.
@@ -119,13 +119,13 @@ class RegistrationDaemon:
             MeasureError: The node is not registered in time, or the registration failed.
         """
         self.history = []
-        self._events.forget()
-        self._say(do="attached")
-        self._wait({"registered"}, deadline_s, "is not registered")
+        self._events.drop_events()
+        self._send_command(do="attached")
+        self._wait_event({"registered"}, deadline_s, "is not registered")
 
-    def detached(self) -> None:
+    def report_link_down(self) -> None:
         """Report that the link is down."""
-        self._say(do="detached")
+        self._send_command(do="detached")
 
     def stop(self) -> None:
         """End the program and wait for its end."""
@@ -136,16 +136,16 @@ class RegistrationDaemon:
         self._process.wait()
         self._events.close()
 
-    def _say(self, **command: str) -> None:
+    def _send_command(self, **command: str) -> None:
         try:
-            self._events.say(command)
+            self._events.send_command(command)
         except OSError as error:
             raise MeasureError("registration", f"{self.name}: Mobile IP has ended") from error
 
-    def _wait(self, names: set[str], deadline_s: float, goal: str) -> None:
+    def _wait_event(self, names: set[str], deadline_s: float, goal: str) -> None:
         until = time.monotonic() + deadline_s
         while (left_s := until - time.monotonic()) > 0:
-            event = self._events.next(left_s)
+            event = self._events.next_event(left_s)
             if event is None:
                 break
             self.history.append(event)

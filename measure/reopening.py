@@ -33,7 +33,8 @@ _CHECKS_OF_CCMP = {16: 8, 32: 16}
 _FOUND = ("wlan.analysis.tk", "wlan.analysis.gtk")
 
 
-def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequence[str]) -> None:
+def correct_packets(captures: Sequence[Path], packets: Sequence[list[Packet]],
+                    keys: Sequence[str]) -> None:
     """Replace each packet that was mistaken for a mesh frame by the right one.
 
     TKIP frames whose temporal key a kernel showed are replaced, too. A frame that no key decrypts
@@ -42,7 +43,7 @@ def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequen
     Args:
         captures: The capture files.
         packets: Packets of each file; changed in place.
-        keys: Keys as for `dissect.read`.
+        keys: Keys as for `dissect.read_packets`.
 
     Raises:
         MeasureError: tshark cannot read a file.
@@ -53,17 +54,18 @@ def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequen
                 if packet.is_mesh or (is_told and packet.is_closed_tkip)]
     if not mistaken:
         return
-    known = _known(captures, keys)
-    frames = {capture: list(pcap.frames(captures[capture], pcap.IEEE802_11))
+    known = _candidate_keys(captures, keys)
+    frames = {capture: list(pcap.read_frames(captures[capture], pcap.IEEE802_11))
               for capture in {capture for capture, _ in mistaken}}
     shown = []
     for capture, place in mistaken:
         packet, frame = packets[capture][place], frames[capture][place]
         data = frame.data[packet.radiotap_bytes:]
-        plain = opened(data, known) if packet.is_decryptable else None
-        shown += [replace(frame, data=_blunt(data)),
-                  replace(frame, data=_in_clear(data, plain) if plain else _blunt(data))]
-    seen_now = _dissected(shown)
+        plain = decrypt_frame(data, known) if packet.is_decryptable else None
+        shown += [replace(frame, data=_remove_llc_pattern(data)),
+                  replace(frame, data=_unprotected_frame(data, plain) if plain
+                          else _remove_llc_pattern(data))]
+    seen_now = _dissect_frames(shown)
     for (capture, place), closed, clear in zip(mistaken, seen_now[::2], seen_now[1::2],
                                                strict=True):
         was = packets[capture][place]
@@ -73,37 +75,38 @@ def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequen
             ccmp_iv=closed.ccmp_iv, tkip_iv=closed.tkip_iv)
 
 
-def _dissected(frames: Iterable[CapturedFrame]) -> list[Packet]:
+def _dissect_frames(frames: Iterable[CapturedFrame]) -> list[Packet]:
     with tempfile.TemporaryDirectory(prefix="qop-") as folder:
         file = Path(folder, "mistaken.pcap")
-        pcap.write(file, frames, pcap.IEEE802_11_ALONE)
-        [packets] = dissect.read_as_tshark([file])
+        pcap.write_frames(file, frames, pcap.IEEE802_11_ALONE)
+        [packets] = dissect.read_uncorrected([file])
     return packets
 
 
-def _known(captures: Sequence[Path], keys: Sequence[str]) -> list[bytes]:
+def _candidate_keys(captures: Sequence[Path], keys: Sequence[str]) -> list[bytes]:
     """Return keys that may decrypt a frame: the given ones and those from handshakes."""
     given = [value for kind, _, value in (key.partition(":") for key in keys)
              if kind in ("wep", "tk")]
-    derived = _derived(captures, keys) if any(key.startswith("wpa-") for key in keys) else ()
+    derived = _handshake_keys(captures, keys) if any(key.startswith("wpa-") for key in keys) else ()
     return [bytes.fromhex(key) for key in dict.fromkeys((*given, *derived))]
 
 
-def _derived(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
+def _handshake_keys(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
     """Return the keys that handshakes derived, as tshark reports for decrypted frames.
 
     The handshake may be in another capture than the frames, so all captures of the air are joined.
     """
-    air = [frame for file in captures if pcap.link_type(file) in pcap.IEEE802_11
-           for frame in pcap.frames(file, pcap.IEEE802_11)]
+    air = [frame for file in captures if pcap.read_link_type(file) in pcap.IEEE802_11
+           for frame in pcap.read_frames(file, pcap.IEEE802_11)]
     with tempfile.TemporaryDirectory(prefix="qop-") as folder:
         file = Path(folder, "air.pcap")
-        pcap.write(file, air, pcap.RADIOTAP)
-        rows = fields.read(file, _FOUND, " || ".join(_FOUND), options=dissect.decryption(keys))
+        pcap.write_frames(file, air, pcap.RADIOTAP)
+        rows = fields.read_fields(file, _FOUND, " || ".join(_FOUND),
+                                  options=dissect.decryption_options(keys))
     return [value for row in rows for column in row for value in column.split(",") if value]
 
 
-def _blunt(data: bytes) -> bytes:
+def _remove_llc_pattern(data: bytes) -> bytes:
     """Return the frame with encrypted bytes that resemble LLC set to zero.
 
     The counter stays as it is.
@@ -118,60 +121,60 @@ def _blunt(data: bytes) -> bytes:
     return bytes(blunt)
 
 
-def _in_clear(data: bytes, plain: bytes) -> bytes:
+def _unprotected_frame(data: bytes, plain: bytes) -> bytes:
     return data[:1] + bytes((data[1] & ~PROTECTED,)) + data[2:header_bytes(data)] + plain
 
 
-def opened(data: bytes, keys: Iterable[bytes]) -> bytes | None:
+def decrypt_frame(data: bytes, keys: Iterable[bytes]) -> bytes | None:
     """Return the content of a whole protected frame under the first matching key, or None."""
     body = data[header_bytes(data):]
     if not data[1] & PROTECTED or len(body) <= _EXTENDED_BYTES:
         return None
-    readers = _by_number if body[3] & _IS_EXTENDED else _by_vector
+    readers = _decrypt_numbered if body[3] & _IS_EXTENDED else _decrypt_wep
     return next(readers(data, body, keys), None)
 
 
-def _by_vector(_: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+def _decrypt_wep(_: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     """Yield decrypted content under WEP (IEEE 802.11-2020, 12.3.2)."""
     for key in keys:
         text = eap_keys.rc4(body[:3] + key, body[_VECTOR_BYTES:])
-        if _is_right(text):
+        if _has_valid_icv(text):
             yield text[:-_CHECK_BYTES]
 
 
-def _is_right(text: bytes) -> bool:
+def _has_valid_icv(text: bytes) -> bool:
     plain, check = text[:-_CHECK_BYTES], text[-_CHECK_BYTES:]
     return zlib.crc32(plain).to_bytes(_CHECK_BYTES, "little") == check
 
 
-def _by_number(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+def _decrypt_numbered(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     """Yield decrypted content under TKIP, CCMP and GCMP.
 
     IEEE 802.11-2020, 12.5.2, 12.5.3 and 12.5.5.
     """
     known = [key for key in keys if len(key) in _CHECKS_OF_CCMP]
     if body[1] == (body[0] | 0x20) & 0x7F:
-        yield from _by_mixing(data, body, known)
-    yield from _by_aes(data, body, known)
+        yield from _decrypt_tkip(data, body, known)
+    yield from _decrypt_aes(data, body, known)
 
 
-def _by_mixing(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+def _decrypt_tkip(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     number = int.from_bytes(bytes(body[at] for at in (7, 6, 5, 4, 0, 2)), "big")
     for key in keys:
         text = eap_keys.rc4(tkip.frame_key(key, data[_TRANSMITTER], number),
                             body[_EXTENDED_BYTES:])
-        if _is_right(text):
+        if _has_valid_icv(text):
             yield text[:-_CHECK_BYTES - _MICHAEL_BYTES]
 
 
-def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+def _decrypt_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
     try:
         # Imported here: the container image lacks the library.
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
     except ImportError:
         return
-    priority, beside = _authenticated(data)
+    priority, beside = _authenticated_data(data)
     nonce = data[_TRANSMITTER] + bytes(body[at] for at in (7, 6, 5, 4, 1, 0))
     for key in keys:
         ccm = AESCCM(key, tag_length=_CHECKS_OF_CCMP[len(key)])
@@ -182,7 +185,7 @@ def _by_aes(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
                 continue
 
 
-def _authenticated(data: bytes) -> tuple[int, bytes]:
+def _authenticated_data(data: bytes) -> tuple[int, bytes]:
     """Return a frame's priority, and the additional authenticated data (12.5.3.3.3)."""
     has_qos, end = bool(data[0] & QOS), addresses_end(data)
     priority = data[end] & 0x0F if has_qos else 0

@@ -28,7 +28,7 @@ _DATA_TYPE, _TYPE_MASK = 0x08, 0x0C
 _TRANSMITTER = slice(10, 16)
 
 
-def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
+def replay_echo_request(station: MeasuredStation, peer: str, within_s: float) -> None:
     """Make a mobile node send an echo request, and replay its frame.
 
     The frame is sent by the node's own radio with the same address and packet number. The echo
@@ -40,10 +40,10 @@ def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
         air.bind((AIR, 0))
         limit_s = max(_ASKED_S, math.ceil(within_s))
-        station.testbed.attempt(station.name, [
+        station.testbed.run_unchecked(station.name, [
             "ping", "-n", "-q", "-c", "1", "-w", str(limit_s), "-s", str(PAYLOAD_BYTES), peer],
             limit_s + _SPARE_S)
-        frame = longest(_waiting(air), station.mac)
+        frame = longest_frame(_read_pending(air), station.mac)
     if not frame:
         raise MeasureError("data", f"{station.name}: no frame of its question to {peer} was heard "
                            "on the air, so none can be sent once more")
@@ -51,15 +51,15 @@ def once_more(station: MeasuredStation, peer: str, within_s: float) -> None:
     time.sleep(_SETTLE_S)  # time for a frame that must not come
 
 
-def longest(heard: Iterable[bytes], transmitter: str) -> bytes:
+def longest_frame(heard: Iterable[bytes], transmitter: str) -> bytes:
     """Return a station's longest data frame without its radiotap header, or b""."""
-    sender = injection.octets(transmitter)
+    sender = injection.mac_bytes(transmitter)
     frames = (packet[int.from_bytes(packet[2:4], "little"):] for packet in heard)
     return max((frame for frame in frames if frame[_TRANSMITTER] == sender
                 and frame[0] & _TYPE_MASK == _DATA_TYPE), key=len, default=b"")
 
 
-def _waiting(air: socket.socket) -> Iterator[bytes]:
+def _read_pending(air: socket.socket) -> Iterator[bytes]:
     """Yield the packets that have arrived on the socket."""
     air.settimeout(0)
     while True:

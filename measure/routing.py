@@ -11,7 +11,7 @@ import socket
 import struct
 
 from topologies.namespaces import network_of
-from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute, attributes
+from topologies.netlink import ACK, DUMP, NetlinkSocket, encode_attribute, parse_attributes
 
 _DEL_NEIGHBOUR, _GET_NEIGHBOUR, _GET_ROUTE = 29, 30, 26
 _ROUTE, _NEIGHBOUR = struct.Struct("=BBBBBBBBI"), struct.Struct("=BxxxiHBB")
@@ -20,21 +20,21 @@ _ROUTE_TO, _ROUTE_BY, _NEIGHBOUR_AT = 1, 4, 1
 _NO_ARP, _PERMANENT = 0x40, 0x80
 
 
-def device_to(pid: int, address: str) -> str:
+def output_device(pid: int, address: str) -> str:
     """Return the device by which a process's network namespace routes an IPv4 address.
 
     Raises:
         OSError: The query failed, or there is no route.
     """
     with network_of(pid), NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        [answer] = netlink.ask(_GET_ROUTE, ACK, _ROUTE.pack(
-            socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(
+        [answer] = netlink.send_request(_GET_ROUTE, ACK, _ROUTE.pack(
+            socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + encode_attribute(
                 _ROUTE_TO, socket.inet_aton(address)))
-        (index,) = struct.unpack("=I", attributes(answer[_ROUTE.size:])[_ROUTE_BY])
+        (index,) = struct.unpack("=I", parse_attributes(answer[_ROUTE.size:])[_ROUTE_BY])
         return socket.if_indextoname(index)
 
 
-def forget_neighbours(pid: int, device: str) -> None:
+def delete_neighbours(pid: int, device: str) -> None:
     """Delete the learnt neighbours of a device in a process's network namespace.
 
     Raises:
@@ -44,11 +44,11 @@ def forget_neighbours(pid: int, device: str) -> None:
         index = socket.if_nametoindex(device)
         netlink = NetlinkSocket(socket.NETLINK_ROUTE)
     with netlink:
-        for known in netlink.ask(_GET_NEIGHBOUR, DUMP, _NEIGHBOUR.pack(0, 0, 0, 0, 0)):
+        for known in netlink.send_request(_GET_NEIGHBOUR, DUMP, _NEIGHBOUR.pack(0, 0, 0, 0, 0)):
             family, at, state, _, _ = _NEIGHBOUR.unpack_from(known)
             if at != index or state & (_NO_ARP | _PERMANENT):
                 continue
-            address = attributes(known[_NEIGHBOUR.size:])[_NEIGHBOUR_AT]
+            address = parse_attributes(known[_NEIGHBOUR.size:])[_NEIGHBOUR_AT]
             with contextlib.suppress(FileNotFoundError):  # it expired meanwhile
-                netlink.ask(_DEL_NEIGHBOUR, ACK, _NEIGHBOUR.pack(family, index, 0, 0, 0)
-                            + attribute(_NEIGHBOUR_AT, address))
+                netlink.send_request(_DEL_NEIGHBOUR, ACK, _NEIGHBOUR.pack(family, index, 0, 0, 0)
+                                     + encode_attribute(_NEIGHBOUR_AT, address))

@@ -21,7 +21,7 @@ _MACSEC, _MACSEC_NUMBER = "ether proto 0x88e5", "ether[19] & 0x0f = 0"
 _IP_IDENTIFICATION = "ip[5] & 0x0f = 0"
 
 
-def air(one_in: int, *, has_link: bool, has_ipsec: bool) -> str:
+def air_filter(one_in: int, *, has_link: bool, has_ipsec: bool) -> str:
     """Return the filter for the radios' monitor interface."""
     if one_in == 1:
         return NO_CONTROL
@@ -31,7 +31,7 @@ def air(one_in: int, *, has_link: bool, has_ipsec: bool) -> str:
     return f"{NO_CONTROL} and (not ({expected}) or {_SEQUENCE_CONTROL})"
 
 
-def wire(one_in: int, *, has_ipsec: bool) -> str:
+def wire_filter(one_in: int, *, has_ipsec: bool) -> str:
     """Return the filter for wires on the mobile node's path, with or without tunnels."""
     if one_in == 1:
         return ""
@@ -40,6 +40,6 @@ def wire(one_in: int, *, has_ipsec: bool) -> str:
     return f"not (ip proto 4 or {_STREAM}) or {_IP_IDENTIFICATION}"
 
 
-def macsec(one_in: int) -> str:
+def macsec_filter(one_in: int) -> str:
     """Return the filter for wires below MACsec."""
     return "" if one_in == 1 else f"not {_MACSEC} or {_MACSEC_NUMBER}"

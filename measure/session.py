@@ -24,7 +24,7 @@ from measure import kernel
 _CHUNK_BYTES = 1 << 16
 
 
-def say(event: str, **fields: Any) -> None:
+def send_event(event: str, **fields: Any) -> None:
     """Send one event to the harness."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
@@ -33,7 +33,7 @@ def say(event: str, **fields: Any) -> None:
 class Source(Protocol):
     """A source of commands."""
 
-    def take(self, *, wait: bool) -> dict[str, Any] | None:
+    def take_command(self, *, wait: bool) -> dict[str, Any] | None:
         """Return the next command, or None if there is none.
 
         Args:
@@ -49,8 +49,8 @@ class Lines:
         self._pending = b""
         self._has_ended = False
 
-    def take(self, *, wait: bool) -> dict[str, Any] | None:
-        """Return the next command, or None if there is none (see `Source.take`)."""
+    def take_command(self, *, wait: bool) -> dict[str, Any] | None:
+        """Return the next command, or None if there is none (see `Source.take_command`)."""
         while b"\n" not in self._pending:
             if self._has_ended or not (wait or self._has_more()):
                 return None
@@ -74,10 +74,10 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
-        self._next = self._following()
+        self._next = self._next_path()
 
-    def take(self, *, wait: bool) -> dict[str, Any] | None:
-        """Return the next command, or None if there is none (see `Source.take`).
+    def take_command(self, *, wait: bool) -> dict[str, Any] | None:
+        """Return the next command, or None if there is none (see `Source.take_command`).
 
         Waiting is polling for the file.
         """
@@ -85,10 +85,10 @@ class Files:
             if not wait:
                 return None
         command: dict[str, Any] = json.loads(self._next.read_text())
-        self._next = self._following()
+        self._next = self._next_path()
         return command
 
-    def _following(self) -> Path:
+    def _next_path(self) -> Path:
         return self._folder / f"{next(self._numbers)}.json"
 
 
@@ -105,27 +105,28 @@ class Inbox:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield every command that is not for a repetition, until the input ends."""
         while True:
-            command = self._waiting.popleft() if self._waiting else self._source.take(wait=True)
+            command = self._waiting.popleft() if self._waiting else self._source.take_command(
+                wait=True)
             if command is None:
                 return
             # A message for a repetition that has ended is dropped.
             if command["do"] != "tell":
                 yield command
 
-    def told(self) -> Iterator[dict[str, Any]]:
+    def take_messages(self) -> Iterator[dict[str, Any]]:
         """Yield the messages for the repetition so far, without waiting.
 
         Other commands stay queued.
         """
-        while (command := self._source.take(wait=False)) is not None:
+        while (command := self._source.take_command(wait=False)) is not None:
             if command["do"] == "tell":
                 yield {key: value for key, value in command.items() if key != "do"}
             else:
                 self._waiting.append(command)
 
-    def forget(self) -> None:
+    def drop_messages(self) -> None:
         """Drop earlier messages, which were meant for an earlier repetition."""
-        for _ in self.told():
+        for _ in self.take_messages():
             pass
 
 
@@ -147,7 +148,7 @@ class RepetitionSession:
         if not self._has_looked:
             self.before_timing()
         self.raw["stamps"][name] = time.time()
-        if work := kernel.work_of_nobody():
+        if work := kernel.harness_work():
             self.raw.setdefault("harness_work", {})[name] = work
 
     def before_timing(self) -> None:
@@ -158,20 +159,20 @@ class RepetitionSession:
 
     def report(self, name: str, **fields: Any) -> None:
         """Send a report at once, with the machine's time."""
-        say("report", **fields, name=name, time_s=time.time())
+        send_event("report", **fields, name=name, time_s=time.time())
 
-    def part(self, name: str) -> RepetitionSession:
+    def create_part(self, name: str) -> RepetitionSession:
         """Return a session for one part, whose raw values are stored within the whole's."""
         part = RepetitionSession(self._inbox, self._divide_out)
         self.raw.setdefault("parts", {})[name] = part.raw
         return part
 
-    def shareable(self) -> None:
+    def report_shareable(self) -> None:
         """Report that other repetitions may use the processor from here on."""
         self.report("shareable")
 
-    def commands(self) -> Iterator[Mapping[str, Any]]:
+    def take_commands(self) -> Iterator[Mapping[str, Any]]:
         """Yield the commands received so far and report each."""
-        for command in self._inbox.told():
+        for command in self._inbox.take_messages():
             self.report("told", command=command)
             yield command

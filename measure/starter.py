@@ -51,11 +51,11 @@ class Child:
         if self.pid == 0:
             if self._line is not None:
                 os.close(self._line)
-            _become(command, heard)
+            _run_child(command, heard)
         os.close(heard)
         self.descriptor = os.pidfd_open(self.pid)
 
-    def tell(self, line: str) -> bool:
+    def send_line(self, line: str) -> bool:
         """Send a line to the program and return whether the program listens."""
         if self._line is None:
             return False
@@ -65,15 +65,15 @@ class Child:
             return False
         return True
 
-    def wait(self, for_s: float) -> bool:
+    def wait_ended(self, for_s: float) -> bool:
         """Return whether the program ends within `for_s` seconds."""
         return bool(select.select([self.descriptor], [], [], for_s)[0])
 
-    def end(self) -> int:
+    def stop(self) -> int:
         """End the program, if it runs, and return its exit status."""
-        if not self.wait(0):
+        if not self.wait_ended(0):
             os.kill(self.pid, signal.SIGTERM)
-            if not self.wait(_STOP_S):
+            if not self.wait_ended(_STOP_S):
                 os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.descriptor)
@@ -82,12 +82,12 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
-def _become(command: dict[str, Any], heard: int) -> None:
+def _run_child(command: dict[str, Any], heard: int) -> None:
     """Run the forked process until its end."""
     status, log, at_ns = 1, command["log"], command["at_ns"]
     try:
         Path("/proc/self/comm").write_text(sys.argv[1])
-        namespaces.enter(command["pid"], "net")
+        namespaces.enter_namespaces(command["pid"], "net")
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for source, target in ((heard, 0), (said, 1), (said, 2)):
             os.dup2(source, target)
@@ -116,15 +116,15 @@ def main() -> None:
         if "run" in command:
             children[command["node"]] = Child(command)
         elif command["do"] == "wait":
-            answer["ended"] = children[command["node"]].wait(command["for_s"])
+            answer["ended"] = children[command["node"]].wait_ended(command["for_s"])
         elif command["do"] == "tell":
-            answer["told"] = children[command["node"]].tell(command["line"])
+            answer["told"] = children[command["node"]].send_line(command["line"])
         else:
-            answer["status"] = children.pop(command["node"]).end()
+            answer["status"] = children.pop(command["node"]).stop()
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
     for child in children.values():
-        child.end()
+        child.stop()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 from measure.time_limits import TimeLimits
 from measure.visiting import VisitingAddress
-from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
+from measure.wpa_ctrl import ControlSocket, disconnect, is_port_open
 from topologies.coverage import out_of_reach
 from topologies.medium import frequency_mhz
 from topologies.model import Node
@@ -68,7 +68,7 @@ class MeasuredStation:
         self._charon_log = charon_log
         self._card = card
         self._echoes = echoes
-        self._limits = TimeLimits.of(testbed)
+        self._limits = TimeLimits.for_testbed(testbed)
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
@@ -87,20 +87,20 @@ class MeasuredStation:
             keeps_tunnel: Keep the SAs: the next link is in the same subnet, so the tunnel survives
                 the move.
         """
-        self.give_up_link()
+        self.disconnect()
         if self.registration is not None:
-            self.registration.detached()
+            self.registration.report_link_down()
         if self.charon and not keeps_tunnel:
-            with ike.session(self.charon) as session:
-                ike.terminate(session)
+            with ike.open_session(self.charon) as session:
+                ike.delete_sas(session)
         if not keeps_tunnel and self.whereabouts.visit is not None:
-            self.whereabouts.give_back()
+            self.whereabouts.restore_home()
             if self.charon:
                 time.sleep(_ADDRESSES_S)
 
-    def give_up_link(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect and flush scan results, without notifying IKE or Mobile IP."""
-        give_up_link(self.supplicant)
+        disconnect(self.supplicant)
 
     def keep_neighbours(self) -> None:
         """Make the kernel keep its ARP entries while the link is down, as iwd does.
@@ -109,25 +109,25 @@ class MeasuredStation:
         lets it pass. The next request follows a whole second later (Linux's ip-sysctl,
         arp_evict_nocarrier).
         """
-        self.testbed.run(self.name, ["sysctl", "-qw",
-                                     f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0"])
+        self.testbed.run_command(self.name, ["sysctl", "-qw",
+                                             f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0"])
 
-    def begin(self, access_point: Node) -> None:
+    def start_joining(self, access_point: Node) -> None:
         """Start to join one access point, without waiting."""
         self._access_point = access_point
-        self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
-        self.supplicant.command("ENABLE_NETWORK 0")
+        self.supplicant.send_command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
+        self.supplicant.send_command("ENABLE_NETWORK 0")
 
-    def join(self, access_point: Node) -> None:
+    def join_access_point(self, access_point: Node) -> None:
         """Scan, associate and authenticate with one access point.
 
         Raises:
             MeasureError: The supplicant reported a failure, or time ran out.
         """
-        self.begin(access_point)
+        self.start_joining(access_point)
         self._wait_until_up()
 
-    def join_first(self, access_point: Node, others: Sequence[Node]) -> None:
+    def join_first(self, access_point: Node, other_access_points: Sequence[Node]) -> None:
         """Join one access point, and allow a later move to the others.
 
         A supplicant that is bound to one BSSID does not roam. So all other BSSIDs are ignored until
@@ -137,36 +137,37 @@ class MeasuredStation:
             MeasureError: The supplicant reported a failure, or time ran out.
         """
         self._access_point = access_point
-        self.supplicant.command("SET_NETWORK 0 bssid any")
-        self.supplicant.command("BSSID_IGNORE clear")
-        for other in others:
-            self.supplicant.command(f"BSSID_IGNORE {_bssid(other)}")
-        self.supplicant.command("ENABLE_NETWORK 0")
+        self.supplicant.send_command("SET_NETWORK 0 bssid any")
+        self.supplicant.send_command("BSSID_IGNORE clear")
+        for other in other_access_points:
+            self.supplicant.send_command(f"BSSID_IGNORE {_bssid(other)}")
+        self.supplicant.send_command("ENABLE_NETWORK 0")
         self._wait_until_up()
-        self.supplicant.command("BSSID_IGNORE clear")
+        self.supplicant.send_command("BSSID_IGNORE clear")
 
-    def look(self, access_point: Node) -> None:
+    def scan_channel(self, access_point: Node) -> None:
         """Scan an access point's channel, as before a move to it.
 
         Raises:
             MeasureError: No scan results came in time.
         """
-        self.supplicant.command(f"SCAN freq={frequency_mhz(access_point.channel or 1)}")
+        self.supplicant.send_command(f"SCAN freq={frequency_mhz(access_point.channel or 1)}")
         limit_s = self._limits.link_s
-        if self.supplicant.wait({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic() + limit_s) is None:
+        if self.supplicant.wait_event({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic()
+                                      + limit_s) is None:
             raise MeasureError("link", f"{self.name}: no results of a scan within {limit_s:.3g} s")
 
-    def move(self, access_point: Node) -> None:
+    def roam(self, access_point: Node) -> None:
         """Roam to a known access point with the keys that the node has."""
         self._access_point = access_point
-        self.supplicant.command(f"ROAM {_bssid(access_point)}")
+        self.supplicant.send_command(f"ROAM {_bssid(access_point)}")
         self._wait_until_up()
 
     def _wait_until_up(self) -> None:
         limit_s = self._limits.link_s
         until = time.monotonic() + limit_s
-        while (event := self.supplicant.wait(_UP, until)) and event.name == _CARD_ASKED:
-            self.supplicant.command(f"CTRL-RSP-SIM-0:{self._card(event.text)}")
+        while (event := self.supplicant.wait_event(_UP, until)) and event.name == _CARD_ASKED:
+            self.supplicant.send_command(f"CTRL-RSP-SIM-0:{self._card(event.text)}")
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
             self._wait_for_port()
             return
@@ -182,7 +183,7 @@ class MeasuredStation:
             if reason := out_of_reach(self.testbed.medium, self.node,
                                       self._access_point or self.node):
                 what += f": {reason}"
-        raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
+        raise MeasureError(stage, f"{self.name}: {what} {self._certificate_error()}".strip())
 
     def _wait_for_port(self) -> None:
         """Wait until the port passes data frames.
@@ -190,7 +191,7 @@ class MeasuredStation:
         The supplicant reports "connected" a moment before.
         """
         until = time.monotonic() + self._limits.link_s
-        while not port_is_open(self.supplicant.status()):
+        while not is_port_open(self.supplicant.read_status()):
             if time.monotonic() > until:
                 raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
             time.sleep(POLL_S)
@@ -202,9 +203,9 @@ class MeasuredStation:
             MeasureError: The registration failed.
         """
         if self.registration is not None:
-            self.registration.attached(self._limits.registration_s)
+            self.registration.register(self._limits.registration_s)
 
-    def tunnel(self) -> None:
+    def negotiate_tunnel(self) -> None:
         """Negotiate IKE and the tunnel's SAs, if the policy has them.
 
         Raises:
@@ -213,11 +214,11 @@ class MeasuredStation:
         if not self.charon:
             return
         limit_s = self._limits.ike_s
-        with ike.session(self.charon, limit_s) as session:
-            ike.initiate(session, "qop", limit_s, self._charon_log)
-            self.ike_sas = ike.security_associations(session)
+        with ike.open_session(self.charon, limit_s) as session:
+            ike.negotiate_tunnel(session, "qop", limit_s, self._charon_log)
+            self.ike_sas = ike.list_ike_sas(session)
 
-    def follow(self, visit: VisitedSubnet) -> None:
+    def follow_visit(self, visit: VisitedSubnet) -> None:
         """Take an address in the visited subnet and wait until the tunnel uses it.
 
         charon notices the address by itself and informs the agent. Other tunnels need no message.
@@ -225,20 +226,20 @@ class MeasuredStation:
         Raises:
             MeasureError: The tunnel did not follow in time.
         """
-        self.whereabouts.take(visit)
+        self.whereabouts.configure_visit(visit)
         if not self.charon:
             return
         limit_s = self._limits.ike_s
         until = time.monotonic() + limit_s
-        while not any(visit.ip in (state["src"], state["dst"]) for state in self.left_over()):
+        while not any(visit.ip in (state["src"], state["dst"]) for state in self.remaining_sas()):
             if time.monotonic() > until:
                 raise MeasureError("ike", f"{self.name}: its tunnel does not follow it to "
                                    f"{visit.ip} within {limit_s:.3g} s")
             time.sleep(_FOLLOW_POLL_S)
-        with ike.session(self.charon) as session:
-            self.ike_sas = ike.security_associations(session)
+        with ike.open_session(self.charon) as session:
+            self.ike_sas = ike.list_ike_sas(session)
 
-    def ping(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
+    def is_reachable(self, address: str, seconds: float, again_s: float = AGAIN_S) -> bool:
         """Return whether an echo request is answered in time, with retransmissions.
 
         Args:
@@ -246,13 +247,13 @@ class MeasuredStation:
             seconds: Time limit in s.
             again_s: Interval of retransmissions in s.
         """
-        return self._echoes.answered(address, seconds, again_s)
+        return self._echoes.is_answered(address, seconds, again_s)
 
-    def left_over(self) -> list[dict[str, Any]]:
+    def remaining_sas(self) -> list[dict[str, Any]]:
         """Return the IPsec SAs that the kernel still has."""
         return kernel.xfrm_states(self.testbed, self.name) if self.charon else []
 
-    def cached_keys(self) -> int:
+    def count_cached_keys(self) -> int:
         """Return the number of PMKSAs that the supplicant has cached."""
         heading, *entries = self.supplicant.request("PMKSA").splitlines() or [""]
         if not heading.startswith("Index"):
@@ -260,7 +261,7 @@ class MeasuredStation:
                                f"has cached ({heading.strip() or 'no answer'})")
         return len([entry for entry in entries if entry.strip()])
 
-    def _clue(self) -> str:
+    def _certificate_error(self) -> str:
         """Return the supplicant's complaint about a certificate, if there is one."""
         for event in self.supplicant.history:
             if event.name == "CTRL-EVENT-EAP-TLS-CERT-ERROR":

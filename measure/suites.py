@@ -27,15 +27,15 @@ _KERNEL: Mapping[str, tuple[str, int]] = {
     "sha512": ("hmac(sha512)", 0)}
 
 
-def ike_1(cipher: str, hashing: str, group: str, bits: str) -> str:
+def ikev1_proposal(cipher: str, hashing: str, group: str, bits: str) -> str:
     """Format a chosen IKEv1 proposal from tshark's numbers, with "?" for unknown ones."""
     name = _CIPHERS_1.get(cipher, "?")
     return "-".join((name + (bits if name == "aes" else ""), _HASHES_1.get(hashing, "?"),
                      _GROUPS.get(group, "?")))
 
 
-def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: str = "",
-          other: str = "") -> str:
+def ikev2_proposal(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: str = "",
+                   other: str = "") -> str:
     """Format an IKEv2 proposal in strongSwan syntax.
 
     With an AEAD cipher the PRF replaces the integrity algorithm. `kinds` are the types of all
@@ -48,7 +48,7 @@ def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: s
     return "-".join(filter(None, (name, second, _GROUPS.get(group, "?"), later)))
 
 
-def of_kernel(proposal: str) -> set[str]:
+def kernel_algorithms(proposal: str) -> set[str]:
     """Return the kernel's names of an ESP proposal's algorithms.
 
     Key sizes are added where several exist. A group is no matter of the kernel.
@@ -57,8 +57,8 @@ def of_kernel(proposal: str) -> set[str]:
             if token in _KERNEL for name, bits in [_KERNEL[token]]}
 
 
-def in_kernel(state: Mapping[str, object]) -> set[str]:
-    """Return the algorithms of an SA as measure.kernel reports it, in the form of `of_kernel`."""
+def sa_algorithms(state: Mapping[str, object]) -> set[str]:
+    """Return the algorithms of an SA of `measure.kernel`, as `kernel_algorithms` does."""
     several = {name for name, bits in _KERNEL.values() if bits}
     return {f"{state[kind]} {state.get(f'{kind}_bits', '?')}" if state[kind] in several
             else str(state[kind]) for kind in ("enc", "auth", "aead") if kind in state}

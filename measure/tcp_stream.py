@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 _HALF, _ALL = 1 << 31, 1 << 32
 
 
-def place_of(number: int, first: int) -> int:
+def stream_offset(number: int, first: int) -> int:
     """Return a byte's offset in the stream from its sequence number and the first byte's.
 
     Sequence numbers wrap at 2^32.
@@ -44,11 +44,11 @@ class TcpStream:
     #: Parts without overlaps, by offset: offset, time (s) and bytes.
     _parts: list[tuple[int, float, bytes]] = field(default_factory=list)
 
-    def take(self, place: int, data: bytes, at_s: float) -> bool:
+    def add_segment(self, place: int, data: bytes, at_s: float) -> bool:
         """Insert a segment and return whether any of its bytes is new."""
         end, is_new = place + len(data), False
         at = bisect_right(self._parts, place, key=lambda part: part[0])
-        free = place if at == 0 else max(place, _end(self._parts[at - 1]))
+        free = place if at == 0 else max(place, _end_offset(self._parts[at - 1]))
         while free < end:
             until = self._parts[at][0] if at < len(self._parts) else end
             if free < until:
@@ -57,28 +57,28 @@ class TcpStream:
                 at += 1
             if at >= len(self._parts):
                 break
-            free = max(free, _end(self._parts[at]))
+            free = max(free, _end_offset(self._parts[at]))
             at += 1
         return is_new
 
-    def pieces(self) -> list[TcpPiece]:
+    def contiguous_parts(self) -> list[TcpPiece]:
         """Return the contiguous parts of the stream."""
         runs: list[list[tuple[int, float, bytes]]] = []
         for part in self._parts:
-            if runs and _end(runs[-1][-1]) == part[0]:
+            if runs and _end_offset(runs[-1][-1]) == part[0]:
                 runs[-1].append(part)
             else:
                 runs.append([part])
-        return [_piece(run) for run in runs]
+        return [_join_parts(run) for run in runs]
 
 
-def _end(part: tuple[int, float, bytes]) -> int:
+def _end_offset(part: tuple[int, float, bytes]) -> int:
     return part[0] + len(part[2])
 
 
-def _piece(run: Sequence[tuple[int, float, bytes]]) -> TcpPiece:
+def _join_parts(run: Sequence[tuple[int, float, bytes]]) -> TcpPiece:
     first, filled, latest_s = run[0][0], list[tuple[int, float]](), float("-inf")
     for part in run:
         latest_s = max(latest_s, part[1])
-        filled.append((_end(part) - first, latest_s))
+        filled.append((_end_offset(part) - first, latest_s))
     return TcpPiece(first, b"".join(data for _, _, data in run), filled)

@@ -117,7 +117,7 @@ def tcp_s(path: NetworkPath, size_bytes: float) -> float:
             + RetryTimer(again_s, most_s=_TCP_MOST_S).waits_s(in_a_row))
 
 
-def tries(path: NetworkPath) -> int:
+def required_tries(path: NetworkPath) -> int:
     """Return the number of tries after which an exchange without retransmission has succeeded."""
     loss = min(path.exchange_loss, _MOST_LOSS)
     return 1 if loss <= 0 else min(_MOST_TRIES, _losses_in_a_row(loss, 1))
@@ -144,17 +144,17 @@ class TimeLimits:
         cells = [(name, nodes[name].agent or "") for name in network.of_duty(ACCESS_POINT)]
         #: Paths from each access point to its authentication server, and on to that server's own
         #: servers.
-        asked = [self.path(cell, *self._agents(agent)) for cell, agent in cells]
-        self._to_server, self._to_agent = _worst(asked), _to_agents(network, medium)
+        asked = [self.path_through(cell, *self._server_chain(agent)) for cell, agent in cells]
+        self._to_server, self._to_agent = worst_path(asked), _to_agents(network, medium)
 
     @staticmethod
-    def of(testbed: Testbed) -> TimeLimits:
+    def for_testbed(testbed: Testbed) -> TimeLimits:
         """Return the limits on the network of a testbed."""
         return TimeLimits(testbed.network, testbed.medium)
 
-    def path(self, *nodes: str) -> NetworkPath:
+    def path_through(self, *nodes: str) -> NetworkPath:
         """Return the path through these nodes, without unknown names."""
-        return paths.between(self._network, self._medium, *(
+        return paths.path_between(self._network, self._medium, *(
             node for node in nodes if node in self._network.nodes))
 
     @property
@@ -200,12 +200,12 @@ class TimeLimits:
     def ike_retry_s(self) -> float:
         """Return charon's retransmission timeout on the longest path between its ends."""
         agents = self._network.of_duty(HOME_AGENT)
-        between = [self.path(one, other) for one in agents for other in agents]
-        return max(ike_retry_s(path) for path in (self._to_agent, _worst(between)))
+        between = [self.path_through(one, other) for one in agents for other in agents]
+        return max(ike_retry_s(path) for path in (self._to_agent, worst_path(between)))
 
     def ike_between_s(self, *nodes: str) -> float:
         """Return the limit until a tunnel between any two of these nodes is negotiated."""
-        path = _worst([self.path(one, other) for one in nodes for other in nodes])
+        path = worst_path([self.path_through(one, other) for one in nodes for other in nodes])
         return _ike_s(path, max(self.ike_retry_s, ike_retry_s(path)))
 
     @property
@@ -255,7 +255,7 @@ class TimeLimits:
         ways = [self._to_peer(scenario, scenario.home)]
         if scenario.roams_to:
             ways.append(self._to_peer(scenario, scenario.roams_to))
-        return _worst(ways)
+        return worst_path(ways)
 
     def tcp_stream_s(self, path: NetworkPath, size_bytes: int) -> float:
         """Return the limit of an iperf3 TCP stream with its connections."""
@@ -284,11 +284,11 @@ class TimeLimits:
     def _to_peer(self, scenario: Scenario, cell: str) -> NetworkPath:
         nodes, peer = self._network.nodes, scenario.peer
         way = [cell, nodes[cell].agent or "", scenario.agent]
-        if nodes[peer].has(STATION):
+        if nodes[peer].has_duty(STATION):
             way += [nodes[peer].agent or "", scenario.home_of(peer)]
-        return paths.of_air(self._medium) + self.path(*dict.fromkeys(way), peer)
+        return paths.air_path(self._medium) + self.path_through(*dict.fromkeys(way), peer)
 
-    def _agents(self, agent: str) -> list[str]:
+    def _server_chain(self, agent: str) -> list[str]:
         """Return an authentication server, followed by the servers that it forwards to."""
         found = [agent]
         while (further := self._network.nodes[found[-1]].agent
@@ -300,7 +300,7 @@ class TimeLimits:
 def _to_agents(network: Network, medium: Medium | None) -> NetworkPath:
     """Return the worst path from a station at any access point to its agent."""
     nodes = network.nodes
-    return _worst([paths.of_air(medium) + paths.between(network, medium, *(
+    return worst_path([paths.air_path(medium) + paths.path_between(network, medium, *(
         node for node in (cell, nodes[cell].agent, nodes[station].agent) if node in nodes))
         for station in network.of_duty(STATION) for cell in network.of_duty(ACCESS_POINT)])
 
@@ -315,9 +315,9 @@ def ike_retry_s(path: NetworkPath) -> float:
     return max(LEAST_IKE_RETRY_S, 2 * path.round_trip_s(_FULL_BYTES, _FULL_BYTES))
 
 
-def _worst(given: list[NetworkPath]) -> NetworkPath:
+def worst_path(candidates: list[NetworkPath]) -> NetworkPath:
     """Return a path that is as bad as the worst of several in each respect."""
-    return NetworkPath(max((path.delay_s for path in given), default=0.0),
-                       min((path.rate_bps for path in given), default=math.inf),
-                       max((path.loss for path in given), default=0.0),
-                       max((path.queue_s for path in given), default=0.0))
+    return NetworkPath(max((path.delay_s for path in candidates), default=0.0),
+                       min((path.rate_bps for path in candidates), default=math.inf),
+                       max((path.loss for path in candidates), default=0.0),
+                       max((path.queue_s for path in candidates), default=0.0))

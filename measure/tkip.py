@@ -25,10 +25,10 @@ def frame_key(temporal_key: bytes, sender: bytes, number: int) -> bytes:
     """
     high, low = number >> 16, number & _WORD
     keys = struct.unpack("<8H", temporal_key[:16])
-    mixed = _first(keys, sender, high)
+    mixed = _mix_phase_1(keys, sender, high)
     words = [*mixed, (mixed[4] + low) & _WORD]
     for at in range(6):
-        words[at] = (words[at] + _substituted(words[at - 1] ^ keys[at])) & _WORD
+        words[at] = (words[at] + _substitute(words[at - 1] ^ keys[at])) & _WORD
     for at in range(6):
         turned = words[at - 1] ^ keys[at + 6] if at < 2 else words[at - 1]
         words[at] = (words[at] + (turned >> 1 | (turned & 1) << 15)) & _WORD
@@ -37,40 +37,40 @@ def frame_key(temporal_key: bytes, sender: bytes, number: int) -> bytes:
     return head + struct.pack("<6H", *words)
 
 
-def _first(keys: Sequence[int], sender: bytes, high: int) -> list[int]:
+def _mix_phase_1(keys: Sequence[int], sender: bytes, high: int) -> list[int]:
     """Return the result of phase 1, which 65536 frames share."""
     words = [high & _WORD, high >> 16, *struct.unpack("<3H", sender)]
     for turn in range(_ROUNDS):
         for at in range(_WORDS):
             key = keys[(at % 4) * 2 + (turn & 1)]
-            words[at] = (words[at] + _substituted(words[at - 1] ^ key)) & _WORD
+            words[at] = (words[at] + _substitute(words[at - 1] ^ key)) & _WORD
         words[4] = (words[4] + turn) & _WORD
     return words
 
 
-def _substituted(word: int) -> int:
-    table = _table()
+def _substitute(word: int) -> int:
+    table = _substitution_table()
     swapped = table[word >> 8]
     return table[word & _BYTE] ^ (swapped >> 8 | (swapped & _BYTE) << 8)
 
 
 @lru_cache(maxsize=1)
-def _table() -> list[int]:
+def _substitution_table() -> list[int]:
     """Return the S-box: for each byte, twice and three times AES's S-box value.
 
     The products are in Rijndael's field.
     """
     table = [0] * 256
     for byte in range(256):
-        inverse = next((other for other in range(256) if _times(byte, other) == 1), 0)
+        inverse = next((other for other in range(256) if _multiply(byte, other) == 1), 0)
         made = _AFFINE
         for turn in range(5):
             made ^= (inverse << turn | inverse >> (8 - turn)) & _BYTE
-        table[byte] = _times(made, 2) << 8 | _times(made, 3)
+        table[byte] = _multiply(made, 2) << 8 | _multiply(made, 3)
     return table
 
 
-def _times(one: int, other: int) -> int:
+def _multiply(one: int, other: int) -> int:
     product = 0
     while other:
         if other & 1:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 _HEAD_BYTES = 4
 
 
-def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+def split_messages(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and body of each handshake message (RFC 8446, 4).
 
     The last message may be incomplete.

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from measure import pcap, tls_messages
-from measure.tcp_stream import TcpStream, place_of
+from measure.tcp_stream import TcpStream, stream_offset
 
 HANDSHAKE, APPLICATION_DATA = 22, 23
 _CHANGE_CIPHER_SPEC = 20
@@ -60,7 +60,7 @@ class TlsRecord:
     suite: str
 
 
-def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
+def read_records(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
     """Return all records to and from a server's port, by time.
 
     Bytes that are no record, or are missing in the capture, form a record of kind 0 that is not
@@ -75,25 +75,25 @@ def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
     Raises:
         MeasureError: The file cannot be read.
     """
-    secrets = [_secret(line) for line in dict.fromkeys(keys) if line.count(" ") == 2]
+    secrets = [_parse_secret(line) for line in dict.fromkeys(keys) if line.count(" ") == 2]
     records: list[TlsRecord] = []
-    for (ends, is_servers), flow in _flows(file, port).items():
+    for (ends, is_servers), flow in _read_flows(file, port).items():
         names = _OF_SERVER if is_servers else _OF_CLIENT
         opener = _Opener([secret for name in names for of, secret in secrets if of == name])
-        of_flow = [(TlsRecord(at_s, ends, is_servers, *opener.open(kind, data)), kind)
-                   for at_s, kind, data in _records(flow)]
+        of_flow = [(TlsRecord(at_s, ends, is_servers, *opener.decrypt(kind, data)), kind)
+                   for at_s, kind, data in _split_records(flow)]
         is_tls = any(record.suite for record, _ in of_flow)
         records += [record for record, kind in of_flow if not (is_tls and kind == _CUT)]
     return sorted(records, key=lambda record: record.at_s)
 
 
-def handshakes(records: Iterable[TlsRecord]) -> list[tuple[int, bytes]]:
+def handshake_messages(records: Iterable[TlsRecord]) -> list[tuple[int, bytes]]:
     """Return type and body of each handshake message in one side's records, in order."""
-    return list(tls_messages.messages(
+    return list(tls_messages.split_messages(
         b"".join(record.content for record in records if record.kind == HANDSHAKE)))
 
 
-def _secret(line: str) -> tuple[str, bytes]:
+def _parse_secret(line: str) -> tuple[str, bytes]:
     label, _, secret = line.split(" ")
     return label, bytes.fromhex(secret)
 
@@ -111,14 +111,14 @@ class _Flow:
     acknowledged: list[int] = field(default_factory=list)
 
 
-def _flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
+def _read_flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
     """Read the flows to and from a port.
 
     Keys are both ends of the flow, and whether the server sends.
     """
     flows: dict[tuple[str, bool], _Flow] = defaultdict(_Flow)
     acknowledged: list[tuple[tuple[str, bool], int]] = []
-    for frame in pcap.frames(file):
+    for frame in pcap.read_frames(file):
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < _IP_BYTES + _TCP_BYTES or packet[9] != _TCP:
             continue
@@ -139,21 +139,21 @@ def _flows(file: Path, port: int) -> dict[tuple[str, bool], _Flow]:
             number += 1
             flow.has_beginning = True
         flow.first = number if flow.first is None else flow.first
-        flow.stream.take(place_of(number, flow.first), data, frame.at_s)
+        flow.stream.add_segment(stream_offset(number, flow.first), data, frame.at_s)
     for key, number in acknowledged:
         if key in flows and (first := flows[key].first) is not None:
-            flows[key].acknowledged.append(place_of(number, first))
+            flows[key].acknowledged.append(stream_offset(number, first))
     return flows
 
 
-def _records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
+def _split_records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
     """Yield time of completion, type and bytes of each record of a flow.
 
     Missing or malformed bytes have kind 0. Records cut off by the capture's start or end have kind
     _CUT.
     """
     end = 0
-    for number, piece in enumerate(flow.stream.pieces()):
+    for number, piece in enumerate(flow.stream.contiguous_parts()):
         is_first = number == 0 and flow.has_beginning and piece.place <= 0
         if (number or flow.has_beginning) and not is_first and not _is_on_its_way(
                 flow, end, piece.place):
@@ -220,7 +220,7 @@ class _Opener:
         self._way: _Way | None = None
         self._number = 0
 
-    def open(self, kind: int, record: bytes) -> tuple[int, bytes, str]:
+    def decrypt(self, kind: int, record: bytes) -> tuple[int, bytes, str]:
         """Return type, content and suite of a record.
 
         The suite is "" if the record stays encrypted.
@@ -230,18 +230,18 @@ class _Opener:
         if kind != APPLICATION_DATA:
             return max(kind, 0), b"", ""
         if self._way is not None:
-            inner = self._way.open(self._number + 1, record)
+            inner = self._way.decrypt(self._number + 1, record)
             if inner is not None:
-                return self._found(self._way, self._number + 1, inner)
+                return self._remember_cipher(self._way, self._number + 1, inner)
         for number in range(_MOST_BEFORE):
             for way in self._ways:
-                inner = way.open(number, record)
+                inner = way.decrypt(number, record)
                 if inner is not None:
-                    return self._found(way, number, inner)
+                    return self._remember_cipher(way, number, inner)
         self._ways = []  # it cannot decrypt later records either
         return kind, b"", ""
 
-    def _found(self, way: _Way, number: int, inner: bytes) -> tuple[int, bytes, str]:
+    def _remember_cipher(self, way: _Way, number: int, inner: bytes) -> tuple[int, bytes, str]:
         self._way, self._number = way, number
         content = inner.rstrip(b"\0")
         return content[-1], content[:-1], way.name
@@ -253,10 +253,10 @@ class _Way:
     def __init__(self, name: str, secret: bytes, digest: str, size: int,
                  cipher: type[AESGCM] | type[ChaCha20Poly1305]) -> None:
         self.name = name
-        self._cipher = cipher(_expanded(secret, b"key", size, digest))
-        self._vector = int.from_bytes(_expanded(secret, b"iv", 12, digest), "big")
+        self._cipher = cipher(_expand_label(secret, b"key", size, digest))
+        self._vector = int.from_bytes(_expand_label(secret, b"iv", 12, digest), "big")
 
-    def open(self, number: int, record: bytes) -> bytes | None:
+    def decrypt(self, number: int, record: bytes) -> bytes | None:
         """Decrypt a record under its number, or return None if the number is wrong."""
         nonce = (self._vector ^ number).to_bytes(12, "big")
         try:
@@ -265,7 +265,7 @@ class _Way:
             return None
 
 
-def _expanded(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
+def _expand_label(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
     """Return HKDF-Expand-Label without context, for output within one hash block."""
     name = b"tls13 " + label
     info = size.to_bytes(2, "big") + bytes((len(name),)) + name + b"\0"

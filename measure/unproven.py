@@ -25,12 +25,13 @@ class Unchecked(NamedTuple):
     value: str
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """Return the description with the value."""
         return f"{self.said} ({self.value})" if self.value else self.said
 
 
-def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> list[Unchecked]:
+def unchecked_settings(policy: Policy,
+                       evidence: Iterable[MadeCheck] | None = None) -> list[Unchecked]:
     """Return the policy settings for daemons that no check covers.
 
     Args:
@@ -40,7 +41,8 @@ def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> lis
     """
     layers = policy.layers
     holding = None if evidence is None else {check.check for check in evidence if check.ok}
-    found = [*_options(policy, holding), *(_of_dot1x(layers.dot1x) if layers.dot1x else ())]
+    found = [*_unchecked_options(policy, holding),
+             *(_unchecked_dot1x(layers.dot1x) if layers.dot1x else ())]
     if layers.link and layers.link.ocv:
         found.append(Unchecked("link.ocv.hostapd", "link.ocv at hostapd", ""))
     if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
@@ -49,9 +51,9 @@ def settings(policy: Policy, evidence: Iterable[MadeCheck] | None = None) -> lis
     return found
 
 
-def _options(policy: Policy, holding: set[str] | None) -> Iterator[Unchecked]:
+def _unchecked_options(policy: Policy, holding: set[str] | None) -> Iterator[Unchecked]:
     """Yield the options without a check, by the table of known options."""
-    for setting in sorted(policy.layers.settings()):
+    for setting in sorted(policy.layers.option_settings()):
         check = setting.group.check
         if not check or (holding is not None and check not in holding):
             secret = is_secret(setting.daemon, setting.name, setting.value)
@@ -59,7 +61,7 @@ def _options(policy: Policy, holding: set[str] | None) -> Iterator[Unchecked]:
                             "not shown" if secret else str(setting.value))
 
 
-def _of_dot1x(layer: Dot1xLayer) -> Iterator[Unchecked]:
+def _unchecked_dot1x(layer: Dot1xLayer) -> Iterator[Unchecked]:
     if layer.tls is None:
         return
     usual = TlsSettings()

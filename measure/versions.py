@@ -16,19 +16,19 @@ _DEBIAN = ("hostapd", "wpasupplicant", "freeradius", "strongswan-charon", "iperf
 _INSTALLED = Path("/var/lib/dpkg/status")
 
 
-def versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def collect_versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the versions of the kernel, of every daemon, and of the study's own packages.
 
     `further` lists the study's packages: `debian` and `python` are names, `compiled` are names with
     versions.
     """
     return {"kernel": f"{os.uname().sysname} {os.uname().release}",
-            **installed({*_DEBIAN, *further.get("debian", ())}),
+            **installed_packages({*_DEBIAN, *further.get("debian", ())}),
             **dict(line.split(" ", 1) for line in further.get("compiled", ())),
-            **_python(further.get("python", ()))}
+            **_python_versions(further.get("python", ()))}
 
 
-def installed(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, str]:
+def installed_packages(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, str]:
     """Return the versions of those of these Debian packages that are installed.
 
     Args:
@@ -49,7 +49,7 @@ def installed(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, st
     return found
 
 
-def _python(names: Sequence[str]) -> dict[str, str]:
+def _python_versions(names: Sequence[str]) -> dict[str, str]:
     """Return the versions of Python packages, with a prefix that no Debian package has."""
     if not names:
         return {}

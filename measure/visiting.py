@@ -30,37 +30,37 @@ class VisitingAddress:
         #: The visited subnet, None at home.
         self.visit: VisitedSubnet | None = None
 
-    def take(self, visit: VisitedSubnet) -> None:
+    def configure_visit(self, visit: VisitedSubnet) -> None:
         """Configure the node for a visited subnet: an address, and routes by its gateway."""
         home, radio = f"{self._node.address}/32", self._node.radio_interface
         out = ["default", "via", visit.gateway, "dev", radio, "onlink"]
-        self._run("link", "add", _DEVICE, "type", "dummy")
-        self._run("link", "set", _DEVICE, "up")
-        self._run("address", "add", home, "dev", _DEVICE)
-        self._run("address", "add", visit.address, "dev", radio)
-        self._run("address", "del", home, "dev", radio)
-        self._run("route", "replace", *out)
-        self._run("route", "del", self._node.gateway or "", "dev", radio)
+        self._run_ip("link", "add", _DEVICE, "type", "dummy")
+        self._run_ip("link", "set", _DEVICE, "up")
+        self._run_ip("address", "add", home, "dev", _DEVICE)
+        self._run_ip("address", "add", visit.address, "dev", radio)
+        self._run_ip("address", "del", home, "dev", radio)
+        self._run_ip("route", "replace", *out)
+        self._run_ip("route", "del", self._node.gateway or "", "dev", radio)
         # Sockets without a bound address use the home address, and so the tunnel.
-        self._run("route", "replace", *out, "src", self._node.address, "table", _TABLE)
+        self._run_ip("route", "replace", *out, "src", self._node.address, "table", _TABLE)
         for rule in self._rules(visit):
-            self._run("rule", "add", *rule)
+            self._run_ip("rule", "add", *rule)
         self.visit = visit
 
-    def give_back(self) -> None:
+    def restore_home(self) -> None:
         """Restore the node's home configuration, if it is away."""
         if self.visit is None:
             return
         home, radio = f"{self._node.address}/32", self._node.radio_interface
         gateway = self._node.gateway or ""
         for rule in self._rules(self.visit):
-            self._run("rule", "del", *rule)
-        self._run("route", "flush", "table", _TABLE)
-        self._run("link", "del", _DEVICE)
-        self._run("address", "add", home, "brd", "+", "dev", radio)
-        self._run("route", "replace", gateway, "dev", radio)
-        self._run("route", "replace", "default", "via", gateway, "dev", radio, "onlink")
-        self._run("address", "del", self.visit.address, "dev", radio)
+            self._run_ip("rule", "del", *rule)
+        self._run_ip("route", "flush", "table", _TABLE)
+        self._run_ip("link", "del", _DEVICE)
+        self._run_ip("address", "add", home, "brd", "+", "dev", radio)
+        self._run_ip("route", "replace", gateway, "dev", radio)
+        self._run_ip("route", "replace", "default", "via", gateway, "dev", radio, "onlink")
+        self._run_ip("address", "del", self.visit.address, "dev", radio)
         self.visit = None
 
     @staticmethod
@@ -72,5 +72,5 @@ class VisitingAddress:
         return [*(["priority", _TO_AGENT, "to", address, "lookup", "main"]
                   for address in visit.agent), ["priority", _PRIORITY, "lookup", _TABLE]]
 
-    def _run(self, *words: str) -> None:
-        self._testbed.run(self._name, ["ip", *words])
+    def _run_ip(self, *words: str) -> None:
+        self._testbed.run_command(self._name, ["ip", *words])

@@ -68,7 +68,7 @@ class WireGuardTraffic:
             return None
         return self.answered_s - self.initiated_s
 
-    def take(self, at_s: float, message: bytes, size: int) -> bool:
+    def count_message(self, at_s: float, message: bytes, size: int) -> bool:
         """Count a UDP payload and return whether it is a WireGuard message.
 
         Args:
@@ -80,15 +80,15 @@ class WireGuardTraffic:
             return False
         kind, index = _HEAD.unpack_from(message)
         if kind == TRANSPORT:
-            self._transport(index, _COUNTER.unpack_from(message, 8)[0], size)
+            self._count_transport(index, _COUNTER.unpack_from(message, 8)[0], size)
         elif size != LENGTHS.get(kind):
             return False
         else:
-            self._handshake(at_s, kind, index)
+            self._count_handshake(at_s, kind, index)
         self.counts[kind] += 1
         return True
 
-    def _handshake(self, at_s: float, kind: int, index: int) -> None:
+    def _count_handshake(self, at_s: float, kind: int, index: int) -> None:
         if kind == INITIATION:
             self.initiated_s = at_s if self.initiated_s is None else self.initiated_s
         elif kind == RESPONSE:
@@ -96,14 +96,14 @@ class WireGuardTraffic:
         if kind in (INITIATION, RESPONSE):
             self.sessions.add(index)
 
-    def _transport(self, index: int, counter: int, size: int) -> None:
+    def _count_transport(self, index: int, counter: int, size: int) -> None:
         self.unknown += index not in self.sessions
         self.repeated += counter <= self._last.get(index, -1)
         self._last[index] = counter
         self.inner_bytes += size - _TRANSPORT_BYTES - _TAG_BYTES
 
 
-def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuardTraffic:
+def classify_traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuardTraffic:
     """Classify every IPv4 packet of a capture as WireGuard or as other traffic.
 
     Args:
@@ -119,37 +119,41 @@ def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuar
         is_whole = not int.from_bytes(packet[6:8], "big") & (MORE_FRAGMENTS | FRAGMENT_OFFSET)
         if packet[9] == _UDP and is_whole and len(packet) >= start + 8:
             _, target, length = struct.unpack_from("!HHH", packet, start)
-            if target in ports and seen.take(frame.at_s, packet[start + 8:start + length],
-                                             length - 8):
+            if target in ports and seen.count_message(frame.at_s, packet[start + 8:start + length],
+                                                      length - 8):
                 continue
-        seen.strangers[_named(packet)] += 1
+        seen.strangers[_describe_packet(packet)] += 1
     return seen
 
 
-def checks(seen: WireGuardTraffic, carried_bytes: int) -> Iterator[Check]:
+def verify_traffic(counted: WireGuardTraffic, carried_bytes: int) -> Iterator[Check]:
     """Yield the checks of a tunnel over its whole life.
 
     Args:
-        seen: The counted traffic.
+        counted: The counted traffic.
         carried_bytes: Bytes that must at least have passed inside the tunnel.
     """
-    yield Check("handshake", seen.handshake_s is not None, f"captured: {_counted(seen.counts)}")
-    shown = ", ".join(f"{count} {name}" for name, count in seen.strangers.most_common(3))
-    yield Check("tunnelled", not seen.strangers and seen.counts[TRANSPORT] > 0, (
-        f"{seen.counts[TRANSPORT]} packets are transport messages, {seen.strangers.total()} are "
+    yield Check("handshake", counted.handshake_s is not None,
+                f"captured: {_format_counts(counted.counts)}")
+    shown = ", ".join(f"{count} {name}" for name, count in counted.strangers.most_common(3))
+    yield Check("tunnelled", not counted.strangers and counted.counts[TRANSPORT] > 0, (
+        f"{counted.counts[TRANSPORT]} packets are transport messages, {counted.strangers.total()} "
+        "are "
         "no WireGuard" + (f" ({shown})" if shown else "")))
-    yield Check("sessions", bool(seen.sessions) and not seen.unknown and not seen.repeated, (
-        f"transport to {len(seen.sessions)} indices of handshakes, {seen.unknown} messages to "
-        f"others, {seen.repeated} with a counter that did not rise"))
-    yield Check("carried", seen.inner_bytes >= carried_bytes > 0, (
-        f"{seen.inner_bytes} bytes inside transport messages, {carried_bytes} of the stream"))
+    yield Check("sessions", bool(counted.sessions) and not counted.unknown and not counted.repeated,
+                (
+        f"transport to {len(counted.sessions)} indices of handshakes, {counted.unknown} messages "
+        "to "
+        f"others, {counted.repeated} with a counter that did not rise"))
+    yield Check("carried", counted.inner_bytes >= carried_bytes > 0, (
+        f"{counted.inner_bytes} bytes inside transport messages, {carried_bytes} of the stream"))
 
 
-def _counted(counts: Counter[int]) -> str:
+def _format_counts(counts: Counter[int]) -> str:
     return ", ".join(f"{counts[kind]} {name}" for kind, name in _NAMES.items()
                      if counts[kind]) or "nothing"
 
 
-def _named(packet: bytes) -> str:
+def _describe_packet(packet: bytes) -> str:
     source, target = (ipaddress.IPv4Address(packet[at:at + 4]) for at in (12, 16))
     return f"of protocol {packet[9]} from {source} to {target}"

@@ -49,7 +49,7 @@ class Site:
         """Return the network that the testbed was built from."""
         return self.testbed.network
 
-    def having(self, file: str, duty: str = "") -> list[str]:
+    def nodes_with_file(self, file: str, duty: str = "") -> list[str]:
         """Return the nodes (of a duty) that have a rendered file.
 
         A daemon runs exactly on the nodes that have its file.
@@ -63,7 +63,7 @@ class Site:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def log(self, program: str, node: str) -> Path:
+    def log_path(self, program: str, node: str) -> Path:
         """Return the path of a program's log on a node."""
         return self.logs / f"{node}-{program}.log"
 
@@ -82,7 +82,7 @@ class Service(Protocol):
     def start(self) -> None:
         """Start the service without waiting until it is ready, if that takes time."""
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until the service is ready.
 
         Raises:
@@ -125,17 +125,17 @@ class Session(Protocol):
             fields: Further JSON values of the report.
         """
 
-    def part(self, name: str) -> Session:
+    def create_part(self, name: str) -> Session:
         """Return a session for one part of the repetition.
 
         Args:
             name: Key of the part's raw values in `raw["parts"]`.
         """
 
-    def shareable(self) -> None:
+    def report_shareable(self) -> None:
         """Announce that other repetitions may use the processor from here on."""
 
-    def commands(self) -> Iterator[Mapping[str, Any]]:
+    def take_commands(self) -> Iterator[Mapping[str, Any]]:
         """Yield the commands received so far, without waiting.
 
         Each command is in the events with its time.
@@ -171,7 +171,7 @@ class Workload(Protocol):
         """
 
 
-def load(inside: str) -> type[Workload]:
+def load_workload(inside: str) -> type[Workload]:
     """Import a study's module and return its `Workload` class.
 
     Raises:

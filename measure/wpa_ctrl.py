@@ -61,7 +61,7 @@ class ControlSocket:
         try:
             self._commands = self._connect()
             self._events = self._connect()
-            self._ask(self._events, "ATTACH", "OK\n")
+            self._expect_reply(self._events, "ATTACH", "OK\n")
         except BaseException:
             self._close()
             raise
@@ -95,20 +95,20 @@ class ControlSocket:
         except OSError as error:
             raise self._no_reply(command, error) from error
 
-    def status(self) -> dict[str, str]:
+    def read_status(self) -> dict[str, str]:
         """Return the keys and values of the daemon's STATUS reply."""
         lines = self.request("STATUS").splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
-    def command(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Send a command and check that the reply is OK.
 
         Raises:
             MeasureError: There is no reply, or another one.
         """
-        self._ask(self._commands, command, "OK\n")
+        self._expect_reply(self._commands, command, "OK\n")
 
-    def wait(self, names: set[str], deadline_s: float) -> Event | None:
+    def wait_event(self, names: set[str], deadline_s: float) -> Event | None:
         """Return the next event with one of these names, or None at the deadline.
 
         Every event that is read meanwhile is kept in `history`. The socket's time limit is set only
@@ -134,7 +134,7 @@ class ControlSocket:
                 return event
         return None
 
-    def pending(self) -> list[Event]:
+    def read_pending(self) -> list[Event]:
         """Return the unread events without waiting for more."""
         self._events.settimeout(0)
         datagrams = []
@@ -144,9 +144,9 @@ class ControlSocket:
         at_s = time.time()
         return [event for datagram in datagrams if (event := parse_event(datagram, at_s))]
 
-    def forget(self) -> None:
+    def drop_events(self) -> None:
         """Drop the unread events and the history."""
-        self.pending()
+        self.read_pending()
         self.history = []
 
     def _connect(self) -> socket.socket:
@@ -164,7 +164,7 @@ class ControlSocket:
         self._sockets.append(sock)
         return sock
 
-    def _ask(self, sock: socket.socket, command: str, expected: str) -> None:
+    def _expect_reply(self, sock: socket.socket, command: str, expected: str) -> None:
         wait_at_most(sock, _REPLY_S)
         try:
             sock.send(command.encode())
@@ -175,23 +175,23 @@ class ControlSocket:
         except OSError as error:
             raise self._no_reply(command, error) from error
         if reply.decode("utf-8", "replace") != expected:
-            raise MeasureError("testbed", f"{self.name}: {_verb(command)} was refused: "
+            raise MeasureError("testbed", f"{self.name}: {_command_name(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
 
     def _no_reply(self, command: str, error: OSError) -> MeasureError:
         why = "timed out" if isinstance(error, BlockingIOError) else error
-        return MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} ({why})")
+        return MeasureError("testbed", f"{self.name}: no reply to {_command_name(command)} ({why})")
 
 
-def give_up_link(supplicant: ControlSocket) -> None:
+def disconnect(supplicant: ControlSocket) -> None:
     """Disconnect and flush scan results and cached keys."""
-    supplicant.command("DISABLE_NETWORK 0")
-    supplicant.command("BSS_FLUSH 0")
+    supplicant.send_command("DISABLE_NETWORK 0")
+    supplicant.send_command("BSS_FLUSH 0")
     # Otherwise the next authentication would be a four-way handshake with this one's cached key.
-    supplicant.command("PMKSA_FLUSH")
+    supplicant.send_command("PMKSA_FLUSH")
 
 
-def port_is_open(status: Mapping[str, str]) -> bool:
+def is_port_open(status: Mapping[str, str]) -> bool:
     """Return whether a supplicant's STATUS shows that its port passes data frames.
 
     Only 802.1X has a controlled port.
@@ -200,6 +200,6 @@ def port_is_open(status: Mapping[str, str]) -> bool:
     return not has_port or status.get("suppPortStatus") == "Authorized"
 
 
-def _verb(command: str) -> str:
+def _command_name(command: str) -> str:
     """Return a command without its arguments, which may be secret."""
     return command.split(maxsplit=1)[0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topologies.namespaces import network_of
-from topologies.netlink import DUMP, NetlinkSocket, attributes
+from topologies.netlink import DUMP, NetlinkSocket, parse_attributes
 
 _NETLINK_XFRM = 6
 _GET_SA = 18
@@ -27,7 +27,7 @@ _ALGORITHMS = {"auth": ((20, 72), (1, 68)), "enc": ((2, 68),), "aead": ((18, 72)
 _NAME_BYTES = 64
 
 
-def states(pid: int) -> list[dict[str, Any]]:
+def read_states(pid: int) -> list[dict[str, Any]]:
     """Return the SAs in a process's network namespace.
 
     Returns:
@@ -40,10 +40,10 @@ def states(pid: int) -> list[dict[str, Any]]:
     with network_of(pid):  # a socket stays in the namespace in which it was created
         netlink = NetlinkSocket(_NETLINK_XFRM)
     with netlink:
-        return [parse(body) for body in netlink.ask(_GET_SA, DUMP, b"")]
+        return [parse_state(body) for body in netlink.send_request(_GET_SA, DUMP, b"")]
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse_state(body: bytes) -> dict[str, Any]:
     """Parse an SA from the bytes after a message's header."""
     family, mode = struct.unpack_from("=HB", body, _FAMILY)
     size_bytes, packets = struct.unpack_from("=QQ", body, _CURRENT)
@@ -53,15 +53,16 @@ def parse(body: bytes) -> dict[str, Any]:
     protocol = body[_PROTOCOL]
     return {"src": source, "dst": destination, "proto": _PROTOCOLS.get(protocol, str(protocol)),
             "mode": _MODES[mode] if mode < len(_MODES) else str(mode),
-            **_algorithms(attributes(body[_SA_BYTES:])), "bytes": size_bytes, "packets": packets}
+            **_parse_algorithms(parse_attributes(body[_SA_BYTES:])), "bytes": size_bytes,
+            "packets": packets}
 
 
-def _algorithms(told: Mapping[int, bytes]) -> dict[str, Any]:
+def _parse_algorithms(attributes_by_type: Mapping[int, bytes]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind, forms in _ALGORITHMS.items():
         for number, _ in forms:
-            if kind not in found and number in told:
-                value = told[number]
+            if kind not in found and number in attributes_by_type:
+                value = attributes_by_type[number]
                 found[kind] = value[:_NAME_BYTES].partition(b"\0")[0].decode()
                 (found[f"{kind}_bits"],) = struct.unpack_from("=I", value, _NAME_BYTES)
     return found

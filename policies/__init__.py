@@ -6,7 +6,7 @@ from policies.errors import PolicyError
 from policies.kerberos import KerberosLayer
 from policies.layers import IpsecLayer, Layers
 from policies.link import LinkLayer
-from policies.loader import load, load_all, load_named, named
+from policies.loader import load_all, load_named, load_policy, policy_ids
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
 from policies.upper import ChannelLayer, StreamLayer
@@ -27,9 +27,9 @@ __all__ = [
     "TlsSettings",
     "Weights",
     "json_schema",
-    "load",
     "load_all",
     "load_named",
+    "load_policy",
     "load_weights",
-    "named",
+    "policy_ids",
 ]

@@ -80,7 +80,7 @@ def _annotation_of(field: FieldInfo) -> Any:
 def _declared_by(annotation: Any) -> tuple[Declared, Any]:
     """Return the declaration of an annotation, and the annotation of a list's items."""
     declared, items = Declared(), None
-    for part in _parts(annotation):
+    for part in _annotation_parts(annotation):
         if isinstance(part, type) and issubclass(part, BaseModel):
             declared = declared._replace(model=part)
         elif get_origin(part) is Literal:
@@ -97,7 +97,7 @@ def _declared_by(annotation: Any) -> tuple[Declared, Any]:
     return declared, items
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _annotation_parts(annotation: Any) -> Iterator[Any]:
     """Yield the types and constraints that unions and Annotated consist of."""
     if isinstance(annotation, FieldInfo):
         yield from annotation.metadata
@@ -105,4 +105,4 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield annotation
     else:
         for part in (*get_args(annotation), *getattr(annotation, "__metadata__", ())):
-            yield from _parts(part)
+            yield from _annotation_parts(part)

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from policies.errors import fault
+from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole, check_realm
 from policies.options import DaemonOptions
 
@@ -68,8 +68,8 @@ class TlsSettings(BaseModel):
     @model_validator(mode="after")
     def _group_fits(self) -> Self:
         if self.group == "x25519" and (self.version == "1.2" or self.key == "p-384"):
-            raise fault("the group x25519 goes with TLS 1.3, and with other keys than p-384",
-                        "leave out group", ("group",))
+            raise make_fault("the group x25519 goes with TLS 1.3, and with other keys than p-384",
+                             "leave out group", ("group",))
         return self
 
     @model_serializer(mode="wrap")
@@ -118,29 +118,29 @@ class Dot1xLayer(SparseLayer):
         if self.tls is not None and self.eap not in ("TLS", *BY_CARD):
             what = f"EAP-{self.eap} has TLS 1.2 with the usual settings here, and no others" \
                 if self.eap in TUNNELS else f"EAP-{self.eap} has no TLS to set"
-            raise fault(f"{what}: tls is for EAP-TLS", "leave out tls, or write eap: TLS",
-                        ("tls",), ("eap",))
+            raise make_fault(f"{what}: tls is for EAP-TLS", "leave out tls, or write eap: TLS",
+                             ("tls",), ("eap",))
         return self
 
     @model_validator(mode="after")
     def _inner_fits_eap(self) -> Self:
         known = TUNNELS.get(self.eap, ())
         if self.inner is not None and self.inner not in known:
-            raise fault(f"EAP-{self.eap} has no {self.inner} inside",
-                        f"write inner: {' or '.join(known)}" if known else
-                        "leave out inner, or write eap: PEAP or TTLS", ("inner",), ("eap",))
+            raise make_fault(f"EAP-{self.eap} has no {self.inner} inside",
+                             f"write inner: {' or '.join(known)}" if known else
+                             "leave out inner, or write eap: PEAP or TTLS", ("inner",), ("eap",))
         if self.inner is None and known:
-            raise fault(f"EAP-{self.eap} is a tunnel, and nothing is said inside",
-                        f"add inner: {' or '.join(known)}", ("eap",))
+            raise make_fault(f"EAP-{self.eap} is a tunnel, and nothing is said inside",
+                             f"add inner: {' or '.join(known)}", ("eap",))
         return self
 
     @model_validator(mode="after")
     def _identity_fits_eap(self) -> Self:
         if self.identity == "anonymous" and not self.has_certificate_of_server:
-            raise fault(f"EAP-{self.eap} needs the user's own identity in clear",
-                        "leave out identity, or write eap: TLS, PEAP or TTLS", ("identity",),
-                        ("eap",))
+            raise make_fault(f"EAP-{self.eap} needs the user's own identity in clear",
+                             "leave out identity, or write eap: TLS, PEAP or TTLS", ("identity",),
+                             ("eap",))
         if self.identity == "anonymous" and self.tls is not None and self.tls.realm:
-            raise fault("a realm stands behind an identity, which is anonymous",
-                        "leave out realm, or identity", ("identity",))
+            raise make_fault("a realm stands behind an identity, which is anonymous",
+                             "leave out realm, or identity", ("identity",))
         return self

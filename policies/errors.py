@@ -29,7 +29,7 @@ class PolicyError(ValueError):
         return one_line(f"{self.file}:{self.line}: {self.what}; {self.advice}{rest}")
 
 
-def fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
+def make_fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
     """Return an error for pydantic to collect.
 
     ``at`` are the keys that may be the cause, best first, relative to the model that raises it.
@@ -40,7 +40,7 @@ def fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
     )
 
 
-def show(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a user's value for a one-line message: short, quoted, without control characters."""
     if isinstance(value, str):
         return repr(value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "...")
@@ -53,7 +53,7 @@ def show(value: object) -> str:
     return str(value)
 
 
-def suggest(word: str, known: Iterable[str]) -> str | None:
+def suggest_word(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that ``word`` was probably meant to be, regardless of case."""
     by_folded = {name.casefold(): name for name in known}
     for folded, name in by_folded.items():
@@ -76,10 +76,10 @@ def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
     return not numbers and len(alike) == 1
 
 
-def advise(word: str, known: Iterable[str]) -> str:
+def advise_choice(word: str, known: Iterable[str]) -> str:
     """Return what to write instead of ``word``: the nearest known word, and all known words."""
     names = list(known)
-    near = suggest(word, names)
+    near = suggest_word(word, names)
     listed = ", ".join(names)
     return f"did you mean {near!r}? (known: {listed})" if near else f"write one of: {listed}"
 

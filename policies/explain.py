@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from policies.declared import SYNONYMS, Declared, find_declared
 from policies.document import Document, KeyPath, Spot
-from policies.errors import PolicyError, advise, show
+from policies.errors import PolicyError, advise_choice, show_value
 from policies.options import DAEMONS, is_secret
 from policies.policy import PolicyFile
 
@@ -73,11 +73,11 @@ _ELSEWHERE = {
 }
 
 
-def explain(error: ValidationError, document: Document) -> PolicyError:
+def explain_error(error: ValidationError, document: Document) -> PolicyError:
     """Return the first error by line, with the number of the others."""
     details = [detail for detail in error.errors(include_url=False)
                if detail["type"] != _CONSEQUENCE and not _shows_secret(detail["loc"])]
-    mistakes = sorted(_found(detail, document) for detail in details)
+    mistakes = sorted(_describe_detail(detail, document) for detail in details)
     first = mistakes[0]
     return PolicyError(document.file, first.line, first.what, first.advice, len(mistakes) - 1)
 
@@ -88,32 +88,33 @@ def _shows_secret(path: KeyPath) -> bool:
     return daemon is not None and path[-1] != _KEY and is_secret(daemon, str(path[-1]))
 
 
-def _found(detail: Any, document: Document) -> _Found:
+def _describe_detail(detail: Any, document: Document) -> _Found:
     path: KeyPath = tuple(part for part in detail["loc"] if part != _KEY)
-    spot, kind = _spot(path, document), detail["type"]
+    spot, kind = _find_spot(path, document), detail["type"]
     place = _Place(path, detail["input"], spot.text)
     if kind == "missing":
-        return _Found(1, spot.key_line, *_missing(place))
+        return _Found(1, spot.key_line, *_describe_missing(place))
     if isinstance(place.value, bool) and kind != "extra_forbidden":
-        return _Found(0, spot.line, *_boolean(place))
+        return _Found(0, spot.line, *_describe_boolean(place))
     if kind == "policy":
         if detail["loc"][-1:] == (_KEY,):
             spot = Spot(spot.key_line, spot.key_line)
-        return _checked(place, detail["ctx"], spot, document)
+        return _describe_check(place, detail["ctx"], spot, document)
     line = spot.key_line if kind == "extra_forbidden" else spot.line
-    return _Found(0, line, *_HANDLERS.get(kind, _other)(place))
+    return _Found(0, line, *_HANDLERS.get(kind, _describe_other)(place))
 
 
-def _checked(place: _Place, context: dict[str, Any], spot: Spot, document: Document) -> _Found:
+def _describe_check(place: _Place, context: dict[str, Any], spot: Spot,
+                    document: Document) -> _Found:
     """Return an error of qop's own checks, which have their texts and the keys to blame."""
     blamed = [(*place.path, *keys) for keys in context["at"]]
     if not blamed:
         return _Found(0, spot.line, f"{place.label}: {context['what']}", context["advice"])
     here = next((path for path in blamed if path in document.spots), blamed[0])
-    return _Found(0, _spot(here, document).line, context["what"], context["advice"])
+    return _Found(0, _find_spot(here, document).line, context["what"], context["advice"])
 
 
-def _spot(path: KeyPath, document: Document) -> Spot:
+def _find_spot(path: KeyPath, document: Document) -> Spot:
     """Return the spot of ``path``, or of its nearest parent.
 
     The parent counts if a base file has the rest.
@@ -123,7 +124,7 @@ def _spot(path: KeyPath, document: Document) -> Spot:
     return document.spots[path]
 
 
-def _missing(place: _Place) -> tuple[str, str]:
+def _describe_missing(place: _Place) -> tuple[str, str]:
     choices = place.declared.choices
     *above, key = place.path
     where = ".".join(str(part) for part in above) or "the policy"
@@ -133,7 +134,7 @@ def _missing(place: _Place) -> tuple[str, str]:
     return f"{where} lacks the key {key!r}", advice
 
 
-def _boolean(place: _Place) -> tuple[str, str]:
+def _describe_boolean(place: _Place) -> tuple[str, str]:
     """Explain words like ``yes``, which YAML reads as booleans. No field of a policy is one."""
     declared = place.declared
     is_option = "options" in place.path[:-2]
@@ -163,20 +164,20 @@ def _unknown_key(place: _Place) -> tuple[str, str]:
     *above, key = place.path
     model = find_declared(PolicyFile, above).model
     where = ".".join(str(part) for part in above)
-    what = f"unknown key {show(key)}" + (f" in {where}" if where else "")
+    what = f"unknown key {show_value(key)}" + (f" in {where}" if where else "")
     if (belongs := _ELSEWHERE.get(str(key).casefold())) and where == belongs.where:
         return what, belongs.advice
-    return what, advise(str(key), model.model_fields if model else ())
+    return what, advise_choice(str(key), model.model_fields if model else ())
 
 
 def _wrong_choice(place: _Place) -> tuple[str, str]:
     choices = [str(choice) for choice in place.declared.choices]
-    word, shown = place.value, show(place.value)
+    word, shown = place.value, show_value(place.value)
     if isinstance(word, list):
         return (f"{place.label}: a list stands where one value belongs",
                 place.declared.range_advice)
     if not isinstance(word, str):
-        return f"{place.label}: {shown} is not known", advise("", choices)
+        return f"{place.label}: {shown} is not known", advise_choice("", choices)
     if word in choices:
         return f"{place.label}: {shown} is text", f"write {word} without quotes"
     if len(_words_among(word, choices)) > 1:
@@ -187,7 +188,7 @@ def _wrong_choice(place: _Place) -> tuple[str, str]:
         return (f"{place.label}: {shown} is not known",
                 f"write {known} (known: {', '.join(choices)})")
     return (f"{place.label}: {shown} is not known",
-            advise(known if known in choices else word, choices))
+            advise_choice(known if known in choices else word, choices))
 
 
 def _words_among(text: str, known: Collection[str]) -> list[str]:
@@ -196,7 +197,7 @@ def _words_among(text: str, known: Collection[str]) -> list[str]:
 
 
 def _no_number(place: _Place) -> tuple[str, str]:
-    shown = show(place.value)
+    shown = show_value(place.value)
     if isinstance(place.value, str) and place.value.strip().lstrip("-").isdecimal():
         return (f"{place.label}: {shown} is text, where a number belongs",
                 f"{place.declared.range_advice}, without quotes")
@@ -206,11 +207,11 @@ def _no_number(place: _Place) -> tuple[str, str]:
 def _out_of_range(place: _Place) -> tuple[str, str]:
     low = place.declared.low
     size = "small" if low is not None and place.value < low else "large"
-    return f"{place.label}: {show(place.value)} is too {size}", place.declared.range_advice
+    return f"{place.label}: {show_value(place.value)} is too {size}", place.declared.range_advice
 
 
 def _no_list(place: _Place) -> tuple[str, str]:
-    return (f"{place.label}: {show(place.value)} stands where a list belongs",
+    return (f"{place.label}: {show_value(place.value)} stands where a list belongs",
             _list_advice(place.declared))
 
 
@@ -228,20 +229,20 @@ def _no_block(place: _Place) -> tuple[str, str]:
         advice = f"leave {place.path[-1]} out, which switches it off"
     elif place.path == ("layers",) and place.value in _OFF:
         advice = "write {} for none"
-    return f"{place.label}: {show(place.value)} stands where a block of keys belongs", advice
+    return f"{place.label}: {show_value(place.value)} stands where a block of keys belongs", advice
 
 
 def _no_text(place: _Place) -> tuple[str, str]:
-    what = f"{place.label}: {show(place.value)} stands where text belongs"
+    what = f"{place.label}: {show_value(place.value)} stands where text belongs"
     return what, "write it in quotes" if isinstance(place.value, int) else "write one line of text"
 
 
-def _length(place: _Place) -> tuple[str, str]:
+def _describe_length(place: _Place) -> tuple[str, str]:
     return f"{place.label}: has {len(place.value)} characters", "write 1 to 100"
 
 
-def _other(place: _Place) -> tuple[str, str]:
-    return f"{place.label}: {show(place.value)} does not belong here", _MANUAL
+def _describe_other(place: _Place) -> tuple[str, str]:
+    return f"{place.label}: {show_value(place.value)} does not belong here", _MANUAL
 
 
 _HANDLERS: dict[str, Callable[[_Place], tuple[str, str]]] = {
@@ -255,6 +256,6 @@ _HANDLERS: dict[str, Callable[[_Place], tuple[str, str]]] = {
     "mapping_type": _no_block,
     "dict_type": _no_block,
     "string_type": _no_text,
-    "string_too_short": _length,
-    "string_too_long": _length,
+    "string_too_short": _describe_length,
+    "string_too_long": _describe_length,
 }

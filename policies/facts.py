@@ -46,7 +46,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def facts(policy: Policy) -> dict[str, str]:
+def facts_from_policy(policy: Policy) -> dict[str, str]:
     """Return the policy's word for each key of KNOWN. Layers that are off have none.
 
     A cipher with its own integrity (AEAD) counts as both `encryption` and `integrity`.
@@ -54,15 +54,15 @@ def facts(policy: Policy) -> dict[str, str]:
     facts: dict[str, str] = {}
     layers = policy.layers
     if layers.link is not None:
-        facts |= _of("link", layers.link, _OF_LINK)
+        facts |= _layer_facts("link", layers.link, _OF_LINK)
     if layers.dot1x is not None:
-        facts |= _of("dot1x", layers.dot1x, ("eap", "inner", "identity", "transport"))
+        facts |= _layer_facts("dot1x", layers.dot1x, ("eap", "inner", "identity", "transport"))
         if layers.dot1x.tls is not None:
             facts |= {"dot1x.tls": layers.dot1x.tls.version, "dot1x.key": layers.dot1x.tls.key}
     if layers.ipsec is not None:
-        facts |= _of_ipsec(layers.ipsec)
+        facts |= _ipsec_facts(layers.ipsec)
     if layers.wireguard is not None:
-        facts |= _of("wireguard", layers.wireguard, ("authentication",))
+        facts |= _layer_facts("wireguard", layers.wireguard, ("authentication",))
     if layers.wire is not None:
         facts["wire.macsec"] = layers.wire.macsec
         facts |= {"wire.encrypts": "1"} if layers.wire.is_encrypted else {}
@@ -74,13 +74,13 @@ _OF_LINK = ("cipher", "keys", "pmf", "akm", "sae", "group", "group_mgmt", "roami
             "beacon_protection", "ocv")
 
 
-def _of(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:
+def _layer_facts(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:
     """Return the facts of a layer's fields that are set."""
     return {f"{place}.{field}": str(value) for field in fields
             if (value := getattr(layer, field))}
 
 
-def _of_ipsec(layer: IpsecLayer) -> dict[str, str]:
+def _ipsec_facts(layer: IpsecLayer) -> dict[str, str]:
     tokens, exchanges = layer.esp_proposal.split("-"), layer.ike_proposal.split("-")[2:]
     said = {"ipsec.authentication": layer.authentication, "ipsec.mode": layer.mode,
             "ipsec.encryption": tokens[0],
@@ -91,6 +91,6 @@ def _of_ipsec(layer: IpsecLayer) -> dict[str, str]:
     return said | ({"ipsec.pfs": tokens[-1]} if tokens[-1] in GROUPS else {})
 
 
-def holds(when: When, said: Mapping[str, str]) -> bool:
+def is_fulfilled(when: When, policy_facts: Mapping[str, str]) -> bool:
     """Return whether facts fulfil every condition."""
-    return all(said.get(key) in words for key, words in when.items())
+    return all(policy_facts.get(key) in words for key, words in when.items())

@@ -15,7 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
-from policies.errors import fault, show
+from policies.errors import make_fault, show_value
 
 _ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"
 # Ansible, which renders the policy, would evaluate these as templates.
@@ -25,45 +25,47 @@ _TEMPLATE_MARKS = ("{{", "{%", "{#")
 def plain_text(text: str) -> str:
     """Refuse text that could break out of one line of a daemon's configuration file."""
     if not text.isprintable():
-        raise fault(
-            f"{show(text)} contains a line break or another control character",
+        raise make_fault(
+            f"{show_value(text)} contains a line break or another control character",
             "keep it on one line of printable characters",
         )
     for mark in _TEMPLATE_MARKS:
         if mark in text:
-            raise fault(f"{show(text)} contains {mark}", f"leave out {mark}, a template mark")
+            raise make_fault(f"{show_value(text)} contains {mark}",
+                             f"leave out {mark}, a template mark")
     return text
 
 
-def _id(text: str) -> str:
+def _check_id(text: str) -> str:
     # fullmatch, because $ would accept a trailing newline.
     if not re.fullmatch(_ID[1:-1], text):
-        raise fault(
-            f"{show(text)} cannot name files and tables",
+        raise make_fault(
+            f"{show_value(text)} cannot name files and tables",
             "use 1 to 40 letters, digits, '-' or '_', with a letter or digit first",
         )
     return text
 
 
-def _whole(value: object) -> object:
+def _check_whole(value: object) -> object:
     # Literal[0, 1] accepts True and 1.0, even in strict models, because they are equal.
     if isinstance(value, bool | float):
-        raise fault(f"{show(value)} is not a whole number", "write a plain number such as 0 or 1")
+        raise make_fault(f"{show_value(value)} is not a whole number",
+                         "write a plain number such as 0 or 1")
     return value
 
 
 def option_value(value: object) -> object:
     """Accept a possible value of a daemon's option: an integer, or text of one line."""
     if isinstance(value, bool):
-        raise fault(f"{value} is a boolean", "write 0 or 1")
+        raise make_fault(f"{value} is a boolean", "write 0 or 1")
     if not isinstance(value, str | int):
-        raise fault(f"the value is {show(value)}", "write a number or text")
+        raise make_fault(f"the value is {show_value(value)}", "write a number or text")
     return plain_text(value) if isinstance(value, str) else value
 
 
 PolicyId = Annotated[
     str,
-    AfterValidator(_id),
+    AfterValidator(_check_id),
     Field(
         json_schema_extra={"pattern": _ID}, description="Short name for file names and tables."
     ),
@@ -73,7 +75,7 @@ PolicyName = Annotated[
     Field(min_length=1, max_length=100, description="What the policy is, for people."),
     AfterValidator(plain_text),
 ]
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(_check_whole)
 OptionValue = Annotated[str | int, BeforeValidator(option_value)]
 
 
@@ -94,5 +96,6 @@ class SparseLayer(BaseModel):
 def check_realm(text: str) -> str:
     """Check a realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
     if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):
-        raise fault(f"{show(text)} is not a realm", "write a domain such as home.example")
+        raise make_fault(f"{show_value(text)} is not a realm",
+                         "write a domain such as home.example")
     return text

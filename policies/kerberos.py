@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from policies.errors import fault
+from policies.errors import make_fault
 from policies.fields import Whole
 
 
@@ -67,7 +67,7 @@ class KerberosLayer(BaseModel):
                                                 else self._of_programs()))
         for conflict in conflicts:
             if conflict.is_there:
-                raise fault(conflict.what, conflict.advice, *((key,) for key in conflict.keys))
+                raise make_fault(conflict.what, conflict.advice, *((key,) for key in conflict.keys))
         return self
 
     def _between_fields(self) -> Iterator[_Conflict]:

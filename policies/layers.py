@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from policies.dot1x import BY_CARD, KEY_DERIVING, Dot1xLayer
-from policies.errors import fault
+from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole
 from policies.link import LinkLayer
 from policies.options import OptionSetting, check_phase1, check_setting, is_secret
@@ -82,11 +82,11 @@ class IpsecLayer(SparseLayer):
     @model_validator(mode="after")
     def _mobike_fits(self) -> Self:
         if self.mobike and self.ike == 1:
-            raise fault("mobike is IKEv2's, and ike is 1", "write ike: 2, or leave out mobike",
-                        ("mobike",), ("ike",))
+            raise make_fault("mobike is IKEv2's, and ike is 1", "write ike: 2, or leave out mobike",
+                             ("mobike",), ("ike",))
         if self.mobike and self.mode == "transport":
-            raise fault("mobike moves tunnels, and mode is transport",
-                        "write mode: tunnel, or leave out mobike", ("mobike",), ("mode",))
+            raise make_fault("mobike moves tunnels, and mode is transport",
+                             "write mode: tunnel, or leave out mobike", ("mobike",), ("mode",))
         return self
 
 
@@ -154,9 +154,9 @@ class Layers(UpperLayers):
     @model_validator(mode="after")
     def _has_one_tunnel(self) -> Self:
         if self.ipsec is not None and self.wireguard is not None:
-            raise fault("ipsec and wireguard are tunnels between the same ends",
-                        "leave out one of them, or write null for what a base file has",
-                        ("wireguard",), ("ipsec",))
+            raise make_fault("ipsec and wireguard are tunnels between the same ends",
+                             "leave out one of them, or write null for what a base file has",
+                             ("wireguard",), ("ipsec",))
         return self
 
     @model_validator(mode="after")
@@ -164,19 +164,19 @@ class Layers(UpperLayers):
         blame = (("link", "keys"), ("dot1x",))
         keys = self.link.keys if self.link else None
         if keys == "eap" and self.dot1x is None:
-            raise fault(
+            raise make_fault(
                 "link.keys: eap has no EAP to take keys from",
                 "add layers.dot1x with eap: TLS, or choose other keys",
                 *blame,
             )
         if keys == "eap" and self.dot1x and self.dot1x.eap not in KEY_DERIVING:
-            raise fault(
+            raise make_fault(
                 f"EAP-{self.dot1x.eap} derives no keys, and link.keys is eap",
                 "write dot1x.eap: TLS, or link.keys: static with a WEP cipher",
                 *blame,
             )
         if self.link and self.link.has_own_handshake and self.dot1x is not None:
-            raise fault(
+            raise make_fault(
                 f"link.keys: {keys} and 802.1X exclude each other",
                 "leave out layers.dot1x, or write link.keys: eap",
                 *blame,
@@ -187,55 +187,56 @@ class Layers(UpperLayers):
     def _server_fits_eap(self) -> Self:
         eap, server = self.dot1x and self.dot1x.eap, self.aaa and self.aaa.server
         if eap in BY_CARD and server != "hostapd":
-            raise fault(f"EAP-{eap} is not among FreeRADIUS' methods",
-                        "add layers.aaa with server: hostapd, or write dot1x.eap: TLS",
-                        ("dot1x", "eap"))
+            raise make_fault(f"EAP-{eap} is not among FreeRADIUS' methods",
+                             "add layers.aaa with server: hostapd, or write dot1x.eap: TLS",
+                             ("dot1x", "eap"))
         if self.aaa is not None and eap not in ("TLS", *BY_CARD):
-            raise fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
-                        "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
+            raise make_fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
+                             "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
         if self.aaa is not None and self.dot1x and self.dot1x.uses_radsec:
-            raise fault("aaa is about servers that are asked by UDP, and dot1x.transport is radsec",
-                        "leave out layers.aaa, or transport", ("dot1x", "transport"), ("aaa",))
+            raise make_fault(
+                "aaa is about servers that are asked by UDP, and dot1x.transport is radsec",
+                             "leave out layers.aaa, or transport", ("dot1x", "transport"), ("aaa",))
         tls = self.dot1x.tls if self.dot1x else None
         if server == "hostapd" and tls is not None and (
                 tls.version == "1.3" or tls.sessions == "resumed"):
-            raise fault("hostapd as the server does full authentications of TLS 1.2 here",
-                        "leave out version and sessions, or write server: freeradius",
-                        ("dot1x", "tls"))
+            raise make_fault("hostapd as the server does full authentications of TLS 1.2 here",
+                             "leave out version and sessions, or write server: freeradius",
+                             ("dot1x", "tls"))
         if self.aaa is not None and server == "hostapd" and self.aaa.identity == "temporary":
-            raise fault("temporary identities are mapped by FreeRADIUS alone",
-                        "leave out identity, or write server: freeradius", ("aaa", "identity"))
+            raise make_fault("temporary identities are mapped by FreeRADIUS alone",
+                             "leave out identity, or write server: freeradius", ("aaa", "identity"))
         return self
 
-    def settings(self) -> list[OptionSetting]:
+    def option_settings(self) -> list[OptionSetting]:
         """Return each daemon option that the policy sets."""
         return [setting for name in ("link", "dot1x") if (layer := getattr(self, name)) is not None
-                for setting in layer.options.settings(name)]
+                for setting in layer.options.option_settings(name)]
 
     @model_validator(mode="after")
     def _option_said_once(self) -> Self:
         seen = set[tuple[str, str]]()
-        for setting in self.settings():
+        for setting in self.option_settings():
             if (setting.daemon, setting.name) in seen:
-                raise fault(f"{setting.said} stands in both link and dot1x",
-                            "leave it in one of them", setting.path,
-                            ("link", *setting.path[1:]))
+                raise make_fault(f"{setting.label} stands in both link and dot1x",
+                                 "leave it in one of them", setting.path,
+                                 ("link", *setting.path[1:]))
             seen.add((setting.daemon, setting.name))
         return self
 
     @model_validator(mode="after")
     def _options_take_effect(self) -> Self:
-        for setting in self.settings():
+        for setting in self.option_settings():
             if is_secret(setting.daemon, setting.name, setting.value):
-                raise fault(f"{setting.said} holds a secret",
-                            "leave it out: secrets are made anew for each run", setting.path)
-            check_setting(setting, self._word)
+                raise make_fault(f"{setting.label} holds a secret",
+                                 "leave it out: secrets are made anew for each run", setting.path)
+            check_setting(setting, self._policy_word)
             if (setting.daemon, setting.name) == ("wpa_supplicant", "phase1") and self.dot1x:
                 tls = self.dot1x.tls
                 check_phase1(setting, self.dot1x.eap, tls.version if tls else "1.2")
         return self
 
-    def _word(self, field: str) -> str | None:
+    def _policy_word(self, field: str) -> str | None:
         """Return the policy's word for a field of a layer, such as `link.keys`."""
         layer, _, name = field.partition(".")
         value = getattr(getattr(self, layer), name, None)

@@ -10,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from policies.errors import fault
+from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole
 from policies.options import NOT_BUILT_IN, DaemonOptions
 
@@ -73,10 +73,10 @@ class LinkLayer(SparseLayer):
 
     @field_validator("sae", mode="before")
     @classmethod
-    def _sae_is_built_in(cls, said: object) -> object:
-        if said == "pk":
-            raise fault(f"SAE-PK {NOT_BUILT_IN}", "write sae: h2e")
-        return said
+    def _sae_is_built_in(cls, value: object) -> object:
+        if value == "pk":
+            raise make_fault(f"SAE-PK {NOT_BUILT_IN}", "write sae: h2e")
+        return value
 
     @property
     def is_wep(self) -> bool:
@@ -101,32 +101,32 @@ class LinkLayer(SparseLayer):
     @model_validator(mode="after")
     def _keys_fit_cipher(self) -> Self:
         if self.is_wep and self.keys not in ("static", "eap"):
-            raise fault(
+            raise make_fault(
                 f"keys: {self.keys} cannot feed {self.cipher}",
                 "write keys: static or eap, or a cipher such as CCMP",
                 ("keys",),
             )
         if not self.is_wep and self.keys == "static":
-            raise fault(
+            raise make_fault(
                 f"{self.cipher} takes no static keys",
                 "write keys: psk, sae, owe or eap, or a WEP cipher",
                 ("keys",),
             )
         if self.cipher == "TKIP" and self.keys in EXCHANGED:
-            raise fault(f"{self.keys.upper()} cannot feed TKIP", "write cipher: CCMP or GCMP",
-                        ("cipher",))
+            raise make_fault(f"{self.keys.upper()} cannot feed TKIP", "write cipher: CCMP or GCMP",
+                             ("cipher",))
         return self
 
     @model_validator(mode="after")
     def _pmf_fits(self) -> Self:
         if self.pmf and (self.is_wep or self.cipher == "TKIP"):
-            raise fault(
+            raise make_fault(
                 f"{self.cipher} has no protected management frames",
                 "write pmf: 0, or a cipher such as CCMP",
                 ("pmf",),
             )
         if self.keys in EXCHANGED and not self.pmf:
-            raise fault(
+            raise make_fault(
                 f"keys: {self.keys} needs protected management frames",
                 "write pmf: 2 (or 1, where older stations shall join)",
                 ("pmf",),
@@ -134,28 +134,29 @@ class LinkLayer(SparseLayer):
             )
         for name in ("group_mgmt", "beacon_protection", "ocv"):
             if getattr(self, name) and not self.pmf:
-                raise fault(f"{name} needs protected management frames", "write pmf: 1 or 2",
-                            (name,), ("pmf",))
+                raise make_fault(f"{name} needs protected management frames", "write pmf: 1 or 2",
+                                 (name,), ("pmf",))
         return self
 
     @model_validator(mode="after")
     def _key_management_fits(self) -> Self:
         if self.akm and (self.is_wep or self.cipher == "TKIP" or self.keys not in ("psk", "eap")):
-            raise fault(f"akm is for keys of a passphrase or of EAP, and keys is {self.keys} with "
-                        f"{self.cipher}", "leave out akm", ("akm",))
+            raise make_fault(
+                f"akm is for keys of a passphrase or of EAP, and keys is {self.keys} with "
+                             f"{self.cipher}", "leave out akm", ("akm",))
         if self.akm == "suite-b-192" and not (
                 self.keys == "eap" and self.cipher.endswith("-256") and self.pmf == 2
                 and self.group_mgmt == "BIP-GMAC-256"):
-            raise fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "
-                        "BIP-GMAC-256", "write cipher: GCMP-256, keys: eap, pmf: 2 and "
-                        "group_mgmt: BIP-GMAC-256", ("akm",))
+            raise make_fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "
+                             "BIP-GMAC-256", "write cipher: GCMP-256, keys: eap, pmf: 2 and "
+                             "group_mgmt: BIP-GMAC-256", ("akm",))
         self._check_roaming()
         if self.sae and self.keys != "sae":
-            raise fault(f"sae says how SAE is done, and keys is {self.keys}",
-                        "leave out sae, or write keys: sae", ("sae",), ("keys",))
+            raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
+                             "leave out sae, or write keys: sae", ("sae",), ("keys",))
         if self.group and self.keys not in EXCHANGED:
-            raise fault(f"group is that of SAE or OWE, and keys is {self.keys}",
-                        "leave out group, or write keys: sae or owe", ("group",), ("keys",))
+            raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
+                             "leave out group, or write keys: sae or owe", ("group",), ("keys",))
         return self
 
     def _check_roaming(self) -> None:
@@ -164,12 +165,15 @@ class LinkLayer(SparseLayer):
             return
         sources = _MOVES_WITH[self.roaming]
         if self.keys not in sources or self.is_wep or self.cipher == "TKIP":
-            raise fault(f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP "
-                        "or GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
+            raise make_fault(
+                f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP "
+                             "or GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
         if self.akm == "suite-b-192" and self.moves_fast:
-            raise fault(f"roaming: {self.roaming} with the 192-bit suite is a key management of "
-                        "its own (FT-EAP-SHA384), which is not here", "leave out roaming, or akm",
-                        ("roaming",), ("akm",))
+            raise make_fault(
+                f"roaming: {self.roaming} with the 192-bit suite is a key management of "
+                             "its own (FT-EAP-SHA384), which is not here",
+                             "leave out roaming, or akm",
+                             ("roaming",), ("akm",))
         if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
-            raise fault(f"roaming: {self.roaming} is a key management of its own",
-                        "leave out akm, or roaming", ("roaming",), ("akm",))
+            raise make_fault(f"roaming: {self.roaming} is a key management of its own",
+                             "leave out akm, or roaming", ("roaming",), ("akm",))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from policies.document import read_document
-from policies.errors import fault, show
+from policies.errors import make_fault, show_value
 from policies.fields import OptionValue
 
 Daemon = Literal["hostapd", "wpa_supplicant"]
@@ -42,7 +42,7 @@ class OptionGroup(BaseModel):
     excludes: str = ""
     check: str = ""
 
-    def has(self, name: str) -> bool:
+    def has_option(self, name: str) -> bool:
         """Return whether the group contains an option."""
         return any(fnmatchcase(name, pattern) for pattern in self.names.split())
 
@@ -56,13 +56,13 @@ class OptionTable(BaseModel):
     hostapd: list[OptionGroup]
     wpa_supplicant: list[OptionGroup]
 
-    def groups(self, daemon: Daemon) -> list[OptionGroup]:
+    def groups_of(self, daemon: Daemon) -> list[OptionGroup]:
         """Return the groups of one daemon's options."""
         return self.hostapd if daemon == "hostapd" else self.wpa_supplicant
 
-    def find(self, daemon: Daemon, name: str) -> OptionGroup:
+    def find_group(self, daemon: Daemon, name: str) -> OptionGroup:
         """Return the group of an option, an empty one if it is unknown."""
-        return next((group for group in self.groups(daemon) if group.has(name)),
+        return next((group for group in self.groups_of(daemon) if group.has_option(name)),
                     OptionGroup(names=name))
 
 
@@ -88,25 +88,25 @@ class OptionSetting(NamedTuple):
     @property
     def group(self) -> OptionGroup:
         """Return its group in the table."""
-        return load_options().find(self.daemon, self.name)
+        return load_options().find_group(self.daemon, self.name)
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """Return the option in words."""
         return f"{self.daemon}'s option {self.name}"
 
 
 def is_secret(daemon: Daemon, name: str, value: object = "") -> bool:
     """Return whether an option, by its name or its value, contains a secret."""
-    return (load_options().find(daemon, name).set_by == "secret"
+    return (load_options().find_group(daemon, name).set_by == "secret"
             or bool(_SECRET_WORDS & set(name.lower().split("_")))
             or bool(_SECRET_VALUE.search(str(value))))
 
 
-def refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
+def find_refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
     """Return why no policy may set an option: what is wrong, and what to do. None if it may."""
     table = load_options()
-    group = table.find(daemon, name)
+    group = table.find_group(daemon, name)
     said = f"{daemon}'s option {name}"
     if group.set_by or is_secret(daemon, name):
         return f"{said} is not a policy's to set", table.owners[group.set_by or "secret"]
@@ -115,27 +115,28 @@ def refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
     return None
 
 
-def check_setting(setting: OptionSetting, say: Callable[[str], str | None]) -> None:
+def check_setting(setting: OptionSetting, find_word: Callable[[str], str | None]) -> None:
     """Refuse an option that repeats a field, or has no effect in a policy.
 
     Args:
         setting: The option.
-        say: Returns the policy's word for a field such as `link.keys`, None if it has none.
+        find_word: Returns the policy's word for a field such as `link.keys`, None if it has none.
 
     Raises:
         PydanticCustomError: The option is refused; pydantic collects the error.
     """
     group = setting.group
     for field, words in group.needs.items():
-        word = say(field)
+        word = find_word(field)
         if word is None or (word not in words and _ANY not in words):
             due = f"{field} {' or '.join(words)}" if _ANY not in words else field.split(".")[0]
             is_now = f"{field} is {word}" if word else f"there is no {field}"
-            raise fault(f"{setting.said} has no effect without {due}, and {is_now}",
-                        "leave it out, or change that", setting.path)
-    if group.excludes and say(group.excludes) is not None:
-        raise fault(f"{setting.said} and {group.excludes} say the same", "leave out one of them",
-                    setting.path)
+            raise make_fault(f"{setting.label} has no effect without {due}, and {is_now}",
+                             "leave it out, or change that", setting.path)
+    if group.excludes and find_word(group.excludes) is not None:
+        raise make_fault(f"{setting.label} and {group.excludes} say the same",
+                         "leave out one of them",
+                         setting.path)
 
 
 def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
@@ -152,28 +153,28 @@ def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
     switches = {f"1.{minor}": flag for minor, flag in _TLS_SWITCH.findall(str(setting.value))}
     speaks = f"the server speaks TLS {version} with EAP-{eap}"
     if switches.get(version) == "1":
-        raise fault(f"phase1 switches TLS {version} off, and {speaks}",
-                    f"leave tls_disable_tlsv1_{version[-1]}=1 out of it", setting.path)
+        raise make_fault(f"phase1 switches TLS {version} off, and {speaks}",
+                         f"leave tls_disable_tlsv1_{version[-1]}=1 out of it", setting.path)
     if version == "1.3" and switches.get("1.3") != "0":
-        raise fault(f"phase1 stands in place of what switches TLS 1.3 on, and {speaks}",
-                    "add tls_disable_tlsv1_3=0 to it", setting.path)
+        raise make_fault(f"phase1 stands in place of what switches TLS 1.3 on, and {speaks}",
+                         "add tls_disable_tlsv1_3=0 to it", setting.path)
     others = [name for name, flag in switches.items() if flag == "0" and name != version]
     if others:
-        raise fault(f"phase1 switches TLS {others[0]} on without effect: {speaks} alone",
-                    f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
-                        f', or write version: "{others[0]}" in dot1x.tls'
-                        if eap == "TLS" and others[0] in ("1.2", "1.3") else ""), setting.path)
+        raise make_fault(f"phase1 switches TLS {others[0]} on without effect: {speaks} alone",
+                         f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
+                             f', or write version: "{others[0]}" in dot1x.tls'
+                             if eap == "TLS" and others[0] in ("1.2", "1.3") else ""), setting.path)
 
 
 def _name_check(daemon: Daemon) -> Callable[[str], str]:
     def check(name: str) -> str:
         if not re.fullmatch(OPTION_NAME[1:-1], name):
-            raise fault(
-                f"{show(name)} cannot be an option of {daemon}",
+            raise make_fault(
+                f"{show_value(name)} cannot be an option of {daemon}",
                 "write the option's own name: letters, digits and '_'",
             )
-        if refused := refusal(daemon, name):
-            raise fault(*refused)
+        if refused := find_refusal(daemon, name):
+            raise make_fault(*refused)
         return name
 
     return check
@@ -181,7 +182,7 @@ def _name_check(daemon: Daemon) -> Callable[[str], str]:
 
 def refused_patterns(daemon: Daemon) -> list[str]:
     """Return the names that no policy may set, with * for any letters."""
-    return sorted({pattern for group in load_options().groups(daemon)
+    return sorted({pattern for group in load_options().groups_of(daemon)
                    if group.set_by or group.no_effect for pattern in group.names.split()})
 
 
@@ -215,7 +216,7 @@ class DaemonOptions(BaseModel):
         json_schema_extra=_editor_hints("wpa_supplicant"),
     )
 
-    def settings(self, layer: str) -> Iterator[OptionSetting]:
+    def option_settings(self, layer: str) -> Iterator[OptionSetting]:
         """Yield each option that is set for a layer."""
         for daemon in DAEMONS:
             for name, value in getattr(self, daemon).items():

@@ -92,9 +92,9 @@ class Policy(BaseModel):
         return self.layers.wire is not None
 
     @property
-    def lower(self) -> Policy:
+    def without_upper_layers(self) -> Policy:
         """Return the policy without the layers above the network layer, for rendering daemons."""
-        above = dict.fromkeys(self.layers.upper)
+        above = dict.fromkeys(self.layers.upper_names)
         return self.model_copy(update={"layers": self.layers.model_copy(update=above)})
 
     def digest(self) -> str:

@@ -8,7 +8,7 @@ same.
 
 from __future__ import annotations
 
-from policies.errors import advise, fault, show
+from policies.errors import advise_choice, make_fault, show_value
 
 CIPHERS = ("3des", "aes128", "aes192", "aes256")
 AEADS = ("aes128gcm16", "aes256gcm16", "chacha20poly1305")  # integrity is part of the cipher
@@ -40,20 +40,20 @@ def check_ike(proposal: str, ike: int) -> None:
     Raises:
         PydanticCustomError: It is not.
     """
-    tokens = _tokens(proposal, "aes256-sha256-modp2048")
+    tokens = _split_proposal(proposal, "aes256-sha256-modp2048")
     if tokens[0] in AEADS and ike == 1:
-        raise fault(
+        raise make_fault(
             f"{tokens[0]} protects IKEv2 only, and ike is 1", f"use {', '.join(CIPHERS)}, or ike: 2"
         )
     if is_post_quantum(proposal) and ike == 1:
-        raise fault("ML-KEM is for IKEv2 only, and ike is 1", "write ike: 2, or leave it out")
+        raise make_fault("ML-KEM is for IKEv2 only, and ike is 1", "write ike: 2, or leave it out")
     if tokens[-1] in ADDITIONAL and tokens[-2] in KEMS:
-        raise fault(f"{show(tokens[-1])} after {tokens[-2]} would do the same twice",
-                    "write a Diffie-Hellman group before it, such as curve25519")
+        raise make_fault(f"{show_value(tokens[-1])} after {tokens[-2]} would do the same twice",
+                         "write a Diffie-Hellman group before it, such as curve25519")
     parts = [_ENCRYPTION, _PRF if tokens[0] in AEADS else _INTEG,
              *([_DH] if ike == 1 else [_KEY_EXCHANGE, _LATER])]
     example = "aes128gcm16-prfsha256-ecp256" if tokens[0] in AEADS else "aes256-sha256-modp2048"
-    _match(proposal, tokens, parts, 3, example)
+    _check_tokens(proposal, tokens, parts, 3, example)
 
 
 def check_esp(proposal: str) -> str:
@@ -62,13 +62,14 @@ def check_esp(proposal: str) -> str:
     Raises:
         PydanticCustomError: It is not.
     """
-    tokens = _tokens(proposal, "aes128-sha256")
+    tokens = _split_proposal(proposal, "aes128-sha256")
     if is_post_quantum(proposal):
-        raise fault(f"ML-KEM has no place in {show(proposal)}, which is ESP's",
-                    "leave it out, and write it in ike_proposal, from whose keys ESP's come")
+        raise make_fault(f"ML-KEM has no place in {show_value(proposal)}, which is ESP's",
+                         "leave it out, and write it in ike_proposal, from whose keys ESP's come")
     aead = tokens[0] in AEADS
     parts = [_ENCRYPTION, _DH] if aead else [_ENCRYPTION, _INTEG, _DH]
-    _match(proposal, tokens, parts, len(parts) - 1, "aes128gcm16" if aead else "aes128-sha256")
+    _check_tokens(proposal, tokens, parts, len(parts) - 1, "aes128gcm16" if aead
+                  else "aes128-sha256")
     return proposal
 
 
@@ -91,27 +92,30 @@ def pattern_esp() -> str:
     return f"^({plain}|{'|'.join(AEADS)})(-({'|'.join(GROUPS)}))?$"
 
 
-def _tokens(proposal: str, example: str) -> list[str]:
+def _split_proposal(proposal: str, example: str) -> list[str]:
     if not all(char.isalnum() or char in "-_" for char in proposal) or not proposal:
         # With a list or a trailing "!" the negotiated suite, and so what is measured, would be
         # open.
-        raise fault(
-            f"{show(proposal)} is not one proposal of strongSwan", f"write one, such as {example}"
+        raise make_fault(
+            f"{show_value(proposal)} is not one proposal of strongSwan",
+            f"write one, such as {example}"
         )
     return proposal.split("-")
 
 
-def _match(proposal: str, tokens: list[str], parts: list[_Part], least: int, example: str) -> None:
+def _check_tokens(proposal: str, tokens: list[str], parts: list[_Part], least: int,
+                  example: str) -> None:
     for token, (role, known) in zip(tokens, parts, strict=False):
         if token not in known:
             alias = _ALIASES.get(token.casefold())
-            advice = advise(alias if alias in known else token, known)
-            raise fault(f"{show(token)} is no {role} known here, in {show(proposal)}", advice)
+            advice = advise_choice(alias if alias in known else token, known)
+            raise make_fault(
+                f"{show_value(token)} is no {role} known here, in {show_value(proposal)}", advice)
     if not least <= len(tokens) <= len(parts):
         count = "1 part" if len(tokens) == 1 else f"{len(tokens)} parts"
         shape = "-".join(f"({role})" for role, _ in parts[:least])
         shape += "".join(f"[-({role})]" for role, _ in parts[least:])
-        raise fault(
-            f"{show(proposal)} has {count} where {shape} belongs",
+        raise make_fault(
+            f"{show_value(proposal)} has {count} where {shape} belongs",
             f"write it like {example}",
         )

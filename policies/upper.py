@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from policies.aaa import AaaLayer
-from policies.errors import fault
+from policies.errors import make_fault
 from policies.fields import Whole
 from policies.kerberos import KerberosLayer
 
@@ -72,12 +72,14 @@ class StreamLayer(BaseModel):
     @model_validator(mode="after")
     def _range_is_one(self) -> Self:
         if len(self.range) != 2:
-            raise fault("range: two levels belong there", "write [lowest, highest], in per cent",
-                        ("range",))
+            raise make_fault("range: two levels belong there",
+                             "write [lowest, highest], in per cent",
+                             ("range",))
         low, high = self.range
         if low > high:
-            raise fault(f"range: {low} to {high} % is upside down", "write the lower level first",
-                        ("range",))
+            raise make_fault(f"range: {low} to {high} % is upside down",
+                             "write the lower level first",
+                             ("range",))
         return self
 
     @model_validator(mode="after")
@@ -85,27 +87,30 @@ class StreamLayer(BaseModel):
         if self.level is None:
             return self
         if self.scheme != "percentage":
-            raise fault(f"{self.scheme} verifies every packet, so that it has no level",
-                        "leave out level, or write scheme: percentage", ("level",), ("scheme",))
+            raise make_fault(f"{self.scheme} verifies every packet, so that it has no level",
+                             "leave out level, or write scheme: percentage", ("level",),
+                             ("scheme",))
         low, high = self.range
         if not low <= self.level <= high:
             what = f"is below the floor of {low} %" if self.level < low else \
                 f"is above the range, which ends at {high} %"
-            raise fault(f"level: {self.level} % {what}", "change it, or the range", ("level",))
+            raise make_fault(f"level: {self.level} % {what}", "change it, or the range", ("level",))
         return self
 
     @model_validator(mode="after")
     def _rest_fits(self) -> Self:
         if self.bundle is not None and self.scheme not in _BUNDLES:
-            raise fault(f"{self.scheme} has no bundles", "leave out bundle, or write scheme: "
-                        "delayed or tree", ("bundle",), ("scheme",))
+            raise make_fault(f"{self.scheme} has no bundles", "leave out bundle, or write scheme: "
+                             "delayed or tree", ("bundle",), ("scheme",))
         if self.limit_packets is not None and not (self.controller or "").endswith("1998"):
-            raise fault("limit_packets is for the controllers of 1998", "leave it out, or write "
-                        "controller: blend-1998", ("limit_packets",), ("controller",))
+            raise make_fault("limit_packets is for the controllers of 1998",
+                             "leave it out, or write "
+                             "controller: blend-1998", ("limit_packets",), ("controller",))
         if self.controller == "bounded" and self.scheme not in _BUNDLES:
-            raise fault("controller: bounded chooses bundles, and "
-                        f"{self.scheme} has none", "write scheme: delayed or tree", ("controller",),
-                        ("scheme",))
+            raise make_fault("controller: bounded chooses bundles, and "
+                             f"{self.scheme} has none", "write scheme: delayed or tree",
+                             ("controller",),
+                             ("scheme",))
         return self
 
 
@@ -132,11 +137,12 @@ class ChannelLayer(BaseModel):
     @model_validator(mode="after")
     def _means_fit(self) -> Self:
         if self.protocol == "adp" and self.scope == "none":
-            raise fault("scope: adp always authenticates", "write trailer or all, or protocol: "
-                        "adp-1987", ("scope",), ("protocol",))
+            raise make_fault("scope: adp always authenticates",
+                             "write trailer or all, or protocol: "
+                             "adp-1987", ("scope",), ("protocol",))
         if self.protocol == "adp" and self.trailer is not None:
-            raise fault("trailer: a message of adp ends with a tag of its own", "leave out "
-                        "trailer, or write protocol: adp-1987", ("trailer",), ("protocol",))
+            raise make_fault("trailer: a message of adp ends with a tag of its own", "leave out "
+                             "trailer, or write protocol: adp-1987", ("trailer",), ("protocol",))
         return self
 
 
@@ -157,6 +163,6 @@ class UpperLayers(BaseModel):
         "FreeRADIUS, by the name that is claimed.")
 
     @property
-    def upper(self) -> list[str]:
+    def upper_names(self) -> list[str]:
         """Return the names of the layers that are switched on."""
         return [name for name in UpperLayers.model_fields if getattr(self, name) is not None]

@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from policies.document import Document, KeyPath, read_document
-from policies.errors import PolicyError, advise, fault, show
-from policies.facts import KNOWN, When, facts, holds
+from policies.errors import PolicyError, advise_choice, make_fault, show_value
+from policies.facts import KNOWN, When, facts_from_policy, is_fulfilled
 from policies.fields import PolicyName
 from policies.policy import Policy
 
@@ -43,7 +43,7 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _LARGEST = 1e6  # a larger weight is a typing error
 
 
-def _number(value: object) -> object:
+def _check_weight(value: object) -> object:
     """Accept a whole number, or a decimal number in quotes.
 
     YAML has several spellings of decimal numbers.
@@ -52,39 +52,43 @@ def _number(value: object) -> object:
         try:
             value = float(value)
         except ValueError:
-            raise fault(f"{show(value)} is not a number", "write one such as 2 or '1.5'") from None
+            raise make_fault(f"{show_value(value)} is not a number",
+                             "write one such as 2 or '1.5'") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise fault(f"{show(value)} is not a number", "write one such as 2 or '1.5'")
+        raise make_fault(f"{show_value(value)} is not a number", "write one such as 2 or '1.5'")
     if not (math.isfinite(value) and 0 <= value <= _LARGEST):
-        raise fault(f"{value:g} cannot be a weight", "write a number from 0 up")
+        raise make_fault(f"{value:g} cannot be a weight", "write a number from 0 up")
     return float(value)
 
 
-def _known(when: When) -> When:
+def _check_conditions(when: When) -> When:
     for key, words in when.items():
         if key not in KNOWN:
-            raise fault(f"{show(key)} is nothing that a policy says", advise(key, KNOWN), (key,))
+            raise make_fault(f"{show_value(key)} is nothing that a policy says",
+                             advise_choice(key, KNOWN), (key,))
         for word in words:
             if word not in KNOWN[key]:
-                raise fault(f"{key} is never {show(word)}", advise(word, KNOWN[key]), (key,))
+                raise make_fault(f"{key} is never {show_value(word)}",
+                                 advise_choice(word, KNOWN[key]), (key,))
     if not when or not all(when.values()):
-        raise fault("when is empty, so it would hold for every policy", "write a condition")
+        raise make_fault("when is empty, so it would hold for every policy", "write a condition")
     return when
 
 
-def _named(features: Mapping[Feature, str]) -> Mapping[Feature, str]:
+def _check_feature_names(features: Mapping[Feature, str]) -> Mapping[Feature, str]:
     for name in features:
         if not re.fullmatch(r"[a-z][a-z_]{0,39}", name):
-            raise fault(f"{show(name)} cannot name a feature", "write lower case letters and _")
+            raise make_fault(f"{show_value(name)} cannot name a feature",
+                             "write lower case letters and _")
     return features
 
 
 def _check_feature(name: str, known: Mapping[Feature, str], at: tuple[str, ...]) -> None:
     if name not in known:
-        raise fault(f"{show(name)} is not a feature", advise(name, known), at)
+        raise make_fault(f"{show_value(name)} is not a feature", advise_choice(name, known), at)
 
 
-Weight = Annotated[float, BeforeValidator(_number)]
+Weight = Annotated[float, BeforeValidator(_check_weight)]
 
 
 class Implementation(BaseModel):
@@ -94,7 +98,7 @@ class Implementation(BaseModel):
 
     name: PolicyName
     source: Literal["table-2", "extension"] = "extension"
-    when: Annotated[Mapping[str, list[str]], AfterValidator(_known)]
+    when: Annotated[Mapping[str, list[str]], AfterValidator(_check_conditions)]
     weights: Mapping[Feature, Weight]
 
 
@@ -109,7 +113,8 @@ class Groups(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.middle > self.high:
-            raise fault("middle begins above high", "write the smaller one as middle", ("middle",))
+            raise make_fault("middle begins above high", "write the smaller one as middle",
+                             ("middle",))
         return self
 
 
@@ -119,7 +124,8 @@ class Weights(BaseModel):
     model_config = _CONFIG
 
     title: PolicyName = "2007"
-    features: Annotated[Mapping[Feature, PolicyName], AfterValidator(_named)] = FEATURES
+    features: Annotated[Mapping[Feature, PolicyName],
+                        AfterValidator(_check_feature_names)] = FEATURES
     once: list[Feature] = []
     #: Features of which a policy must have one; else it is not recommended, whatever its sum.
     needed: list[Feature] = []
@@ -139,8 +145,8 @@ class Weights(BaseModel):
                 _check_feature(feature, self.features,
                                ("implementations", key, "weights", feature))
         if self.hundred == "attainable" and set(self.once) != set(self.features):
-            raise fault("a feature that adds up has no most that can be attained",
-                        "name all features in once, or leave out hundred", ("hundred",))
+            raise make_fault("a feature that adds up has no most that can be attained",
+                             "name all features in once, or leave out hundred", ("hundred",))
         return self
 
     @property
@@ -150,13 +156,13 @@ class Weights(BaseModel):
                         for entry in self.implementations.values()), default=0.0)
                    for feature in self.features)
 
-    def of(self, policy: Policy) -> dict[str, Implementation]:
+    def implementations_of(self, policy: Policy) -> dict[str, Implementation]:
         """Return the implementations that a policy has, by id."""
-        said = facts(policy)
+        said = facts_from_policy(policy)
         return {key: implementation for key, implementation in self.implementations.items()
-                if holds(implementation.when, said)}
+                if is_fulfilled(implementation.when, said)}
 
-    def unweighted(self, policy: Policy) -> tuple[str, ...]:
+    def find_unweighted(self, policy: Policy) -> tuple[str, ...]:
         """Return the parts of a policy's protection that no implementation weighs."""
         asked = {(key, word) for implementation in self.implementations.values()
                  for key, words in implementation.when.items() for word in words}
@@ -166,7 +172,7 @@ class Weights(BaseModel):
                              ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport"),
                              # These negotiate the paper's IPsec, which Table 2 weighs.
                              ("ipsec.ike", "1"), ("ipsec.group", "modp1024")}
-        return tuple(f"{key} {word}" for key, word in facts(policy).items()
+        return tuple(f"{key} {word}" for key, word in facts_from_policy(policy).items()
                      if (key, word) not in asked | counted_elsewhere)
 
 
@@ -181,16 +187,16 @@ def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
     try:
         return Weights.model_validate(document.data)
     except ValidationError as error:
-        raise _explain(error, document) from None
+        raise _explain_error(error, document) from None
 
 
-def _explain(error: ValidationError, document: Document) -> PolicyError:
+def _explain_error(error: ValidationError, document: Document) -> PolicyError:
     details = error.errors(include_url=False)
-    line, what, advice = min(_found(detail, document) for detail in details)
+    line, what, advice = min(_locate_error(detail, document) for detail in details)
     return PolicyError(document.file, line, what, advice, len(details) - 1)
 
 
-def _found(detail: Any, document: Document) -> tuple[int, str, str]:
+def _locate_error(detail: Any, document: Document) -> tuple[int, str, str]:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
     context = detail.get("ctx", {})
     blamed = [(*path, *keys) for keys in context.get("at", ())] or [path]
@@ -206,6 +212,7 @@ def _found(detail: Any, document: Document) -> tuple[int, str, str]:
     if detail["type"] == "extra_forbidden":
         return line, f"unknown key {label}", "remove it, or see policies/weights.yml"
     if detail["type"] == "literal_error":
-        return line, f"{label}: {show(detail['input'])} is not known", \
+        return line, f"{label}: {show_value(detail['input'])} is not known", \
             f"write {context['expected']}"
-    return line, f"{label}: {show(detail['input'])} cannot stand here", "see policies/weights.yml"
+    return (line, f"{label}: {show_value(detail['input'])} cannot stand here",
+            "see policies/weights.yml")

@@ -18,7 +18,7 @@ from typing import Any
 
 import policies
 from measure.manifest import LevelRecord
-from policies import Policy, PolicyError, load, load_named
+from policies import Policy, PolicyError, load_named, load_policy
 from studies.changes import without
 from studies.parts import (
     Cell,
@@ -73,7 +73,7 @@ class Policies:
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Their levels, in the order that they were asked for. Raises StudyError."""
-        known = policies.named()
+        known = policies.policy_ids()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
         for name in chosen_names:
             if name not in known and (meant := _named(name, known)):
@@ -86,8 +86,9 @@ class Policies:
                 raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
                                  f"--policies {name}")
         try:
-            chosen = [load_named(name) if name in known else load(name) for name in chosen_names]
-            chosen += [load(path) for path in files]
+            chosen = [load_named(name) if name in known else load_policy(name) for name
+                      in chosen_names]
+            chosen += [load_policy(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None
         ids = [policy.id for policy in chosen]
@@ -100,7 +101,7 @@ class Policies:
 
     def _check(self, policy: Policy) -> None:
         """Refuse a layer that nothing in the study would run."""
-        strange = [name for name in policy.layers.upper if name not in self.runs]
+        strange = [name for name in policy.layers.upper_names if name not in self.runs]
         if strange:
             runs = f"it runs {' and '.join(sorted(self.runs))}" if self.runs else "it runs none"
             raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
@@ -245,7 +246,7 @@ def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, pe
     mobile node has these further duties. Raises StudyError where names are taken.
     """
     try:
-        made = shapes.behind(scenario.network, scenario.agent, hosts)
+        made = shapes.add_hosts_behind(scenario.network, scenario.agent, hosts)
     except ValueError as error:
         raise StudyError(f"scenario {scenario.id}: {error}; rename it") from None
     nodes = {name: node for name, node in made.nodes.items() if name not in scenario.companions}
@@ -340,7 +341,7 @@ def _check_places(scenario: Scenario, medium: Medium | None) -> None:
             "signal, so that it changes nothing; add --medium 802.11b-positions, or another with "
             "signal")
     for node, its in scenario.network.nodes.items() if has_signal else ():
-        if its.position is None and (its.has(STATION) or its.has(ACCESS_POINT)):
+        if its.position is None and (its.has_duty(STATION) or its.has_duty(ACCESS_POINT)):
             raise StudyError(
                 f"scenario {scenario.id}: {node} has no position, and medium {name} has a signal "
                 "that depends on it; give it one in the network, or take a medium without signal")

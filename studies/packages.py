@@ -67,7 +67,7 @@ def load(study: str) -> dict[str, Variant]:
     if not file.is_file():
         return {}
     try:
-        entries = _ENTRIES.validate_python(reading.read(file, _FORM))
+        entries = _ENTRIES.validate_python(reading.read_mapping(file, _FORM))
     except TopologyError as error:
         raise StudyError(str(error).replace(str(file), where)) from None
     except ValidationError as error:

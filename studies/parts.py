@@ -119,7 +119,7 @@ class TestbedSpec:
         """One spec that serves both, on the union of their networks; None where they differ."""
         if replace(self, network=other.network, memory_mb=other.memory_mb) != other:
             return None
-        network = self.network.joined(other.network)
+        network = self.network.merge_with(other.network)
         return None if network is None else replace(
             self, network=network, memory_mb=max(self.memory_mb, other.memory_mb))
 
@@ -332,6 +332,6 @@ class Asked(BaseModel):
         extra = cls.model_fields[setting].json_schema_extra
         return str(extra.get("option", "")) if isinstance(extra, dict) else ""
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """What manifest and records keep of it: nothing that only this machine understands."""
         return self.model_dump(mode="json")

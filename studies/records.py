@@ -41,7 +41,7 @@ def read_envelope(path: Path) -> Record:
         raise RecordError(f"{path}: cannot be read ({error})") from None
     entry = parse(text, str(path))
     try:
-        record.refuse_altered(text, str(path))
+        record.check_unaltered(text, str(path))
     except RecordError:
         check(entry, str(path))  # what no table can use says more
         raise
@@ -53,7 +53,7 @@ def parse(text: str | bytes, where: str) -> Record:
 
     Whether it was altered, and whether tables can use it, is for the caller to ask.
     """
-    return record.parse(text, where, _of_records())
+    return record.parse_record(text, where, _of_records())
 
 
 def check(entry: Record, where: str) -> None:
@@ -62,7 +62,7 @@ def check(entry: Record, where: str) -> None:
         study = studies.load(entry.study.id)
     except StudyError:
         return  # who reports on it says that the study is not installed
-    bodies.check(entry, study, where)
+    bodies.check_record(entry, study, where)
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
@@ -79,7 +79,7 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a results folder; raises ManifestError, too, where it was altered."""
     text, where = manifest.read_text(folder), str(folder / manifest.FILE)
-    plan = parse_manifest(text, where, manifest.history(folder))
+    plan = parse_manifest(text, where, manifest.read_history(folder))
     check_manifest(plan, text, where)
     return plan
 
@@ -89,7 +89,7 @@ def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -
 
     Whether it was altered is for the caller to ask.
     """
-    return manifest.parse(text, where, _of_manifests(), history)
+    return manifest.parse_manifest(text, where, _of_manifests(), history)
 
 
 def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
@@ -98,7 +98,7 @@ def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
         study = studies.load(plan.study.id)
     except StudyError:
         return  # who reports on it says that the study is not installed
-    manifest.refuse_altered(plan, text, where)
+    manifest.check_unaltered(plan, text, where)
     for factor in study.factors:
         for name, entry in plan.levels.get(factor.name, {}).items():
             if not entry.digest or not entry.content:

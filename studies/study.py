@@ -136,45 +136,45 @@ class Study:
         for row in itertools.product(*levels.values()):
             yield Cell(dict(zip(levels, row, strict=True)))
 
-    def testbed(self, cell: Cell, asked: Asked) -> TestbedSpec:
+    def testbed(self, cell: Cell, settings: Asked) -> TestbedSpec:
         """What must stand before a cell can be measured."""
         raise NotImplementedError
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:
         """What the workload is told of one repetition, as plain data."""
-        return {"cell": cell.ids, "asked": asked.model_dump(mode="json")}
+        return {"cell": cell.ids, "asked": settings.model_dump(mode="json")}
 
-    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:
+    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:
         """Return the settings that change a cell's testbed or task, and nothing that is measured.
 
         A user's setting that has no effect in any cell is refused.
         """
         return ()
 
-    def warm_up(self, asked: Asked) -> Asked:
+    def warm_up(self, settings: Asked) -> Asked:
         """What an unrecorded first repetition on a testbed is asked for; by default the same."""
-        return asked
+        return settings
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
         """Which of a testbed's cells that repetition is of; by default the first."""
         return cells[0]
 
-    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:
+    def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:
         """Return lines on what is measured that a user sees before anything starts."""
         return ()
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:
+    def expected(self, cell: Cell, settings: Asked) -> Expected:
         """About what one repetition of a cell takes."""
         return Expected()
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:
         """How long a repetition may last at most, beside what its machine may take to answer (s).
 
         After that, the machine counts as hung.
         """
         return 60.0
 
-    def check_clock(self, clock: Clock, asked: Asked) -> None:
+    def check_clock(self, clock: Clock, settings: Asked) -> None:
         """Refuse what a clock cannot measure. Raises StudyError."""
         return
 
@@ -185,7 +185,7 @@ class Study:
         """
         raise NotImplementedError
 
-    def required_metrics(self, cell: Cell, asked: Asked,
+    def required_metrics(self, cell: Cell, settings: Asked,
                          clock: Clock | None) -> Sequence[Metric]:
         """Return the metrics without which no repetition of a cell is good; by default all.
 
@@ -242,7 +242,7 @@ class Study:
         """The run's table; by default of the metrics alone."""
         from analysis import run_table
 
-        return run_table.table(cells)
+        return run_table.make_run_table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Tables, figures and claims of a results folder, made of the toolkit's parts.
@@ -254,7 +254,7 @@ class Study:
         from analysis.cells import Cells
 
         cells = Cells(results, options.get("baseline", ""))
-        return standard_report.report(cells, self.run_table(cells))
+        return standard_report.make_standard_report(cells, self.run_table(cells))
 
     def report_alone(self, options: Mapping[str, Any]) -> Report:
         """The report of an option that needs no results (`ReportOption.without_results`).

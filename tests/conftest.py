@@ -84,7 +84,7 @@ class Qop:
 
     def records(self, out: str) -> dict[str, Record]:
         """The good records of a results folder by name; anything else there fails the test."""
-        found, complaints = record.read_all(self.folder / out / "records")
+        found, complaints = record.read_records(self.folder / out / "records")
         assert not complaints, complaints
         return {entry.name: entry for entry in found}
 
@@ -202,7 +202,7 @@ def take_a_processor(session: pytest.Session) -> None:
     if config.getoption("--guests") != "shareable" or not hasattr(config, "workerinput"):
         return
     if session.items and config.rootpath == PROJECT:
-        guest_image.ensure()
+        guest_image.ensure_image()
     number, processors = int(config.workerinput["workerid"][2:]), os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(processors)[number % len(processors)]})
 

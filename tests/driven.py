@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from conftest import PATIENCE_S
-from guest.boot import Guest, boot
-from guest.image import ensure
+from guest.boot import Guest, boot_guest
+from guest.image import ensure_image
 from topologies.loader import to_json
 from topologies.model import Network
 
@@ -47,8 +47,8 @@ class Driven:
 
     async def __aenter__(self) -> Driven:
         memory_mb = 100 + 23 * len(self._told["network"]["nodes"])
-        self.guest: Guest = await boot(
-            ensure(), self.folder, memory_mb=memory_mb, clock=self._told["clock"],
+        self.guest: Guest = await boot_guest(
+            ensure_image(), self.folder, memory_mb=memory_mb, clock=self._told["clock"],
             console_log=self.folder / "out" / "logs" / "console.log",
             scratch=self.folder.parent / "scratch")
         return self
@@ -67,19 +67,19 @@ class Driven:
         place = self.folder / "commands" / f"{self._sent}.json"
         place.with_suffix(".new").write_bytes(line)
         place.with_suffix(".new").rename(place)
-        self.guest.release()
+        self.guest.resume()
 
     async def event(self, name: str) -> dict[str, Any]:
         """The next event of a name; those before it are in `events`, too."""
         while True:
             async with asyncio.timeout(PATIENCE_S):
                 line = await self.guest.stdout.readline()
-            assert line, self.guest.console(40)
+            assert line, self.guest.read_console(40)
             said: dict[str, Any] = json.loads(line)
             self.events.append(said)
             if said["event"] == name:
                 if self._skips_waiting and name not in ("hello", "report"):
-                    self.guest.hold()
+                    self.guest.suspend()
                 return said
             assert said["event"] != "failed" or name == "failed", said
 

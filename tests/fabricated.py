@@ -14,8 +14,8 @@ from analysis.present import terminal
 from analysis.standing import Missing, Standing
 from analysis.table import Table
 from measure import phases as measured
-from measure.manifest import Manifest, digest_of
-from measure.record import CheckRecord, Record, StudyRecord, write
+from measure.manifest import Manifest, plan_digest
+from measure.record import CheckRecord, Record, StudyRecord, write_record
 from policies import Policy, load_all
 from studies import mobile
 from studies.qop2007.body import (
@@ -25,7 +25,7 @@ from studies.qop2007.body import (
     StreamRecord,
     handoff_s,
 )
-from studies.qop2007.phases import components, table_4
+from studies.qop2007.phases import find_components, summed_components
 from studies.qop2007.report import handoff
 from topologies.loader import load_medium, load_scenario, scenario_ids, to_json
 
@@ -78,9 +78,9 @@ def _body(known: Policy | None, scenario: str, tcp: float, udp: float,
     stamps = {"start": 100.0} | ({"handoff": 100.0 + LEFT_S} if roams else {})
     if stays and roams:
         stamps["foreign_first_packet"] = 100.0 + stays[-1].end_s + 0.001
-    parts = components(stays)
-    summed = table_4(known, roaming=roams) if known else tuple(sorted(parts))
-    moved = _records(measured.handoff({"stamps": stamps}, stays))
+    parts = find_components(stays)
+    summed = summed_components(known, roaming=roams) if known else tuple(sorted(parts))
+    moved = _records(measured.handoff_phases({"stamps": stamps}, stays))
     return stamps, Measured(
         authentications=[AuthenticationRecord(components_s=parts, phases=_records(stays))],
         handoff=moved, handoff_s=handoff_s(_records(stays), moved, stamps),
@@ -177,7 +177,7 @@ def manifest_of(records: Iterable[Record], own: Iterable[Policy] = (), *, repeti
         "settings": {"repetitions": repetitions, "clock": "", "seed": 1},
         "media": _media(), "devices": {}}
     document |= changes
-    return Manifest.model_validate({**document, "digest": digest_of(document)})
+    return Manifest.model_validate({**document, "digest": plan_digest(document)})
 
 
 def _policy(policy: Policy | None) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def write_all(records: Iterable[Record], folder: Path, own: Iterable[Policy] = (
     """A results folder of records, with its manifest; the folder."""
     records = list(records)
     for record in records:
-        write(record, folder / "records")
+        write_record(record, folder / "records")
     manifest = manifest_of(records, own, **changes)
     (folder / "plan.json").write_text(manifest.to_text())
     return folder
@@ -227,12 +227,12 @@ def load(folder: Path) -> analysis.Results:
     """A results folder as `./qop report` loads it."""
     from harness.commands import report
 
-    return report.load(folder)
+    return report.load_results(folder)
 
 
 def handoffs_of(cells: Cells) -> Table:
     """The handoffs' table."""
-    return handoff.table(cells)
+    return handoff.handoff_table(cells)
 
 
 def standing_of(cells: Cells, policy: str, scenario: str = "N2") -> Standing:
@@ -251,12 +251,12 @@ def value_of(cells: Cells, name: str, policy: str, scenario: str = "N2") -> Any:
 
 def lines_of(cells: Cells, width: int) -> list[str]:
     """The plain terminal table of a run."""
-    return terminal.text(STUDY.run_table(cells), width).splitlines()
+    return terminal.to_plain_text(STUDY.run_table(cells), width).splitlines()
 
 
 def text_of(cells: Cells, width: int) -> str:
     """The same in one."""
-    return terminal.text(STUDY.run_table(cells), width)
+    return terminal.to_plain_text(STUDY.run_table(cells), width)
 
 
 def row_of(text: str, policy: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from conftest import PATIENCE_S
-from guest.boot import Exit, Guest, boot
+from guest.boot import Exit, Guest, boot_guest
 from guest.image import Image
 
 
@@ -21,7 +21,7 @@ class Bench:
 
     async def boot(self, *command: str, **options) -> Guest:
         """A guest that runs a command."""
-        return await boot(
+        return await boot_guest(
             self.image,
             self.job,
             console_log=self.folder / "console.log",

@@ -34,7 +34,7 @@ def keys(suite: str, chain_length: int = 2, fault: str = "") -> Path:
 @cache
 def _made(suite: str, chain_length: int, *, is_shared: bool) -> Path:
     file = Path(mkdtemp()) / "keys.json"
-    pki.make(file, suite, SERVICES, 1800, chain_length)
+    pki.make_keys(file, suite, SERVICES, 1800, chain_length)
     if is_shared:
         pki.share_key(file)
     return file
@@ -49,7 +49,7 @@ class Realms:
                 "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
                 "spares_opening": False,
                 "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
-        self.documents = programs.documents(
+        self.documents = programs.build_configurations(
             task, keys(suite, int(task.get("chain_length", 2)), fault), {}, fault)
         self.meters: dict[str, Meter] = {}
         self.said: list[tuple[str, str, str, bytes]] = []

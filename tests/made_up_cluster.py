@@ -45,7 +45,7 @@ class Lent:
         """So many workers more."""
         for _ in range(count):
             self.workers.append(await PlainWorker(
-                self.scheduler.address, key=self.key.of(Role.WORKER),
+                self.scheduler.address, key=self.key.derive_key(Role.WORKER),
                 local_directory=str(self.folder)))
 
 
@@ -54,9 +54,9 @@ async def workers(count: int) -> AsyncIterator[Lent]:
     """Workers in this process, and their cluster's keys where a run finds them."""
     # Closing what a test has lost already waits this long for it to come back.
     with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
-        key = ClusterKey.new()
+        key = ClusterKey.from_secret()
         async with PlainScheduler(host="127.0.0.1", port=0, key=key) as scheduler:
-            kept = keys.keep(scheduler.address, key)
+            kept = keys.store_keys(scheduler.address, key)
             lent = Lent(scheduler, key, kept[0].parent / "dask")
             try:
                 await lent.add(count)
@@ -75,7 +75,7 @@ class Run:
         self.state = RunState()
         self.plan = plan
         self.kept = results.ResultsFolder(folder)
-        self.events = EventLog(folder, self.state.take, self.hear)
+        self.events = EventLog(folder, self.state.apply_event, self.hear)
         self.campaign = ClusterCampaign(plan, where, self.kept, self.events,
                                         measurer=made_up.measure)
 
@@ -88,15 +88,15 @@ class Run:
     async def __call__(self) -> dict[str, Record]:
         """Measure what is missing; the records by name."""
         with self.kept:
-            self.kept.adopt(self.plan)
-            steps, again = self.kept.missing(self.plan), self.kept.flagged(self.plan)
-            self.events.say("run-started", already=0, total=len(steps) + len(again))
+            self.kept.adopt_plan(self.plan)
+            steps, again = self.kept.missing_steps(self.plan), self.kept.flagged_steps(self.plan)
+            self.events.emit_event("run-started", already=0, total=len(steps) + len(again))
             await self.campaign.run(steps, again)
         return self.records()
 
     def records(self) -> dict[str, Record]:
         """What is kept by now."""
-        found, complaints = record.read_all(self.kept.records)
+        found, complaints = record.read_records(self.kept.records)
         assert not complaints
         return {one.name: one for one in found}
 

@@ -72,11 +72,11 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
     if at in SCRIPT.broken:
         raise OSError(BROKEN)
     SCRIPT.side_by_side.append(len(SCRIPT.side_by_side) - len(SCRIPT.closed) + 1)
-    steps, again = share.split()
+    steps, again = share.split_steps()
     todo = [(step, False) for step in steps] + [(step, True) for step in again]
     try:
         for step, exclusive in todo:
-            events.say("repetition-started", name=step.name, testbed=share.plan.testbed_of(
+            events.emit_event("repetition-started", name=step.name, testbed=share.plan.testbed_of(
                 step.cell), attempt=1, exclusive=exclusive)
             if count >= SCRIPT.stalls_after and SCRIPT.stalled in {"", at}:
                 SCRIPT.stalled = at
@@ -112,9 +112,9 @@ async def measure_or_skip(share: Share, results: ResultsFolder, events: EventLog
     there = {key for key, testbed in share.plan.testbeds.items() if testbed.spec.packages}
     named, others = Share(share.plan), Share(share.plan)
     for step in share.steps.values():
-        (named if share.plan.testbed_of(step.cell) in there else others).add([step])
+        (named if share.plan.testbed_of(step.cell) in there else others).add_steps([step])
     if named.steps:
-        await measuring.campaign(named, results, events, kept)
+        await measuring.run_campaign(named, results, events, kept)
     await measure(others, results, events, kept)
 
 
@@ -124,15 +124,15 @@ def made(share: Share, step: Step, *, exclusive: bool = False) -> Record:
     return make(step.cell.ids["policy"], step.repetition).model_copy(update={
         "digests": {name: level.digest for name, level in step.cell.levels.items()
                     if level.digest},
-        "asked": share.plan.asked.kept(), "captures": [{"file": "auth-mn.pcap"}],
+        "asked": share.plan.asked.to_stored_settings(), "captures": [{"file": "auth-mn.pcap"}],
         "files": ["trace.txt"],
-        "environment": {**recording.circumstances(share.plan, step), "alone": exclusive,
+        "environment": {**recording.describe_circumstances(share.plan, step), "alone": exclusive,
                         "pid": os.getpid(), "flags": ["processor"] if flagged else []}})
 
 
 def put(results: ResultsFolder, entry: Record) -> None:
     """Put a repetition into a results folder."""
-    record.write(entry, results.records)
+    record.write_record(entry, results.records)
     for path in (results.captures / entry.name / "auth-mn.pcap.gz",
                  results.files / entry.name / "trace.txt", results.reports / f"{entry.name}.jsonl"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Ste
 
 def of_another_worker(share: Share) -> Step:
     """A step that the share's worker was not given."""
-    return next(step for step in share.plan.steps() if step.name not in share.steps)
+    return next(step for step in share.plan.all_steps() if step.name not in share.steps)
 
 
 class Bomb:

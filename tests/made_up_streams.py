@@ -12,9 +12,9 @@ from typing import Any
 
 import studies
 from harness.engine import control, events
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from studies.authenticast1998.thermostat.readings import EVERY_S
-from studies.authenticast1998.thermostat.watching import wish_of
+from studies.authenticast1998.thermostat.watching import settings_from_configuration
 
 STUDY = studies.load("authenticast1998")
 assert STUDY.live is not None
@@ -31,14 +31,15 @@ class MadeUpRun:
 
     def __init__(self, folder: Path, clients: int, *, past_s: float = 0.0) -> None:
         self.folder, self.told = folder, []
-        made = plan(RunRequest(STUDY, levels={
+        made = build_plan(RunRequest(STUDY, levels={
             "heuristic": ["adaptive-1998"], "clients": [str(clients)], "load": ["idle"]}),
             {"clock": "real"})
         self.cell = made.cells[0].ids
         self.name = f"{made.cells[0].name}-001"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_text(made.manifest.to_text())
-        wish = wish_of({"algorithm": "DSA", **made.cells[0].value("heuristic").wish})
+        wish = settings_from_configuration({"algorithm": "DSA",
+                                            **made.cells[0].value("heuristic").wish})
         self.wishes = {f"c{number}": dict(wish) for number in range(1, clients + 1)}
         self._notes: list[dict[str, Any]] = []
         self._begin_s = time.time() - past_s
@@ -66,13 +67,13 @@ class MadeUpRun:
 
     def say_of_run(self, event: str, **fields: Any) -> None:
         """A line of events.jsonl."""
-        events.append(self.folder / events.FILE, {"at": time.time(), "event": event, **fields})
+        events.append_line(self.folder / events.FILE, {"at": time.time(), "event": event, **fields})
 
     def report(self, name: str, **fields: Any) -> None:
         """A line of the repetition's own events."""
         (self.folder / events.REPORTS).mkdir(exist_ok=True)
-        events.append(self.folder / events.REPORTS / f"{self.name}.jsonl",
-                      {"event": "report", **fields, "name": name})
+        events.append_line(self.folder / events.REPORTS / f"{self.name}.jsonl",
+                           {"event": "report", **fields, "name": name})
 
     def note(self, client: str, at_s: float, what: str = "switched", **fields: Any) -> None:
         """What the next reading tells beside numbers; by default a switch, as a controller's."""
@@ -107,7 +108,7 @@ class MadeUpRun:
 
     def _hear(self) -> None:
         async def listen() -> None:
-            async with control.listening(self.folder, self._take):
+            async with control.listen_for_messages(self.folder, self._take):
                 await asyncio.to_thread(self._over.wait)
         asyncio.run(listen())
 
@@ -115,6 +116,6 @@ class MadeUpRun:
         self.told.append(dict(message))
         wish = self.wishes.get(message.get("client", ""))
         if wish is not None:
-            wish |= wish_of({**message, "algorithm": message["algorithm"]})
+            wish |= settings_from_configuration({**message, "algorithm": message["algorithm"]})
             self.note(message["client"], time.time(), "turned", number=len(self.told), **wish)
         return [self.name]

@@ -8,7 +8,7 @@ from typing import Any
 
 import studies
 from harness.engine.plan import Plan, RunSettings
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure.record import Record
 from studies.qop2007.body import Measured
 from studies.study import Level
@@ -20,8 +20,8 @@ def plan_of(policies: str | Sequence[str] = "P1,P2", scenarios: str = "N2", *,
             asked: Mapping[str, str] | None = None, **settings: Any) -> Plan:
     """A plan of policies and scenarios, by names separated by commas; `asked` as with --set."""
     names = policies.split(",") if isinstance(policies, str) else list(policies)
-    made = plan(RunRequest(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
-                           sets=asked or {}), {"clock": settings.get("clock", "real")})
+    made = build_plan(RunRequest(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
+                                 sets=asked or {}), {"clock": settings.get("clock", "real")})
     return dataclasses.replace(made, settings=RunSettings(**settings))
 
 

@@ -33,10 +33,10 @@ def make(folder: Path, plan: Plan | None = None, *, failed: tuple[str, ...] = ()
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(plan.manifest.to_text())
     (folder / ".lock").touch()
-    for step in plan.steps():
+    for step in plan.all_steps():
         add_record(folder, plan, step.cell.ids["policy"], step.repetition,
                    ok=step.name not in failed, **changes)
-    for name in {step.cell.name for step in plan.steps()}:
+    for name in {step.cell.name for step in plan.all_steps()}:
         write(folder / "logs" / name / "ap-a-hostapd.log", f"{name}\n".encode())
     write(folder / "handoff.svg", b"<svg/>")
     return folder
@@ -53,7 +53,7 @@ def add_record(folder: Path, plan: Plan, policy: str, repetition: int, *, ok: bo
     for file in CAPTURES:
         content = PCAP + f"{made.name} {file}".encode() * 200
         write(folder / "captures" / made.name / f"{file}.gz", gzip.compress(content, mtime=0))
-    record.write(made, folder / "records")
+    record.write_record(made, folder / "records")
     return made.name
 
 
@@ -72,7 +72,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def packed(tmp_path: Path, captures: str = "all", **changes: object) -> Path:
     """An archive of a made-up folder called `run`."""
     folder = make(tmp_path / "run", **changes)  # type: ignore[arg-type]
-    return exporting.export(folder, tmp_path / "run.tar.gz", captures).file  # type: ignore[arg-type]
+    return exporting.export_folder(folder, tmp_path / "run.tar.gz", captures).file  # type: ignore[arg-type]
 
 
 def assert_nothing_came(root: Path, folder: Path, before: list[str]) -> None:
@@ -84,7 +84,7 @@ def assert_nothing_came(root: Path, folder: Path, before: list[str]) -> None:
 
 def findings(place: Path) -> list[str]:
     """What verify says of a folder or an archive."""
-    return [finding.text for finding in verifying.verify(place).findings]
+    return [finding.text for finding in verifying.verify_results(place).findings]
 
 
 def seal_anew(path: Path, document: Mapping[str, Any]) -> None:

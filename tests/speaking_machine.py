@@ -86,11 +86,11 @@ class SpeakingMachine:
         """It boots none."""
         return ""
 
-    def mount(self, job_dir: Path) -> str:
+    def mount_path(self, job_dir: Path) -> str:
         """Beside the job."""
         return str(job_dir / "mount")
 
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+    async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
         """A process with the program."""
         assert (job_dir / "job.json").exists() and study == "qop2007" and clock == "real"

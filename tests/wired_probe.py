@@ -64,7 +64,7 @@ class Workload:
 
     def _ping(self, task: Mapping[str, Any], session: Session) -> None:
         address = self._site.network.nodes[task["to"]].address
-        said = self._site.testbed.run(
+        said = self._site.testbed.run_command(
             task["from"], ["ping", "-n", "-c", "5", "-i", "2", "-s", str(task["bytes"]), address],
             timeout_s=60)
         session.raw["round_trips_s"] = [float(ms) / 1e3
@@ -75,23 +75,24 @@ class Workload:
         testbed = self._site.testbed
         address = self._site.network.nodes[task["to"]].address
         with subprocess.Popen(
-                testbed.command(task["to"], [sys.executable, "-c", _RECEIVER,
-                                             str(task["patience_s"])]),
+                testbed.node_command(task["to"], [sys.executable, "-c", _RECEIVER,
+                                                  str(task["patience_s"])]),
                 stdout=subprocess.PIPE, text=True) as receiver:
             assert receiver.stdout is not None
             receiver.stdout.readline()
-            testbed.run(task["from"], [sys.executable, "-c", _SENDER, address, str(task["count"]),
-                                       str(task["bytes"]), str(task.get("gap_s", 0))],
-                        timeout_s=120)
+            testbed.run_command(task["from"],
+                                [sys.executable, "-c", _SENDER, address, str(task["count"]),
+                                               str(task["bytes"]), str(task.get("gap_s", 0))],
+                                timeout_s=120)
             session.raw["arrivals_s"] = json.loads(receiver.stdout.readline())
 
     def _listen(self, task: Mapping[str, Any], session: Session) -> None:
         """Report every tenth of a second, and take what is told, until told to stop."""
-        session.shareable()
+        session.report_shareable()
         # Where the clock skips waiting, many go by before a busy host has said anything.
         for number in range(20_000):
             session.report("tick", number=number)
-            for command in session.commands():
+            for command in session.take_commands():
                 session.raw.setdefault("told", []).append(command)
                 if command.get("stop"):
                     return

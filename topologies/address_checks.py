@@ -16,37 +16,38 @@ _NO_MAC = "00:00:00:00:00:00"
 _LAST_WITH_BROADCAST = 30
 
 
-def nodes_addresses(name: str, node: Node, place: YamlSource) -> None:
+def check_node_addresses(name: str, node: Node, place: YamlSource) -> None:
     """Refuse impossible addresses of a node, and gateways and routes out of its reach."""
     subnets = []
     for port, interface in node.interfaces.items():
         if interface.radio is not None:
-            _radio(interface.radio, place.at("interfaces", port, "radio", name=f"{name}/{port}"))
+            _check_radio(interface.radio,
+                         place.at("interfaces", port, "radio", name=f"{name}/{port}"))
         if interface.address is not None:
             at = place.at("interfaces", port, "address", name=f"{name}/{port}")
-            subnets.append(_interface(interface.address, at).network)
+            subnets.append(_parse_interface(interface.address, at).network)
     if node.gateway is not None:
         at = place.at("gateway", name=f"{name}: gateway")
-        gateway = _host(node.gateway, at)
+        gateway = _parse_host(node.gateway, at)
         if node.gateway in [interface.ip for interface in node.interfaces.values()]:
             raise TopologyError(f"{at}: {node.gateway} is an address of the node itself; write "
                                 "another node's")
         # A station reaches its agent over the air, whatever its own prefix.
-        if not node.has(STATION) and not any(gateway in subnet for subnet in subnets):
+        if not node.has_duty(STATION) and not any(gateway in subnet for subnet in subnets):
             raise TopologyError(f"{at}: {node.gateway} is in no subnet of the node; write an "
                                 "address that is")
     for prefix, hop in node.routes.items():
         at = place.at("routes", prefix, name=f"{name}: routes: {prefix}")
-        _network(prefix, at)
-        reached = _host(hop, at)
+        _parse_prefix(prefix, at)
+        reached = _parse_host(hop, at)
         if hop != node.gateway and not any(reached in subnet for subnet in subnets):
             raise TopologyError(f"{at}: {hop} is in no subnet of the node; write an address that "
                                 f"is")
     if node.serves is not None:
-        _network(node.serves, place.at("serves", name=f"{name}: serves"))
+        _parse_prefix(node.serves, place.at("serves", name=f"{name}: serves"))
 
 
-def networks_addresses(network: Network, source: YamlSource) -> None:
+def check_network_addresses(network: Network, source: YamlSource) -> None:
     """Refuse an address of two interfaces, and overlapping prefixes of two agents."""
     owners: dict[str, str] = {}
     for name, node in network.nodes.items():
@@ -70,7 +71,7 @@ def networks_addresses(network: Network, source: YamlSource) -> None:
             served.append((name, here))
 
 
-def _radio(address: str, at: YamlPlace) -> None:
+def _check_radio(address: str, at: YamlPlace) -> None:
     if not _MAC.fullmatch(address):
         raise TopologyError(f"{at}: {address!r}; write a radio's MAC address in lower case, "
                             "02:00:00:00:00:00")
@@ -80,7 +81,7 @@ def _radio(address: str, at: YamlPlace) -> None:
                             "even first octet, as 02:00:00:00:a2:00")
 
 
-def _interface(address: str, at: YamlPlace) -> IPv4Interface:
+def _parse_interface(address: str, at: YamlPlace) -> IPv4Interface:
     if "/" not in address:
         raise TopologyError(f"{at}: {address} has no prefix length; write ADDRESS/PREFIX, as "
                             "10.1.0.1/24")
@@ -103,7 +104,7 @@ def _interface(address: str, at: YamlPlace) -> IPv4Interface:
     return interface
 
 
-def _host(address: str, at: YamlPlace) -> IPv4Address:
+def _parse_host(address: str, at: YamlPlace) -> IPv4Address:
     try:
         host = IPv4Address(address)
     except ValueError:
@@ -113,7 +114,7 @@ def _host(address: str, at: YamlPlace) -> IPv4Address:
     return host
 
 
-def _network(prefix: str, at: YamlPlace) -> IPv4Network:
+def _parse_prefix(prefix: str, at: YamlPlace) -> IPv4Network:
     try:
         # A prefix without a length would be a single address.
         return IPv4Network(prefix if "/" in prefix else "")

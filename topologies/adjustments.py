@@ -25,7 +25,7 @@ class LinkChanges(Strict):
     overhead_bytes: int | None = None
     queue_packets: int | None = None
 
-    def values(self, preset: Wire | None) -> dict[str, Any]:
+    def link_fields(self, preset: Wire | None) -> dict[str, Any]:
         """Return the fields of a link that are set. They take precedence over a preset's."""
         stated = {key: value for key, value in vars(self).items() if value is not None}
         return {**preset.effect, **stated, "wire": preset.name} if preset else stated
@@ -42,8 +42,8 @@ class Adjustments(Strict):
     links: dict[str, LinkChanges] = field(default_factory=dict)
 
 
-def adjust(network: Network, plan: Adjustments, presets: Mapping[str, Wire],
-           source: YamlSource) -> Network:
+def adjust_network(network: Network, plan: Adjustments, presets: Mapping[str, Wire],
+                   source: YamlSource) -> Network:
     """Return the part of a network that a scenario uses, with its channels and wires.
 
     Args:
@@ -71,18 +71,18 @@ def adjust(network: Network, plan: Adjustments, presets: Mapping[str, Wire],
         place: Keys = ("network", "links", number)
         values: dict[str, Any] = {}
         for keys, changes in _changes_of(link, network, plan):
-            place, values = keys, {**values, **changes.values(presets.get(changes.wire or ""))}
+            place, values = keys, {**values, **changes.link_fields(presets.get(changes.wire or ""))}
         places["links", len(links)] = place
         links.append(dataclasses.replace(link, **values))
-    _place(source, places)
+    _note_places(source, places)
     return dataclasses.replace(network, nodes=nodes, links=links)
 
 
-def _place(source: YamlSource, places: Mapping[Keys, Keys]) -> None:
+def _note_places(source: YamlSource, places: Mapping[Keys, Keys]) -> None:
     """Note where parts of the network are written now: in the scenario or in the network."""
     whole = source.copy()
     for keys, there in places.items():
-        source.placed(("network", *keys), whole, there)
+        source.place_part(("network", *keys), whole, there)
 
 
 def _changes_of(link: Link, network: Network,
@@ -97,7 +97,7 @@ def _changes_of(link: Link, network: Network,
 
 def _leads_to_router(link: Link, network: Network) -> bool:
     nodes = [network.nodes.get(node_of(end)) for end in link.ends]
-    return any(node is not None and node.has(ROUTER) for node in nodes)
+    return any(node is not None and node.has_duty(ROUTER) for node in nodes)
 
 
 def _refuse_unknown(network: Network, plan: Adjustments, source: YamlSource) -> None:
@@ -127,7 +127,7 @@ def _refuse_without_effect(network: Network, plan: Adjustments, taking_part: Seq
             if name not in taking_part:
                 raise TopologyError(f"{place}: {name} takes no part; leave it out here, or add it "
                                     "to nodes")
-            if not (node.has(ACCESS_POINT) or (key == "positions" and node.has(STATION))):
+            if not (node.has_duty(ACCESS_POINT) or (key == "positions" and node.has_duty(STATION))):
                 raise TopologyError(f"{place}: {name} has no {what}; leave it out")
     links = [link for link in network.links if all(node_of(end) in taking_part
                                                    for end in link.ends)]

@@ -20,7 +20,7 @@ from mininet.node import Node as MininetNode
 
 from topologies import builders, model, wires
 from topologies.copies import Copies
-from topologies.interfaces import Interfaces, Route, WireEnd, inside, set_sysctls
+from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
 from topologies.medium import Air, Transmitters
 
 # mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
@@ -85,7 +85,7 @@ class Testbed:
 
     def __enter__(self) -> Testbed:
         try:
-            self._build()
+            self._build_network()
         except BaseException:
             self._stack.close()
             raise
@@ -99,7 +99,7 @@ class Testbed:
         assert self._net is not None
         return self._net[name]
 
-    def command(self, name: str, argv: Sequence[str], *, library: str = "") -> list[str]:
+    def node_command(self, name: str, argv: Sequence[str], *, library: str = "") -> list[str]:
         """Return the command line to run `argv` on a node, until this process dies.
 
         Args:
@@ -111,13 +111,13 @@ class Testbed:
         return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid),
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
-    def tool(self, name: str, argv: Sequence[str]) -> list[str]:
+    def tool_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """Return the command line of a qop tool on a node, until this process dies.
 
         Start it with `tool_environment`. Then its work is not charged to the node, however slow
         that is.
         """
-        return ["setpriv", "--pdeathsig", "KILL", *self.on(name, argv)]
+        return ["setpriv", "--pdeathsig", "KILL", *self.plain_command(name, argv)]
 
     @property
     def tool_environment(self) -> dict[str, str] | None:
@@ -128,34 +128,34 @@ class Testbed:
         library = self.for_tools
         return {**os.environ, "LD_PRELOAD": library, "QOP_WORK": "nobody"} if library else None
 
-    def attempt(self, name: str, argv: Sequence[str],
-                timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
+    def run_unchecked(self, name: str, argv: Sequence[str],
+                      timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
         """Run a short qop command on a node, and return its result even if it fails.
 
         The command ends by itself, so it need not die with this process. That saves one program
         start, which takes as long in a guest as most commands do.
         """
-        return subprocess.run(self.on(name, argv), capture_output=True, text=True,
+        return subprocess.run(self.plain_command(name, argv), capture_output=True, text=True,
                               timeout=timeout_s, env=self.tool_environment, check=False)
 
-    def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
+    def run_command(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
         """Run a short qop command on a node, and return its standard output.
 
         Raises:
             CalledProcessError: The command fails.
         """
-        done = self.attempt(name, argv, timeout_s)
+        done = self.run_unchecked(name, argv, timeout_s)
         done.check_returncode()
         return done.stdout
 
-    def on(self, name: str, argv: Sequence[str]) -> list[str]:
+    def plain_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """Return the command line to run `argv` on a node, even after this process dies.
 
         Each program that is started takes time.
         """
         return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
-    def draw_anew(self, what: str, repetition: int | None = None) -> None:
+    def reseed_backoffs(self, what: str, repetition: int | None = None) -> None:
         """Restart the random backoffs of every channel from a known seed.
 
         Testbeds with the same seed, repetition and `what` draw the same backoffs. So results that
@@ -170,11 +170,11 @@ class Testbed:
             self._luck = str(repetition)
         octets = hashlib.sha256(f"{self._seed}/{self._luck}/{what}".encode()).digest()
         for air in self._airs.values():
-            air.draw_anew(int.from_bytes(octets[:6], "big"))
+            air.reseed_backoffs(int.from_bytes(octets[:6], "big"))
 
-    def _build(self) -> None:
+    def _build_network(self) -> None:
         _refuse_same_names(self.network)
-        maker = self._stack.enter_context(_maker(self.builder, self.network))
+        maker = self._stack.enter_context(_choose_maker(self.builder, self.network))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (
@@ -184,15 +184,15 @@ class Testbed:
         maker.add_radios()
         with Interfaces() as interfaces:
             for link in self.network.links:
-                self._wire(link, interfaces)
+                self._add_wire(link, interfaces)
         for name, node in self.network.nodes.items():
-            self._configure(name, node)
+            self._configure_node(name, node)
         if self.medium is not None and self.network.has_radios:
             self._fill_air(self.medium)
 
     def _fill_air(self, medium: model.Medium) -> None:
         """Create one medium for each channel, shared by the access points on it."""
-        transmitters = Transmitters.of(self.network)
+        transmitters = Transmitters.from_network(self.network)
         radios: dict[int, list[str]] = {}
         for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
@@ -202,48 +202,49 @@ class Testbed:
                                           transmitters, self._seed)
             radios.setdefault(channel, []).append(node.radio_interface)
         for channel, air in self._airs.items():
-            air.attach(radios[channel])
+            air.attach_radios(radios[channel])
 
-    def _wire(self, link: model.Link, interfaces: Interfaces) -> None:
+    def _add_wire(self, link: model.Link, interfaces: Interfaces) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
         is_protected = bool(self.macsec) and link in self.network.protectable
-        own = [wires.below(port) if is_protected else port for port in (left_port, right_port)]
+        own = [wires.physical_name(port) if is_protected else port for port
+               in (left_port, right_port)]
         interfaces.add_wire(WireEnd(own[0], self.node(left).pid),
                             WireEnd(own[1], self.node(right).pid), link.mtu_bytes)
         for name, port in ((left, own[0]), (right, own[1])):
-            self._do(name, wires.commands(link, port))
+            self._run_steps(name, wires.wire_commands(link, port))
         if is_protected:
             for name, port in ((left, left_port), (right, right_port)):
-                self._protect(name, port, link)
+                self._add_macsec(name, port, link)
 
-    def _protect(self, name: str, port: str, link: model.Link) -> None:
+    def _add_macsec(self, name: str, port: str, link: model.Link) -> None:
         """Configure MACsec at one end of a wire."""
-        self._do(name, wires.macsec(port, link.mtu_bytes,
-                                    encrypts=self.macsec == wires.ENCRYPTS))
+        self._run_steps(name, wires.macsec_commands(port, link.mtu_bytes,
+                                                    encrypts=self.macsec == wires.ENCRYPTS))
         node = self.network.nodes[name]
-        if node.has(model.ACCESS_POINT):
-            self._do(name, [wires.with_room(node.radio_interface)])
+        if node.has_duty(model.ACCESS_POINT):
+            self._run_steps(name, [wires.reserve_headroom_command(node.radio_interface)])
 
-    def _do(self, name: str, steps: Sequence[str]) -> None:
+    def _run_steps(self, name: str, steps: Sequence[str]) -> None:
         """Run commands on a node that print nothing unless they fail.
 
         Raises:
             RuntimeError: A command fails or prints something.
         """
         for step in steps:
-            done = self.attempt(name, ["sh", "-c", step])
+            done = self.run_unchecked(name, ["sh", "-c", step])
             if done.returncode or done.stdout or done.stderr:
                 raise RuntimeError(f"{name}: {step}: {done.stdout}{done.stderr}".strip())
 
-    def _configure(self, name: str, node: model.Node) -> None:
+    def _configure_node(self, name: str, node: model.Node) -> None:
         bridges = {i.bridge for i in node.interfaces.values() if i.bridge}
         linked = {end for link in self.network.links for end in link.ends}
         try:
-            with inside(self.node(name).pid) as interfaces:
+            with enter_namespace(self.node(name).pid) as interfaces:
                 for bridge in sorted(bridges):
                     interfaces.add_bridge(bridge, [port for port, i in node.interfaces.items()
                                                    if i.bridge == bridge and not i.radio])
-                interfaces.up("lo")
+                interfaces.set_up("lo")
                 for port, interface in node.interfaces.items():
                     # The wire of an interface may lead to a node that does not take part.
                     if not interface.radio and port not in bridges \
@@ -253,11 +254,11 @@ class Testbed:
                         interfaces.add_address(interface.address, port)
                     # Only the supplicant brings a radio's link up, but a station's routes need the
                     # interface up.
-                    if not interface.radio or node.has("station"):
-                        interfaces.up(port)
-                if node.has("access_point"):
+                    if not interface.radio or node.has_duty("station"):
+                        interfaces.set_up(port)
+                if node.has_duty("access_point"):
                     _add_own_routes(interfaces, node)
-                for route in _routes(node):
+                for route in _node_routes(node):
                     interfaces.add_route(route)
                 set_sysctls([*_SYSCTLS, *(["net.ipv4.ip_forward=1"] if node.forwarding else [])])
         except OSError as error:
@@ -269,11 +270,11 @@ class Testbed:
             node.terminate()
 
 
-def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
+def _choose_maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
     """Return the creator of nodes and radios. The import is late, as Mininet-WiFi may be absent."""
     # Without radios, Mininet-WiFi would only do what Mininet does.
     if builder == builders.MININET_WIFI and network.has_radios:
-        if lack := builders.lacking(builder):
+        if lack := builders.unavailable_reason(builder):
             raise RuntimeError(f"builder {builder}: {lack}")
         from topologies.on_mininet_wifi import OnMininetWifi
 
@@ -294,15 +295,15 @@ def _refuse_same_names(network: model.Network) -> None:
             taken[port] = name
 
 
-def _routes(node: model.Node) -> list[Route]:
+def _node_routes(node: model.Node) -> list[Route]:
     """Return a node's routes beyond its own subnets, for the main table."""
     routes = [Route(prefix, via=hop) for prefix, hop in node.routes.items()]
-    if node.has("station"):
+    if node.has_duty("station"):
         # Only the supplicant brings the link up, and all traffic goes through the agent.
         port, gateway = node.radio_interface, node.gateway or ""
         return [Route(f"{gateway}/32", device=port),
                 Route(via=gateway, device=port, on_link=True), *routes]
-    if node.gateway and not node.has("access_point"):
+    if node.gateway and not node.has_duty("access_point"):
         return [Route(via=node.gateway), *routes]
     return routes
 

@@ -18,7 +18,7 @@ NAMES = (MININET_WIFI, MININET)
 _MODULES = {MININET_WIFI: "mn_wifi.net", MININET: "mininet.net"}
 
 
-def lacking(name: str) -> str:
+def unavailable_reason(name: str) -> str:
     """Return why a builder does not work under this Python, in a few words.
 
     The result is "" if it does.
@@ -32,7 +32,7 @@ def lacking(name: str) -> str:
     return ""
 
 
-def version(name: str) -> dict[str, str]:
+def builder_versions(name: str) -> dict[str, str]:
     """Return versions of a builder that no package states: Mininet-WiFi's version and revision.
 
     The revision is "unknown" unless the role `mininet_wifi` installed it.
@@ -50,7 +50,7 @@ def version(name: str) -> dict[str, str]:
 
 def main() -> int:
     """Print what each builder lacks, and return the exit status."""
-    print(json.dumps({name: lacking(name) for name in NAMES}))
+    print(json.dumps({name: unavailable_reason(name) for name in NAMES}))
     return 0
 
 

@@ -45,14 +45,14 @@ class Copies:
         self._line.close()
         self._process.wait()
 
-    def start(self, argv: Sequence[str], output: IO[bytes], said: IO[bytes], *,
-              of_process: int | None, promptly_ms: int | None) -> Copy:
+    def start_copy(self, argv: Sequence[str], output: IO[bytes], error_output: IO[bytes], *,
+                   of_process: int | None, promptly_ms: int | None) -> Copy:
         """Fork a capture with these arguments in the network namespace of a process.
 
         Args:
             argv: Arguments of tcpdump.
             output: Its standard output.
-            said: Its standard error.
+            error_output: Its standard error.
             of_process: Process whose namespace is used; None for the machine's own.
             promptly_ms: Longest time in ms that packets are buffered; None for no limit.
 
@@ -63,7 +63,7 @@ class Copies:
                  "" if promptly_ms is None else str(promptly_ms), *argv]
         try:
             socket.send_fds(self._line, [b"".join(word.encode() + b"\0" for word in words)],
-                            [output.fileno(), said.fileno()])
+                            [output.fileno(), error_output.fileno()])
             answer = self._line.recv(_NUMBER.size)
         except OSError:
             answer = b""
@@ -82,11 +82,11 @@ class Copy:
 
     def poll(self) -> int | None:
         """Return the exit status, None while it runs."""
-        return self._waited(os.WNOHANG)
+        return self._wait_for_exit(os.WNOHANG)
 
     def wait(self) -> int | None:
         """Wait for its end and return the exit status."""
-        return self._waited(0)
+        return self._wait_for_exit(0)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it is known to have ended."""
@@ -97,7 +97,7 @@ class Copy:
         """Kill it, unless it is known to have ended."""
         self.send_signal(signal.SIGKILL)
 
-    def _waited(self, how: int) -> int | None:
+    def _wait_for_exit(self, how: int) -> int | None:
         if self.returncode is None:
             ended, status = os.waitpid(self.pid, how)
             if ended:

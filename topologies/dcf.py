@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topologies import rtnetlink
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 from topologies.timing import Medium
 
 KIND = "dcf"
@@ -50,7 +50,7 @@ class DcfChannel:
     addresses: Mapping[int, str] = field(default_factory=dict)
 
 
-def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
+def make_channel(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
     """Make this channel a device's root qdisc.
 
     Args:
@@ -68,7 +68,8 @@ def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
                            f"{_MAX_PLACED} at most, or a medium without signal")
     with rtnetlink.route_socket(pid, device) as (netlink, index):
         try:
-            rtnetlink.ask(netlink, message(index, handle, channel), f"DCF on {device}")
+            rtnetlink.send_request(netlink, build_request(index, handle, channel),
+                                   f"DCF on {device}")
         except OSError as error:
             if error.errno == errno.ENOMEM:
                 raise RuntimeError(f"the machine has no memory for a channel of {channel.stations} "
@@ -79,56 +80,60 @@ def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
                                "file, or measure in the embedded guest") from None
 
 
-def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
+def reseed_backoffs(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
     """Restart a channel's random numbers from another seed. Nothing else of it changes.
 
     Raises:
         OSError: The kernel refuses the request.
     """
     with rtnetlink.route_socket(pid, device) as (netlink, index):
-        rtnetlink.ask(netlink, message(index, handle, channel, flags=0), f"seed of {device}")
+        rtnetlink.send_request(netlink, build_request(index, handle, channel, flags=0),
+                               f"seed of {device}")
 
 
-def message(index: int, handle: int, channel: DcfChannel,
-            flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
+def build_request(index: int, handle: int, channel: DcfChannel,
+                  flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
     """Return the netlink request that makes an interface's root qdisc a channel, or changes it."""
-    options = attribute(_TCA_DCF_CHANNEL, _told(channel))
+    options = encode_attribute(_TCA_DCF_CHANNEL, _pack_channel(channel))
     if flags:
-        options += attribute(_TCA_DCF_TIMING, _timing(channel)) + _places(channel)
-    attributes = (attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
-                  + attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
+        options += encode_attribute(_TCA_DCF_TIMING,
+                                    _pack_timing(channel)) + _placement_attributes(channel)
+    attributes = (encode_attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
+                  + encode_attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
     return rtnetlink.qdisc_request(index, handle, attributes, flags)
 
 
-def settings(medium: Medium) -> dict[str, int]:
+def dcf_settings(medium: Medium) -> dict[str, int]:
     """Return a medium's fields of dcf_config by their names with units.
 
     Times are in ns.
     """
     signal = medium.signal
     captures_db = signal.capture_db if signal else None
-    return {"slot_ns": _ns(medium.slot_us), "difs_ns": _ns(medium.difs_us),
-            "sense_ns": _ns(medium.difs_us) if medium.wait_difs else 0,
-            "blind_ns": max(1, _ns(medium.cca_us)),
-            "after_frame_ns": _ns(medium.sifs_us + medium.ack_us),
-            "after_garbled_ns": _ns(medium.after_collision_us), "sifs_ns": _ns(medium.sifs_us),
-            "after_aggregate_ns": _ns(medium.sifs_us + medium.block_ack_us),
-            "beacon_every_ns": _ns(medium.beacon_interval_ms * 1e3) if medium.beacon_bytes else 0,
-            "beacon_ns": _ns(medium.beacon_us),
-            "senses": power(signal.sense_dbm) if signal else 0,
+    return {"slot_ns": _to_ns(medium.slot_us), "difs_ns": _to_ns(medium.difs_us),
+            "sense_ns": _to_ns(medium.difs_us) if medium.wait_difs else 0,
+            "blind_ns": max(1, _to_ns(medium.cca_us)),
+            "after_frame_ns": _to_ns(medium.sifs_us + medium.ack_us),
+            "after_garbled_ns": _to_ns(medium.after_collision_us),
+            "sifs_ns": _to_ns(medium.sifs_us),
+            "after_aggregate_ns": _to_ns(medium.sifs_us + medium.block_ack_us),
+            "beacon_every_ns": _to_ns(medium.beacon_interval_ms * 1e3) if medium.beacon_bytes
+            else 0,
+            "beacon_ns": _to_ns(medium.beacon_us),
+            "senses": power_units(signal.sense_dbm) if signal else 0,
             "cw_min": medium.cw_min, "cw_max": medium.cw_max, "retries": medium.retries,
             "timeout_slots": medium.timeout_slots,
             "capture": 0 if captures_db is None else round(256 * 10 ** (captures_db / 10)),
             "aggregate": medium.aggregate, "aggregate_bits": 8 * medium.aggregate_bytes}
 
 
-def power(dbm: float) -> int:
+def power_units(dbm: float) -> int:
     """Return a power in the kernel's units. The result is 0 for a negligible one."""
     return round(10 ** ((dbm - _UNIT_DBM) / 10))
 
 
-def _told(channel: DcfChannel) -> bytes:
-    own = settings(channel.medium)
+def _pack_channel(channel: DcfChannel) -> bytes:
+    own = dcf_settings(channel.medium)
     loss = round(channel.medium.loss_percent / 100 * _CERTAIN)
     return struct.pack(
         "=11Q10IIIQ", own["slot_ns"], own["difs_ns"], own["sense_ns"], own["blind_ns"],
@@ -139,51 +144,52 @@ def _told(channel: DcfChannel) -> bytes:
         channel.seed)
 
 
-def _places(channel: DcfChannel) -> bytes:
+def _placement_attributes(channel: DcfChannel) -> bytes:
     """Return attributes of received powers, links and MAC addresses, if they are given."""
     attributes, numbers = b"", range(1, channel.stations + 1)
     if channel.received_dbm:
-        attributes += attribute(_TCA_DCF_POWER, struct.pack(
+        attributes += encode_attribute(_TCA_DCF_POWER, struct.pack(
             f"={channel.stations ** 2}Q", *(
-                power(dbm) if (dbm := channel.received_dbm.get((sender, listener))) is not None
+                power_units(dbm)
+                if (dbm := channel.received_dbm.get((sender, listener))) is not None
                 else 0 for sender in numbers for listener in numbers)))
-        attributes += attribute(_TCA_DCF_LINKS, b"".join(
-            _link(channel, station, access_point) for station, access_point in channel.links))
+        attributes += encode_attribute(_TCA_DCF_LINKS, b"".join(
+            _pack_link(channel, station, access_point) for station, access_point in channel.links))
     if channel.addresses:
-        attributes += attribute(_TCA_DCF_ADDRESSES, b"".join(
+        attributes += encode_attribute(_TCA_DCF_ADDRESSES, b"".join(
             bytes.fromhex(channel.addresses.get(number, "00" * 6).replace(":", "")) + bytes(2)
             for number in numbers))
     return attributes
 
 
-def _link(channel: DcfChannel, station: int, access_point: int) -> bytes:
+def _pack_link(channel: DcfChannel, station: int, access_point: int) -> bytes:
     """Return a link's rate, and its loss probability for each frame length."""
     medium, dbm = channel.medium, channel.received_dbm[station, access_point]
     signal = medium.signal
     assert signal is not None
     rate_bps = signal.best_rate_bps(dbm)
     survives = 1 - medium.loss_percent / 100
-    losses = (1 - survives * (1 - signal.loss(rate_bps, dbm, step * _LOSS_STEP_BYTES))
+    losses = (1 - survives * (1 - signal.frame_loss(rate_bps, dbm, step * _LOSS_STEP_BYTES))
               for step in range(_LOSS_STEPS))
     return (struct.pack("=II", station, access_point)
-            + _rate(medium, medium.preamble_us, rate_bps)
+            + _pack_rate(medium, medium.preamble_us, rate_bps)
             + struct.pack(f"={_LOSS_STEPS}I4x", *(round(loss * _CERTAIN) for loss in losses)))
 
 
-def _timing(channel: DcfChannel) -> bytes:
+def _pack_timing(channel: DcfChannel) -> bytes:
     medium = channel.medium
     added_bytes = medium.mac_bytes + _LLC_BYTES + channel.cipher_bytes - _ETHERNET_BYTES
     infrastructure = sum(1 << number - 1 for number in channel.access_points)
-    return (_rate(medium, medium.preamble_us, medium.rate_bps)
-            + _rate(medium, medium.older_preamble_us, medium.broadcast_rate_bps)
+    return (_pack_rate(medium, medium.preamble_us, medium.rate_bps)
+            + _pack_rate(medium, medium.older_preamble_us, medium.broadcast_rate_bps)
             + struct.pack("=Qi4x", infrastructure, added_bytes))
 
 
-def _rate(medium: Medium, preamble_us: float, rate_bps: int) -> bytes:
+def _pack_rate(medium: Medium, preamble_us: float, rate_bps: int) -> bytes:
     symbol_bits = round(rate_bps * medium.symbol_us / 1e6)
-    return struct.pack("=QQIII4x", _ns(preamble_us + medium.extension_us), rate_bps, symbol_bits,
-                       _ns(medium.symbol_us), medium.service_bits)
+    return struct.pack("=QQIII4x", _to_ns(preamble_us + medium.extension_us), rate_bps, symbol_bits,
+                       _to_ns(medium.symbol_us), medium.service_bits)
 
 
-def _ns(time_us: float) -> int:
+def _to_ns(time_us: float) -> int:
     return round(time_us * 1e3)

@@ -55,7 +55,7 @@ class Device(Strict):
         """Return whether it equals the emulating machine. Such a device fits every clock."""
         return self.processors == 1 and all(work.factor == 1 for work in self.work.values())
 
-    def unsaid(self) -> list[str]:
+    def missing_kinds(self) -> list[str]:
         """Return the kinds of work whose speed the device does not state.
 
         The processor clock needs the speed of each kind.

@@ -34,70 +34,71 @@ _FIGURES = {
 _MOST_FACTOR, _MOST_WORK_S, _MOST_BYTES_PER_S = 1e6, 1e4, 1e12
 
 
-def medium(given: Medium, place: YamlSource | Path | str) -> None:
+def check_medium(medium: Medium, place: YamlSource | Path | str) -> None:
     """Refuse zero rates, negative times, and fields that have no effect without others."""
-    source = YamlSource.of(place)
-    for field, value in vars(given).items():
+    source = YamlSource.to_source(place)
+    for field, value in vars(medium).items():
         minimum = 1 if field.endswith("rate_bps") else 0
         if isinstance(value, int | float) and not minimum <= value < math.inf:
             raise TopologyError(f"{source.at(field)}: {value}; write {minimum} or more")
     idle = [field for field, needs in (
-        ("aggregate_bytes", given.aggregate > 1),
-        ("retries", given.air == "dcf" or given.loss_percent > 0),
-        ("beacon_interval_ms", given.beacon_bytes > 0), *(
-            (field, given.air == "dcf") for field in (
+        ("aggregate_bytes", medium.aggregate > 1),
+        ("retries", medium.air == "dcf" or medium.loss_percent > 0),
+        ("beacon_interval_ms", medium.beacon_bytes > 0), *(
+            (field, medium.air == "dcf") for field in (
                 "cw_max", "basic_rate_bps", "eifs", "wait_difs", "cca_us")))
-        if not needs and getattr(given, field) != _default(Medium, field)]
+        if not needs and getattr(medium, field) != _field_default(Medium, field)]
     if idle:
         needed = {"retries": "loss_percent", "aggregate_bytes": "aggregate above 1",
                   "beacon_interval_ms": "beacon_bytes"}.get(idle[0], "air: dcf")
         raise TopologyError(f"{source.at(idle[0])}: has an effect with {needed} alone; leave it "
                             f"out, or add {needed}")
-    if given.difs_us < given.sifs_us:
-        raise TopologyError(f"{source.at('difs_us')}: {given.difs_us:g} is less than sifs_us, so "
+    if medium.difs_us < medium.sifs_us:
+        raise TopologyError(f"{source.at('difs_us')}: {medium.difs_us:g} is less than sifs_us, so "
                             "that data would go before acknowledgements; write more")
 
 
-def wire(given: Wire | Link, place: YamlSource | Path | str, name: str = "") -> None:
+def check_wire(wire: Wire | Link, place: YamlSource | Path | str, name: str = "") -> None:
     """Refuse impossible figures of a wire, fields without effect, and a preset without a source."""
-    source = YamlSource.of(place)
+    source = YamlSource.to_source(place)
 
     def at(field: str) -> YamlPlace:
         return source.at(field, name=f"{name}: {field}" if name else field)
 
     for field, (least, most) in _FIGURES.items():
-        value = getattr(given, field, None)
+        value = getattr(wire, field, None)
         if value is not None and not least <= value <= most:
             raise TopologyError(f"{at(field)}: {value:g}; write {least} to {most}")
-    if not 0 <= given.loss_percent < 100:
-        raise TopologyError(f"{at('loss_percent')}: {given.loss_percent:g}; write 0 to below 100")
+    if not 0 <= wire.loss_percent < 100:
+        raise TopologyError(f"{at('loss_percent')}: {wire.loss_percent:g}; write 0 to below 100")
     for field in ("overhead_bytes", "queue_packets"):
-        if given.rate_bps is None and getattr(given, field) != _default(Wire, field):
+        if wire.rate_bps is None and getattr(wire, field) != _field_default(Wire, field):
             raise TopologyError(f"{at(field)}: has an effect with rate_bps alone; leave it out, or "
                                 "add rate_bps")
-    if isinstance(given, Wire) and not given.source.strip():
+    if isinstance(wire, Wire) and not wire.source.strip():
         raise TopologyError(f"{at('source')}: nothing; say where its figures are from")
 
 
-def _default(cls: type, field: str) -> object:
+def _field_default(cls: type, field: str) -> object:
     return getattr(cls, field, None)
 
 
-def device(given: Device, place: YamlSource | Path | str) -> None:
+def check_device(device: Device, place: YamlSource | Path | str) -> None:
     """Refuse figures without a source, without a value, or with one that is not positive."""
-    source = YamlSource.of(place)
-    if not ID.fullmatch(given.name):
-        raise TopologyError(f"{source.at('name')}: {given.name!r}; write up to 40 letters, digits, "
+    source = YamlSource.to_source(place)
+    if not ID.fullmatch(device.name):
+        raise TopologyError(
+            f"{source.at('name')}: {device.name!r}; write up to 40 letters, digits, "
                             "- and _")
-    if given.processors < 1:
-        raise TopologyError(f"{source.at('processors')}: {given.processors}; write 1 or more")
-    if not given.work:
+    if device.processors < 1:
+        raise TopologyError(f"{source.at('processors')}: {device.processors}; write 1 or more")
+    if not device.work:
         raise TopologyError(f"{source.at('work')}: nothing; state at least one kind of work")
-    for operation, work in given.work.items():
-        _work(operation, work, source)
+    for operation, work in device.work.items():
+        _check_work(operation, work, source)
 
 
-def _work(operation: str, work: Work, source: YamlSource) -> None:
+def _check_work(operation: str, work: Work, source: YamlSource) -> None:
     where = source.at("work", operation)
     if not work.source.strip():
         raise TopologyError(f"{where}: source: nothing; say where the figure is from")

@@ -11,7 +11,7 @@ import struct
 from types import TracebackType
 
 from topologies import netlink
-from topologies.netlink import ACK, DUMP, NetlinkSocket, attribute
+from topologies.netlink import ACK, DUMP, NetlinkSocket, encode_attribute
 
 _NETLINK_GENERIC = 16
 _HEAD = struct.Struct("=BBxx")
@@ -30,10 +30,10 @@ class GenericNetlink:
     """
 
     def __init__(self, family: str) -> None:
-        self._netlink = NetlinkSocket(_NETLINK_GENERIC, _port())
+        self._netlink = NetlinkSocket(_NETLINK_GENERIC, _choose_port())
         try:
-            [answer] = self._ask(_CONTROL, _GET_FAMILY, ACK,
-                                 attribute(_FAMILY_NAME, family.encode() + b"\0"))
+            [answer] = self._send_request(_CONTROL, _GET_FAMILY, ACK,
+                                          encode_attribute(_FAMILY_NAME, family.encode() + b"\0"))
             (self._family,) = struct.unpack("=H", answer[_FAMILY_ID])
         except BaseException:
             self.close()
@@ -50,25 +50,26 @@ class GenericNetlink:
         """Close the connection, and remove the kernel objects that depend on it."""
         self._netlink.close()
 
-    def do(self, command: int, attributes: bytes) -> None:
+    def send_command(self, command: int, attributes: bytes) -> None:
         """Send one request and read its acknowledgement.
 
         Raises:
             OSError: The kernel refuses; it has the kernel's error number.
         """
-        self._ask(self._family, command, ACK, attributes)
+        self._send_request(self._family, command, ACK, attributes)
 
-    def dump(self, command: int, attributes: bytes = b"") -> list[dict[int, bytes]]:
+    def list_entries(self, command: int, attributes: bytes = b"") -> list[dict[int, bytes]]:
         """Return all entries that the kernel lists, each as its attributes by kind."""
-        return self._ask(self._family, command, DUMP, attributes)
+        return self._send_request(self._family, command, DUMP, attributes)
 
-    def _ask(self, family: int, command: int, flags: int,
-             attributes: bytes) -> list[dict[int, bytes]]:
-        answers = self._netlink.ask(family, flags, _HEAD.pack(command, _VERSION) + attributes)
-        return [netlink.attributes(answer[_HEAD.size:]) for answer in answers]
+    def _send_request(self, family: int, command: int, flags: int,
+                      attributes: bytes) -> list[dict[int, bytes]]:
+        answers = self._netlink.send_request(family, flags, _HEAD.pack(command, _VERSION)
+                                             + attributes)
+        return [netlink.parse_attributes(answer[_HEAD.size:]) for answer in answers]
 
 
-def _port() -> int:
+def _choose_port() -> int:
     """Return a port ID that no other socket of this process has, in any namespace.
 
     A socket that is not bound gets the process's number, once in each family and namespace. When

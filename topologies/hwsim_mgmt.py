@@ -24,7 +24,7 @@ _DEBUG = Path("/sys/kernel/debug")
 
 
 @contextlib.contextmanager
-def in_path() -> Iterator[None]:
+def put_into_path() -> Iterator[None]:
     """Put `hwsim_mgmt` into the PATH of child processes: the machine's own, or this one."""
     if shutil.which(PROGRAM):
         yield
@@ -43,7 +43,7 @@ def in_path() -> Iterator[None]:
             os.environ["PATH"] = before
 
 
-def arguments(argv: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the options of the compiled program. An error ends the process."""
     parser = argparse.ArgumentParser(PROGRAM, description="Make and remove emulated radios.")
     mode = parser.add_mutually_exclusive_group(required=True)
@@ -62,7 +62,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def run(options: argparse.Namespace) -> str:
+def run_command(options: argparse.Namespace) -> str:
     """Execute the options and return the text to print.
 
     Raises:
@@ -70,18 +70,18 @@ def run(options: argparse.Namespace) -> str:
     """
     with Hwsim() as hwsim:
         if options.create:
-            hwsim.create(options.name)
+            hwsim.create_radio(options.name)
             # Mininet-WiFi reads the number.
-            return f"Created device with ID {hwsim.ids()[options.name]}"
+            return f"Created device with ID {hwsim.radio_ids()[options.name]}"
         if options.delname is not None:
-            hwsim.remove(options.delname)
+            hwsim.remove_radio(options.delname)
             return f"Successfully deleted device with name '{options.delname}'"
         number = options.delid if options.delid is not None else options.setrssi
-        name = next((name for name, other in hwsim.ids().items() if other == number), None)
+        name = next((name for name, other in hwsim.radio_ids().items() if other == number), None)
         if name is None:
             raise RadioError(f"there is no radio with ID {number} in this network namespace")
         if options.delid is not None:
-            hwsim.remove(name)
+            hwsim.remove_radio(name)
             return f"Successfully deleted device with ID {number}"
         if refused := _set_rssi(name, -abs(options.rssi)):
             raise RadioError(f"radio {name} takes no signal of {options.rssi} -dBm ({refused})")
@@ -107,7 +107,7 @@ def _set_rssi(name: str, dbm: int) -> str:
 def main() -> int:
     """Run as a program, and return the exit status."""
     try:
-        said = run(arguments(sys.argv[1:]))
+        said = run_command(parse_arguments(sys.argv[1:]))
     except RuntimeError as error:  # a RadioError
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1

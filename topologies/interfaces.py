@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from topologies.namespaces import network_of
-from topologies.netlink import ACK, NetlinkSocket, attribute
+from topologies.netlink import ACK, NetlinkSocket, encode_attribute
 
 _CREATE = 0x600  # and it must not exist yet
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_RULE = 16, 20, 24, 32
@@ -83,41 +83,43 @@ class Interfaces:
 
         So every packet on the wire is one real packet.
         """
-        peer = attribute(_VETH_PEER, _link() + _end(right, mtu_bytes))
-        self._ask(f"wire {left.name} - {right.name}", _NEW_LINK, _CREATE,
-                  _link() + _end(left, mtu_bytes) + _info("veth", peer))
+        peer = encode_attribute(_VETH_PEER, _link_header() + _end_attributes(right, mtu_bytes))
+        self._send_request(f"wire {left.name} - {right.name}", _NEW_LINK, _CREATE,
+                           _link_header() + _end_attributes(left, mtu_bytes)
+                           + _link_info("veth", peer))
 
     def add_dummy(self, name: str) -> None:
         """Create an interface that leads nowhere."""
-        self._add(name, _info("dummy"))
+        self._add_interface(name, _link_info("dummy"))
 
     def add_detour(self, name: str) -> None:
         """Create an interface to which frames are redirected, and set it up."""
-        self._add(name, _info("ifb"))
-        self._up(name)
+        self._add_interface(name, _link_info("ifb"))
+        self._set_up(name)
 
     def add_bridge(self, name: str, ports: Sequence[str]) -> None:
         """Create a bridge with these ports that is up and forwards at once."""
-        data = attribute(_FORWARD_DELAY, struct.pack("=I", 0)) + attribute(_SNOOPING, b"\0")
-        self._add(name, _info("bridge", data))
-        master = attribute(_MASTER, struct.pack("=i", socket.if_nametoindex(name)))
+        data = encode_attribute(_FORWARD_DELAY,
+                                struct.pack("=I", 0)) + encode_attribute(_SNOOPING, b"\0")
+        self._add_interface(name, _link_info("bridge", data))
+        master = encode_attribute(_MASTER, struct.pack("=i", socket.if_nametoindex(name)))
         for port in ports:
-            self._up(port, master)
-        self._up(name)
+            self._set_up(port, master)
+        self._set_up(name)
 
-    def up(self, name: str) -> None:
+    def set_up(self, name: str) -> None:
         """Set an interface up."""
-        self._up(name)
+        self._set_up(name)
 
     def add_address(self, address: str, name: str) -> None:
         """Give an interface an address with its prefix and broadcast address."""
         own = ipaddress.IPv4Interface(address)
         length = own.network.prefixlen
-        body = struct.pack("=BBBBi", _INET, length, 0, _UNIVERSE, self._index(name, address))
-        body += attribute(_LOCAL, own.ip.packed) + attribute(_ADDRESS, own.ip.packed)
+        body = struct.pack("=BBBBi", _INET, length, 0, _UNIVERSE, self._find_index(name, address))
+        body += encode_attribute(_LOCAL, own.ip.packed) + encode_attribute(_ADDRESS, own.ip.packed)
         if length <= _LAST_WITH_BROADCAST:
-            body += attribute(_BROADCAST, own.network.broadcast_address.packed)
-        self._ask(f"address {address} on {name}", _NEW_ADDRESS, _CREATE, body)
+            body += encode_attribute(_BROADCAST, own.network.broadcast_address.packed)
+        self._send_request(f"address {address} on {name}", _NEW_ADDRESS, _CREATE, body)
 
     def add_route(self, route: Route) -> None:
         """Create a route that does not exist yet."""
@@ -128,45 +130,46 @@ class Interfaces:
                            _BOOT, _UNIVERSE if route.via else _LINK, _UNICAST,
                            _ONLINK if route.on_link else 0)
         if there.prefixlen:
-            body += attribute(_DESTINATION, there.network_address.packed)
-        body += attribute(_TABLE, struct.pack("=I", table))
+            body += encode_attribute(_DESTINATION, there.network_address.packed)
+        body += encode_attribute(_TABLE, struct.pack("=I", table))
         for kind, address in ((_GATEWAY, route.via), (_PREFERRED, route.source)):
             if address:
-                body += attribute(kind, socket.inet_aton(address))
+                body += encode_attribute(kind, socket.inet_aton(address))
         if route.device:
-            body += attribute(_DEVICE, struct.pack("=i", self._index(route.device, route.prefix)))
-        self._ask(f"{route}", _NEW_ROUTE, _CREATE, body)
+            body += encode_attribute(
+                _DEVICE, struct.pack("=i", self._find_index(route.device, route.prefix)))
+        self._send_request(f"{route}", _NEW_ROUTE, _CREATE, body)
 
     def add_rule(self, source: str, table: int) -> None:
         """Create a rule that routes packets from an address by a table."""
         body = struct.pack("=BBBBBBBBI", _INET, 0, 32, 0, 0, 0, 0, _TO_TABLE, 0)
-        body += attribute(_RULE_SOURCE, socket.inet_aton(source))
-        body += attribute(_RULE_TABLE, struct.pack("=I", table))
-        self._ask(f"rule from {source}", _NEW_RULE, _CREATE, body)
+        body += encode_attribute(_RULE_SOURCE, socket.inet_aton(source))
+        body += encode_attribute(_RULE_TABLE, struct.pack("=I", table))
+        self._send_request(f"rule from {source}", _NEW_RULE, _CREATE, body)
 
-    def _add(self, name: str, info: bytes) -> None:
-        self._ask(f"interface {name}", _NEW_LINK, _CREATE,
-                  _link() + attribute(_NAME, _text(name)) + info)
+    def _add_interface(self, name: str, info: bytes) -> None:
+        self._send_request(f"interface {name}", _NEW_LINK, _CREATE,
+                           _link_header() + encode_attribute(_NAME, _encode_text(name)) + info)
 
-    def _up(self, name: str, further: bytes = b"") -> None:
-        self._ask(f"interface {name}", _NEW_LINK, 0,
-                  _link(self._index(name, "up"), _UP) + further)
+    def _set_up(self, name: str, further: bytes = b"") -> None:
+        self._send_request(f"interface {name}", _NEW_LINK, 0,
+                           _link_header(self._find_index(name, "up"), _UP) + further)
 
-    def _index(self, name: str, what: str) -> int:
+    def _find_index(self, name: str, what: str) -> int:
         try:
             return socket.if_nametoindex(name)
         except OSError as error:
             raise OSError(error.errno, f"{what}: there is no interface {name}") from None
 
-    def _ask(self, what: str, kind: int, flags: int, body: bytes) -> None:
+    def _send_request(self, what: str, kind: int, flags: int, body: bytes) -> None:
         try:
-            self._netlink.ask(kind, flags | ACK, body)
+            self._netlink.send_request(kind, flags | ACK, body)
         except OSError as error:
             raise OSError(error.errno, f"{what}: {error.strerror}") from None
 
 
 @contextmanager
-def inside(pid: int) -> Iterator[Interfaces]:
+def enter_namespace(pid: int) -> Iterator[Interfaces]:
     """Enter the network namespace of a process, and yield its interfaces."""
     with network_of(pid), Interfaces() as interfaces:
         yield interfaces
@@ -179,20 +182,21 @@ def set_sysctls(settings: Sequence[str]) -> None:
         (_SYSCTL / name.replace(".", "/")).write_text(value)
 
 
-def _link(index: int = 0, flags: int = 0) -> bytes:
+def _link_header(index: int = 0, flags: int = 0) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
 
 
-def _end(end: WireEnd, mtu_bytes: int) -> bytes:
-    return (attribute(_NAME, _text(end.name)) + attribute(_PROCESS, struct.pack("=I", end.pid))
-            + attribute(_MTU, struct.pack("=I", mtu_bytes))
-            + attribute(_GSO_SEGMENTS, struct.pack("=I", 1)))
+def _end_attributes(end: WireEnd, mtu_bytes: int) -> bytes:
+    return (encode_attribute(_NAME, _encode_text(end.name))
+            + encode_attribute(_PROCESS, struct.pack("=I", end.pid))
+            + encode_attribute(_MTU, struct.pack("=I", mtu_bytes))
+            + encode_attribute(_GSO_SEGMENTS, struct.pack("=I", 1)))
 
 
-def _info(kind: str, data: bytes = b"") -> bytes:
-    return attribute(_INFO, attribute(_INFO_KIND, _text(kind))
-                     + (attribute(_INFO_DATA, data) if data else b""))
+def _link_info(kind: str, data: bytes = b"") -> bytes:
+    return encode_attribute(_INFO, encode_attribute(_INFO_KIND, _encode_text(kind))
+                            + (encode_attribute(_INFO_DATA, data) if data else b""))
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode() + b"\0"

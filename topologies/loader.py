@@ -15,7 +15,7 @@ from topologies.adjustments import Adjustments
 from topologies.device import Device
 from topologies.errors import TopologyError
 from topologies.model import Medium, Network, Scenario, Wire, with_duties
-from topologies.reading import read, resolve, validate
+from topologies.reading import read_mapping, resolve_path, validate_document
 from topologies.source import YamlSource
 from topologies.wording import did_you_mean
 
@@ -33,27 +33,27 @@ _SCENARIO_KEYS = (*(field.name for field in dataclasses.fields(Scenario)
 
 def scenario_ids() -> list[str]:
     """Return the names of the scenarios that come with the project, sorted."""
-    return reading.names("scenarios")
+    return reading.builtin_names("scenarios")
 
 
 def network_names() -> list[str]:
     """Return the names of the networks that come with the project, sorted."""
-    return reading.names("networks")
+    return reading.builtin_names("networks")
 
 
 def medium_names() -> list[str]:
     """Return the names of the media that come with the project, sorted."""
-    return reading.names("media")
+    return reading.builtin_names("media")
 
 
 def wire_names() -> list[str]:
     """Return the names of the wires that come with the project, sorted."""
-    return reading.names("wires")
+    return reading.builtin_names("wires")
 
 
 def device_names() -> list[str]:
     """Return the names of the devices that come with the project, sorted."""
-    return reading.names("devices")
+    return reading.builtin_names("devices")
 
 
 def load_network(name: str) -> Network:
@@ -62,9 +62,9 @@ def load_network(name: str) -> Network:
     Raises:
         TopologyError: The file cannot be used.
     """
-    path = resolve(name, "networks")
-    network = _network(read(path), YamlSource(path), path)
-    checks.whole_network(network, path)
+    path = resolve_path(name, "networks")
+    network = _build_network(read_mapping(path), YamlSource(path), path)
+    checks.check_whole_network(network, path)
     return network
 
 
@@ -83,8 +83,8 @@ def load_scenario(name: str) -> Scenario:
     Raises:
         TopologyError: The file cannot be used.
     """
-    path = resolve(name, "scenarios")
-    source, document = YamlSource(path), read(path)
+    path = resolve_path(name, "scenarios")
+    source, document = YamlSource(path), read_mapping(path)
     for key in (key for key in document if key not in _SCENARIO_KEYS):
         raise TopologyError(f"{source.at(key)}: there is no such field; "
                             f"{did_you_mean(str(key), _SCENARIO_KEYS)} (see docs/topologies.md "
@@ -95,26 +95,26 @@ def load_scenario(name: str) -> Scenario:
                             f"{', '.join(network_names())}, a .yml file, or write it here")
     file, there = path, source.within("network")
     if isinstance(network, str):
-        file = resolve(network, "networks", path.parent, source.within("network"))
-        network, there = read(file), YamlSource(file)
-        source.placed(("network",), there, ())
+        file = resolve_path(network, "networks", path.parent, source.within("network"))
+        network, there = read_mapping(file), YamlSource(file)
+        source.place_part(("network",), there, ())
     changes = {key: document.pop(key) for key in _CHANGES if key in document}
     for key, value in changes.items():
         if value is None or value in ([], {}):
             raise TopologyError(f"{source.at(key)}: is empty; leave it out, or say what changes")
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
-    plan: Adjustments = validate(Adjustments, changes, source)
+    plan: Adjustments = validate_document(Adjustments, changes, source)
     presets = {name: load_wire(name, path.parent, place) for name, place in [
         (plan.wire.wire, source.within("wire")),
         *((own.wire, source.within("links", end, "wire")) for end, own in plan.links.items())]
         if name}
-    whole = _network(network, there, file)
-    checks.whole_network(whole, there)
-    part = adjustments.adjust(whole, plan, presets, source)
-    scenario: Scenario = validate(Scenario, {
+    whole = _build_network(network, there, file)
+    checks.check_whole_network(whole, there)
+    part = adjustments.adjust_network(whole, plan, presets, source)
+    scenario: Scenario = validate_document(Scenario, {
         **document, "network": to_json(part), "is_placed": bool(plan.positions)}, source)
-    checks.scenario(scenario, source)
+    checks.check_scenario(scenario, source)
     _refuse_taken("id", scenario.id, "scenarios", source, scenario, load_scenario)
     return scenario
 
@@ -125,55 +125,55 @@ def load_medium(name: str) -> Medium:
     Raises:
         TopologyError: The file cannot be used.
     """
-    path = resolve(name, "media")
-    medium: Medium = reading.load(Medium, path, checks.medium)
+    path = resolve_path(name, "media")
+    medium: Medium = reading.load_file(Medium, path, checks.check_medium)
     _refuse_taken("name", medium.name, "media", YamlSource(path), medium, load_medium)
     return medium
 
 
-def load_wire(name: str, beside: Path | None = None,
+def load_wire(name: str, base_folder: Path | None = None,
               place: YamlSource | None = None) -> Wire:
     """Load a wire by its name or from a `.yml` file.
 
     Args:
         name: Name or path.
-        beside: Folder to which a path is relative.
+        base_folder: Folder to which a path is relative.
         place: The place of the name, for messages.
 
     Raises:
         TopologyError: The file cannot be used.
     """
-    path = resolve(name, "wires", beside, place)
-    wire: Wire = reading.load(Wire, path, checks.wire)
+    path = resolve_path(name, "wires", base_folder, place)
+    wire: Wire = reading.load_file(Wire, path, checks.check_wire)
     _refuse_taken("name", wire.name, "wires", YamlSource(path), wire, load_wire)
     return wire
 
 
-def load_device(name: str, beside: Path | None = None,
+def load_device(name: str, base_folder: Path | None = None,
                 place: YamlSource | None = None) -> Device:
     """Load a device by its name or from a `.yml` file.
 
     Args:
         name: Name or path.
-        beside: Folder to which a path is relative.
+        base_folder: Folder to which a path is relative.
         place: The place of the name, for messages.
 
     Raises:
         TopologyError: The file cannot be used.
     """
-    path = resolve(name, "devices", beside, place)
-    device: Device = reading.load(Device, path, checks.device)
+    path = resolve_path(name, "devices", base_folder, place)
+    device: Device = reading.load_file(Device, path, checks.check_device)
     _refuse_taken("name", device.name, "devices", YamlSource(path), device, load_device)
     return device
 
 
 def _refuse_taken(key: str, name: str, folder: str, source: YamlSource, value: object,
-                  own: Callable[[str], object]) -> None:
+                  load_builtin: Callable[[str], object]) -> None:
     """Raise TopologyError for a file with a built-in name and different content."""
     is_own = isinstance(source.file, Path) and source.file.is_relative_to(reading.ROOT)
-    if is_own or name not in reading.names(folder):
+    if is_own or name not in reading.builtin_names(folder):
         return
-    if value != own(name):
+    if value != load_builtin(name):
         raise TopologyError(f"{source.at(key)}: {name} comes with qop, and is another one there; "
                             "give yours a name of its own")
 
@@ -183,7 +183,7 @@ def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:
     return dataclasses.asdict(value)
 
 
-def _network(document: Any, place: YamlSource, file: Path) -> Network:
+def _build_network(document: Any, place: YamlSource, file: Path) -> Network:
     """Return the network of a document in `file`, with its wires and devices loaded."""
     if isinstance(document, dict):
         nodes, links = document.get("nodes"), document.get("links")
@@ -195,7 +195,7 @@ def _network(document: Any, place: YamlSource, file: Path) -> Network:
         if isinstance(links, list):
             document["links"] = [_with_wire(link, file.parent, place.within("links", number))
                                  for number, link in enumerate(links)]
-    network: Network = validate(Network, document, place)
+    network: Network = validate_document(Network, document, place)
     return network
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topologies import dcf, model
-from topologies.interfaces import inside
+from topologies.interfaces import enter_namespace
 from topologies.signal import distance_m
 from topologies.sizetable import set_size_table
 from topologies.timing import QUEUE_FRAMES
@@ -46,7 +46,7 @@ def frequency_mhz(channel: int) -> int:
     return 2484 if channel == 14 else 2407 + 5 * channel
 
 
-def airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
+def frame_airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
     """Return airtimes in units of UNIT_US of Ethernet frames, indexed by length in bytes.
 
     They include the share of losses. Ciphers work below the device, which therefore does not see
@@ -68,7 +68,7 @@ class Transmitters:
     channels: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, network: model.Network) -> Transmitters:
+    def from_network(cls, network: model.Network) -> Transmitters:
         """Return the transmitters of a network: every radio.
 
         A station may use any access point.
@@ -80,7 +80,7 @@ class Transmitters:
         classes = {node.interfaces[node.radio_interface].radio or "": number
                    for number, node in by_class.items()}
         access_points = {number: node for number, node in by_class.items()
-                         if node.has("access_point")}
+                         if node.has_duty("access_point")}
         return cls(
             {mac: number for mac, number in classes.items() if number not in access_points},
             {node.radio_interface: number for number, node in access_points.items()},
@@ -88,14 +88,14 @@ class Transmitters:
             {number: node.position for number, node in by_class.items() if node.position},
             {number: node.channel or 0 for number, node in access_points.items()})
 
-    def on(self, channel: int) -> tuple[int, ...]:
+    def access_points_on(self, channel: int) -> tuple[int, ...]:
         """Return the access points of a channel."""
         return tuple(number for number, its in self.channels.items() if its == channel)
 
-    def links(self, medium: model.Medium, channel: int) -> tuple[tuple[int, int], ...]:
+    def radio_links(self, medium: model.Medium, channel: int) -> tuple[tuple[int, int], ...]:
         """Return every pair of a station and an access point of a channel, if distance matters."""
         return tuple((station, access_point) for station in self.stations.values()
-                     for access_point in self.on(channel)) if medium.signal else ()
+                     for access_point in self.access_points_on(channel)) if medium.signal else ()
 
     def received_dbm(self, medium: model.Medium,
                      channel: int) -> Mapping[tuple[int, int], float]:
@@ -107,7 +107,7 @@ class Transmitters:
         signal = medium.signal
         if signal is None:
             return {}
-        there = [*self.on(channel), *self.stations.values()]
+        there = [*self.access_points_on(channel), *self.stations.values()]
         if missing := [self.addresses[number] for number in there if number not in self.positions]:
             raise RuntimeError(f"medium {medium.name}: {missing[0]} has no position; give its node "
                                "one in the network, or take a medium without signal")
@@ -132,7 +132,7 @@ class Air:
         self._dcf: dcf.DcfChannel | None = None
         self._transmitters = transmitters
         try:
-            with inside(host.pid) as interfaces:
+            with enter_namespace(host.pid) as interfaces:
                 interfaces.add_detour(self.device)
         except OSError as error:
             raise RuntimeError(f"medium: {error.strerror}") from None
@@ -140,49 +140,51 @@ class Air:
         self._names_receivers = medium.signal is not None or medium.aggregate > 1
         if medium.air == model.DCF:
             self._dcf = dcf.DcfChannel(
-                medium, transmitters.last, transmitters.on(channel),
-                cipher_bytes, QUEUE_FRAMES, self._seeded(seed), frequency_mhz(channel),
+                medium, transmitters.last, transmitters.access_points_on(channel),
+                cipher_bytes, QUEUE_FRAMES, self._channel_seed(seed), frequency_mhz(channel),
                 received_dbm=transmitters.received_dbm(medium, channel),
-                links=transmitters.links(medium, channel),
+                links=transmitters.radio_links(medium, channel),
                 addresses=transmitters.addresses if medium.management else {})
-            dcf.make(host.pid, self.device, _HANDLE, self._dcf)
+            dcf.make_channel(host.pid, self.device, _HANDLE, self._dcf)
             return
-        sizes = airtimes(medium, cipher_bytes)
-        self._run(["tc", "-batch", "-"], self._queues(max(sizes), medium.residual_loss))
+        sizes = frame_airtimes(medium, cipher_bytes)
+        self._run_command(["tc", "-batch", "-"],
+                          self._queue_commands(max(sizes), medium.residual_loss))
         set_size_table(host.pid, self.device, "htb", _HANDLE, sizes)
 
-    def draw_anew(self, seed: int) -> None:
+    def reseed_backoffs(self, seed: int) -> None:
         """Restart the backoffs from this seed. Stations that take turns have none."""
         if self._dcf is not None:
-            dcf.draw_anew(self._host.pid, self.device, _HANDLE,
-                          replace(self._dcf, seed=self._seeded(seed)))
+            dcf.reseed_backoffs(self._host.pid, self.device, _HANDLE,
+                                replace(self._dcf, seed=self._channel_seed(seed)))
 
-    def _seeded(self, seed: int) -> int:
+    def _channel_seed(self, seed: int) -> int:
         """Return a seed of this channel, as channels of one run need different random numbers."""
         return (seed << 8) + self._number
 
-    def attach(self, radios: Sequence[str]) -> None:
+    def attach_radios(self, radios: Sequence[str]) -> None:
         """Redirect all frames that pass these access points' radios through the channel."""
-        self._run(["tc", "-batch", "-"], [line for interface in radios
-                                          for line in self._filters(interface)])
+        self._run_command(["tc", "-batch", "-"], [line for interface in radios
+                                                  for line in self._filter_commands(interface)])
 
-    def _filters(self, interface: str) -> list[str]:
+    def _filter_commands(self, interface: str) -> list[str]:
         up = f"filter add dev {interface} ingress protocol all"
         own = self._transmitters.access_points[interface]
         down = f"filter add dev {interface} egress protocol all"
         to_stations = self._transmitters.stations.items() if self._names_receivers else ()
         return [
             f"qdisc add dev {interface} clsact",
-            *(f"{down} prio 1 flower dst_mac {mac} {self._detour(own, number)}"
+            *(f"{down} prio 1 flower dst_mac {mac} {self._redirect_action(own, number)}"
               for mac, number in to_stations),
-            f"{down}{' prio 2' if self._names_receivers else ''} matchall {self._detour(own)}",
+            (f"{down}{' prio 2' if self._names_receivers else ''} matchall "
+             f"{self._redirect_action(own)}"),
             # The kernel's own message to switches about a new station was never on the air.
             f"filter add dev {interface} ingress protocol 802_2 prio 1 matchall classid :1",
-            *(f"{up} prio 2 flower src_mac {mac} {self._detour(number, own)}"
+            *(f"{up} prio 2 flower src_mac {mac} {self._redirect_action(number, own)}"
               for mac, number in self._transmitters.stations.items()),
-            f"{up} prio 3 matchall {self._detour(_OTHERS)}"]
+            f"{up} prio 3 matchall {self._redirect_action(_OTHERS)}"]
 
-    def _queues(self, longest: int, loss: float) -> list[str]:
+    def _queue_commands(self, longest: int, loss: float) -> list[str]:
         """Return commands for a shaper with one class for each transmitter.
 
         Transmitters with waiting frames get equal shares. Netem holds a frame for its own airtime,
@@ -205,12 +207,12 @@ class Air:
                 f"{add_queue} 1:{number:x} netem limit {QUEUE_FRAMES} rate {_RATE}{lost}"]
         return lines
 
-    def _detour(self, number: int, receiver: int = 0) -> str:
+    def _redirect_action(self, number: int, receiver: int = 0) -> str:
         marked = f" mark {receiver}" if receiver and self._names_receivers else ""
         return (f"action skbedit priority 1:{number:x}{marked} pipe "
                 f"action mirred egress redirect dev {self.device}")
 
-    def _run(self, argv: Sequence[str], lines: Sequence[str]) -> None:
+    def _run_command(self, argv: Sequence[str], lines: Sequence[str]) -> None:
         done = subprocess.run(["mnexec", "-a", str(self._host.pid), *argv], text=True, check=False,
                               input="\n".join(lines) + "\n", capture_output=True)
         if done.returncode:

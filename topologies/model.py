@@ -17,7 +17,7 @@ from typing import Any
 
 from topologies.device import Device, Strict
 from topologies.timing import DCF, QUEUE, Medium
-from topologies.visited import VisitedSubnet, visited
+from topologies.visited import VisitedSubnet, visited_subnet
 
 __all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
            "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
@@ -64,7 +64,7 @@ class Node(Strict):
     position: list[float] | None = None
     device: Device | None = None
 
-    def has(self, duty: str) -> bool:
+    def has_duty(self, duty: str) -> bool:
         """Return whether the node has a duty."""
         return duty in self.duties
 
@@ -164,7 +164,7 @@ class Network(Strict):
 
     def of_duty(self, duty: str) -> list[str]:
         """Return the names of the nodes with a duty, in file order."""
-        return [name for name, node in self.nodes.items() if node.has(duty)]
+        return [name for name, node in self.nodes.items() if node.has_duty(duty)]
 
     @property
     def has_radios(self) -> bool:
@@ -184,8 +184,8 @@ class Network(Strict):
         """
         def ends(link: Link) -> list[Node]:
             return [self.nodes[node_of(end)] for end in link.ends]
-        return [link for link in self.links if any(n.has(ACCESS_POINT) for n in ends(link))
-                and all(n.has(ACCESS_POINT) or n.has(HOME_AGENT) for n in ends(link))]
+        return [link for link in self.links if any(n.has_duty(ACCESS_POINT) for n in ends(link))
+                and all(n.has_duty(ACCESS_POINT) or n.has_duty(HOME_AGENT) for n in ends(link))]
 
     def link_of(self, node: str) -> tuple[str, Link]:
         """Return a node's first link and its interface there.
@@ -199,7 +199,7 @@ class Network(Strict):
                     return end.partition("/")[2], link
         raise LookupError(f"{node} has no link")
 
-    def joined(self, other: Network) -> Network | None:
+    def merge_with(self, other: Network) -> Network | None:
         """Return both as one network that one testbed can serve.
 
         The result is None if they contradict.
@@ -278,8 +278,8 @@ class Scenario(Strict):
         nodes = self.network.nodes
         agent, home_agent = nodes[self.foreign_agent], nodes[self.agent]
         there = agent.interfaces[agent.interface_of(agent.address)].address or ""
-        return visited(nodes[self.mobile_node].address, there,
-                       [i.ip for i in home_agent.interfaces.values() if i.address])
+        return visited_subnet(nodes[self.mobile_node].address, there,
+                              [i.ip for i in home_agent.interfaces.values() if i.address])
 
     @property
     def companions(self) -> list[str]:
@@ -320,13 +320,13 @@ def from_json(cls: Any, value: Any) -> Any:
     if not dataclasses.is_dataclass(cls):
         return value
     build: Any = cls
-    hints = _fields(build)
+    hints = _field_types(build)
     return build(**{key: from_json(hints[key], entry) for key, entry in value.items()
                     if key in hints})
 
 
 @functools.cache  # a guest evaluates annotations for a tenth of a second, in each repetition
-def _fields(cls: Any) -> Mapping[str, Any]:
+def _field_types(cls: Any) -> Mapping[str, Any]:
     """Return the type of each field of a dataclass."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

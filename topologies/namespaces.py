@@ -26,7 +26,7 @@ class Namespaces:
         self.pid = 0
         self._failure: OSError | None = None
         self._are_made, self._may_go = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._hold, daemon=True)
+        self._thread = threading.Thread(target=self._hold_namespaces, daemon=True)
         self._thread.start()
         self._are_made.wait()
         if self._failure is not None:
@@ -37,12 +37,12 @@ class Namespaces:
         self._may_go.set()
         self._thread.join()
 
-    def _hold(self) -> None:
+    def _hold_namespaces(self) -> None:
         try:
-            _call("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
+            _call_libc("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
             # Mounts stay private to this namespace, and /sys shows this network.
-            _call("mount", b"none", b"/", None, _MS_REC_PRIVATE, None)
-            _call("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
+            _call_libc("mount", b"none", b"/", None, _MS_REC_PRIVATE, None)
+            _call_libc("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
             self.pid = threading.get_native_id()
         except OSError as error:
             self._failure = error
@@ -62,11 +62,11 @@ def network_of(pid: int) -> Iterator[None]:
     here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
                    for place in ("thread-self", pid))
     try:
-        _enter(there)
+        _enter_network(there)
         try:
             yield
         finally:
-            _enter(here)
+            _enter_network(here)
     finally:
         os.close(here)
         os.close(there)
@@ -85,9 +85,9 @@ def mount_in_memory(pid: int, folder: str) -> None:
     def mount() -> None:
         try:
             # Only a thread with its own root and working folder may enter another mount namespace.
-            _call("unshare", _CLONE_FS)
-            enter(pid, "mnt")
-            _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 0, None)
+            _call_libc("unshare", _CLONE_FS)
+            enter_namespaces(pid, "mnt")
+            _call_libc("mount", b"tmpfs", folder.encode(), b"tmpfs", 0, None)
         except OSError as error:
             failures.append(error)
 
@@ -98,7 +98,7 @@ def mount_in_memory(pid: int, folder: str) -> None:
         raise OSError(failures[0].errno, f"cannot mount {folder}: {failures[0].strerror}")
 
 
-def enter(pid: int | str, *kinds: str) -> None:
+def enter_namespaces(pid: int | str, *kinds: str) -> None:
     """Enter a process's namespaces of these kinds, "net" or "mnt", permanently.
 
     Raises:
@@ -107,16 +107,16 @@ def enter(pid: int | str, *kinds: str) -> None:
     for kind in kinds:
         there = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _call("setns", there, _KINDS[kind])
+            _call_libc("setns", there, _KINDS[kind])
         finally:
             os.close(there)
 
 
-def _enter(namespace: int) -> None:
-    _call("setns", namespace, _CLONE_NEWNET)
+def _enter_network(namespace: int) -> None:
+    _call_libc("setns", namespace, _CLONE_NEWNET)
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call_libc(name: str, *arguments: object) -> None:
     """Call a system call through the C library.
 
     Raises:

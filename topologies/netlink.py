@@ -50,7 +50,7 @@ class NetlinkSocket:
         """Close the connection, and remove the kernel objects that depend on it."""
         self._socket.close()
 
-    def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+    def send_request(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """Send a request with ACK or DUMP among its flags, and return the answers without headers.
 
         Raises:
@@ -59,15 +59,15 @@ class NetlinkSocket:
         self._sequence += 1
         self._socket.send(_HEAD.pack(_HEAD.size + len(body), kind, _REQUEST | flags,
                                      self._sequence, 0) + body)
-        return list(self._answers())
+        return list(self._read_answers())
 
-    def _answers(self) -> Iterator[bytes]:
+    def _read_answers(self) -> Iterator[bytes]:
         """Yield the answers to the last request, up to its acknowledgement or the list's end."""
         while True:
             said, place = self._socket.recv(_BYTES), 0
             while place < len(said):
                 size, kind, _, sequence, _ = _HEAD.unpack_from(said, place)
-                body, place = said[place + _HEAD.size:place + size], place + _padded(size)
+                body, place = said[place + _HEAD.size:place + size], place + _padded_size(size)
                 if sequence != self._sequence:
                     continue
                 if kind in (_ERROR, _DONE):
@@ -80,20 +80,20 @@ class NetlinkSocket:
                 yield body
 
 
-def attribute(kind: int, value: bytes) -> bytes:
+def encode_attribute(kind: int, value: bytes) -> bytes:
     """Return an attribute, padded to the alignment of the next."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def attributes(octets: bytes) -> dict[int, bytes]:
+def parse_attributes(octets: bytes) -> dict[int, bytes]:
     """Return attributes by their kind. Nested attributes are in the value."""
     found, place = {}, 0
     while place < len(octets):
         size, kind = _ATTRIBUTE.unpack_from(octets, place)
         found[kind & _KIND] = octets[place + _ATTRIBUTE.size:place + size]
-        place += _padded(size)
+        place += _padded_size(size)
     return found
 
 
-def _padded(size: int) -> int:
+def _padded_size(size: int) -> int:
     return size + -size % 4

@@ -12,7 +12,7 @@ from topologies import radio
 from topologies.generic_netlink import GenericNetlink
 from topologies.interfaces import set_sysctls
 from topologies.namespaces import Namespaces, network_of
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 
 # Access points share a namespace, so none may answer or route for another.
 _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
@@ -33,8 +33,8 @@ class Together(Node):  # type: ignore[misc]
 
     inNamespace: bool  # noqa: N815 - Mininet's name
 
-    def __init__(self, name: str, beside: Together | None = None, **params: Any) -> None:
-        self._beside = beside
+    def __init__(self, name: str, namespace_owner: Together | None = None, **params: Any) -> None:
+        self._beside = namespace_owner
         super().__init__(name, **{**params, "inNamespace": True})
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
@@ -44,9 +44,9 @@ class Together(Node):  # type: ignore[misc]
             with network_of(self.pid):
                 set_sysctls(_APART)
             return
-        self._share(self._beside.pid)
+        self._share_namespace(self._beside.pid)
 
-    def _share(self, pid: int) -> None:
+    def _share_namespace(self, pid: int) -> None:
         """Start the shell in the namespaces of a process."""
         # For Mininet, `inNamespace` means to create a namespace.
         self.inNamespace = False
@@ -106,14 +106,16 @@ class RadioNode(BareNode):
 
     def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:
         """Create radio `phy` with a MAC address, move it here and give it one interface."""
-        radios.add(phy, address)
-        number = radio.move(phy, self.pid)
+        radios.add_radio(phy, address)
+        number = radio.move_radio(phy, self.pid)
         try:
             with network_of(self.pid), GenericNetlink("nl80211") as netlink:
-                netlink.do(_NEW_INTERFACE, attribute(_RADIO, struct.pack("=I", number))
-                           + attribute(_NAME, interface.encode() + b"\0")
-                           + attribute(_TYPE, struct.pack("=I", _MANAGED))
-                           + attribute(_ADDRESS, bytes.fromhex(address.replace(":", ""))))
+                netlink.send_command(_NEW_INTERFACE,
+                                     encode_attribute(_RADIO, struct.pack("=I", number))
+                                     + encode_attribute(_NAME, interface.encode() + b"\0")
+                                     + encode_attribute(_TYPE, struct.pack("=I", _MANAGED))
+                                     + encode_attribute(_ADDRESS,
+                                                        bytes.fromhex(address.replace(":", ""))))
         except OSError as error:
             raise radio.RadioError(f"{self.name}: {interface}: {error.strerror}") from None
 
@@ -125,5 +127,5 @@ class Station(RadioNode):
 class AccessPoint(Together, RadioNode):
     """An access point: a bridge between its wire and, once hostapd runs, its radio."""
 
-    def _share(self, pid: int) -> None:
+    def _share_namespace(self, pid: int) -> None:
         self.pid = pid

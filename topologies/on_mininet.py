@@ -34,11 +34,12 @@ class OnMininet:
         """Create a namespace for every node, and a common one for all access points."""
         first: AccessPoint | None = None
         for name, node in self._network.nodes.items():
-            if node.has("access_point"):
+            if node.has_duty("access_point"):
                 made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
                 first = first or made
             else:
-                self.net.addHost(name, cls=Station if node.has("station") else BareNode, ip=None)
+                self.net.addHost(name, cls=Station if node.has_duty("station") else BareNode,
+                                 ip=None)
 
     def add_radios(self) -> None:
         """Create every radio, with its interface in its node's namespace.

@@ -63,7 +63,7 @@ class OnMininetWifi:
         """Create a namespace for every node, and a common one for all access points."""
         with _lines_to_standard_error():
             for number, (name, node) in enumerate(self._network.nodes.items(), 1):
-                self._add(name, node, number)
+                self._add_node(name, node, number)
 
     def add_radios(self) -> None:
         """Create every radio, with its interface in its node's namespace.
@@ -74,7 +74,7 @@ class OnMininetWifi:
             raise radio.RadioError(f"Mininet-WiFi looks for radios below {_ALL_RADIOS}, which is "
                                    "not there; give 'modprobe mac80211_hwsim radios=0' and "
                                    "'mount -t debugfs debugfs /sys/kernel/debug'")
-        with _lines_to_standard_error(), hwsim_mgmt.in_path():
+        with _lines_to_standard_error(), hwsim_mgmt.put_into_path():
             try:
                 self.net.configureNodes()
             except SystemExit:
@@ -85,12 +85,12 @@ class OnMininetWifi:
                 if interface.radio:
                     self._take_over(name, port, interface.radio)
 
-    def _add(self, name: str, node: model.Node, number: int) -> None:
+    def _add_node(self, name: str, node: model.Node, number: int) -> None:
         radios = {port: i.radio for port, i in node.interfaces.items() if i.radio}
         mac = list(radios.values())
-        if node.has("station"):
+        if node.has_duty("station"):
             made = self.net.addStation(name, ip=None, ip6=None, mac=mac)
-        elif node.has("access_point"):
+        elif node.has_duty("access_point"):
             # With `link` set, an access point gets no hostapd from Mininet-WiFi. Its number is for
             # switches; without one the name would need digits.
             made = self.net.addAccessPoint(
@@ -124,7 +124,7 @@ def _remove_radios(pid: int) -> None:
         while left := _radios_of(pid):
             for name in left:
                 if (radio.HERE / name).exists():
-                    hwsim.remove(name)
+                    hwsim.remove_radio(name)
             if time.monotonic() > until:
                 return  # another process is in that namespace; the next testbed tries again
             time.sleep(_POLL_S)

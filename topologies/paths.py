@@ -46,7 +46,7 @@ class NetworkPath:
         return 1 - (1 - self.loss) ** 2
 
 
-def of_link(link: Link) -> NetworkPath:
+def link_path(link: Link) -> NetworkPath:
     """Return the path of one wire."""
     if link.rate_bps is None:
         return NetworkPath(link.delay_ms / 1e3, loss=link.loss_percent / 100)
@@ -55,38 +55,38 @@ def of_link(link: Link) -> NetworkPath:
                        / link.rate_bps)
 
 
-def of_air(medium: Medium | None) -> NetworkPath:
+def air_path(medium: Medium | None) -> NetworkPath:
     """Return the path between a station and its access point, which both share."""
     if medium is None:
         return NetworkPath()
     return NetworkPath(rate_bps=medium.tcp_ceiling_bps() / 2, loss=medium.residual_loss)
 
 
-def between(network: Network, medium: Medium | None, *nodes: str) -> NetworkPath:
+def path_between(network: Network, medium: Medium | None, *nodes: str) -> NetworkPath:
     """Return the path from the first node to the last, through the nodes between them.
 
     Between two of them, the path with the fewest links is used. Unreachable nodes are skipped.
     """
     whole = NetworkPath()
     for start, end in itertools.pairwise(nodes):
-        for step in _steps(network, start, end):
-            whole += of_air(medium) if step is None else of_link(step)
+        for step in _find_steps(network, start, end):
+            whole += air_path(medium) if step is None else link_path(step)
     return whole
 
 
-def _steps(network: Network, start: str, end: str) -> Sequence[Link | None]:
+def _find_steps(network: Network, start: str, end: str) -> Sequence[Link | None]:
     """Return the links from one node to another, None for the air."""
     ways: dict[str, tuple[Link | None, ...]] = {start: ()}
     waiting = [start]
     for name in waiting:
-        for other, step in _neighbours(network, name):
+        for other, step in _find_neighbours(network, name):
             if other not in ways:
                 ways[other] = (*ways[name], step)
                 waiting.append(other)
     return ways.get(end, ())
 
 
-def _neighbours(network: Network, name: str) -> Sequence[tuple[str, Link | None]]:
+def _find_neighbours(network: Network, name: str) -> Sequence[tuple[str, Link | None]]:
     """Return a node's neighbours, each with the link to it, None for the air."""
     beside: list[tuple[str, Link | None]] = []
     for link in network.links:
@@ -94,8 +94,9 @@ def _neighbours(network: Network, name: str) -> Sequence[tuple[str, Link | None]
         if name in ends:
             beside.append((ends[1 - ends.index(name)], link))
     nodes = network.nodes
-    own, other = (STATION, ACCESS_POINT) if nodes[name].has(STATION) else (ACCESS_POINT, STATION)
-    if nodes[name].has(own):
+    own, other = (STATION,
+                  ACCESS_POINT) if nodes[name].has_duty(STATION) else (ACCESS_POINT, STATION)
+    if nodes[name].has_duty(own):
         beside += [(cell, None) for cell in network.of_duty(other)
                    if nodes[cell].agent == nodes[name].agent]
     return beside

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 
 from topologies.generic_netlink import GenericNetlink
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 
 _NEW_RADIO, _DEL_RADIO, _GET_RADIO = 4, 5, 6
 _FAMILY = "MAC80211_HWSIM"
@@ -43,58 +43,59 @@ class Hwsim:
     def __exit__(self, *_: object) -> None:
         self._netlink.close()
 
-    def create(self, name: str, address: str = "", *, belongs_here: bool = False) -> None:
+    def create_radio(self, name: str, address: str = "", *, belongs_here: bool = False) -> None:
         """Create radio `name`, with a MAC address if one is given.
 
         With `belongs_here`, the radio has no interface and vanishes with this object.
         """
-        attributes = attribute(_RADIO_NAME, name.encode())
+        attributes = encode_attribute(_RADIO_NAME, name.encode())
         if address:
-            attributes += attribute(_ADDRESS, bytes.fromhex(address.replace(":", "")))
+            attributes += encode_attribute(_ADDRESS, bytes.fromhex(address.replace(":", "")))
         if belongs_here:
-            attributes += attribute(_NO_INTERFACE, b"") + attribute(_DESTROY_ON_CLOSE, b"")
+            attributes += encode_attribute(_NO_INTERFACE,
+                                           b"") + encode_attribute(_DESTROY_ON_CLOSE, b"")
         # For a name in use the kernel would create a radio with another name, so such a name is
         # not requested. Success is judged by whether the radio exists.
         is_taken = (HERE / name).exists()
         if not is_taken:
             with contextlib.suppress(OSError):
-                self._netlink.do(_NEW_RADIO, attributes)
+                self._netlink.send_command(_NEW_RADIO, attributes)
         if is_taken or not (HERE / name).exists():
             raise RadioError(f"the kernel refused radio {name}{f' ({address})' if address else ''};"
                              " is one of that name or address there already?")
 
-    def remove(self, name: str) -> None:
+    def remove_radio(self, name: str) -> None:
         """Remove a radio by its name.
 
         Raises:
             RadioError: The radio is not in this namespace.
         """
         try:
-            self._netlink.do(_DEL_RADIO, attribute(_RADIO_NAME, name.encode()))
+            self._netlink.send_command(_DEL_RADIO, encode_attribute(_RADIO_NAME, name.encode()))
         except OSError as error:
             raise RadioError(f"radio {name} cannot be removed: {error.strerror}") from None
 
-    def ids(self) -> dict[str, int]:
+    def radio_ids(self) -> dict[str, int]:
         """Return the kernel's numbers of the radios in this namespace, by name."""
         return {radio[_RADIO_NAME].rstrip(b"\0").decode(): struct.unpack("=I", radio[_RADIO_ID])[0]
-                for radio in self._netlink.dump(_GET_RADIO)}
+                for radio in self._netlink.list_entries(_GET_RADIO)}
 
 
 class Radios(Hwsim):
     """The radios of one testbed, which vanish when it closes."""
 
-    def add(self, name: str, address: str) -> None:
+    def add_radio(self, name: str, address: str) -> None:
         """Create radio `name` (a phy, without interfaces) with a permanent MAC address."""
-        self.create(name, address, belongs_here=True)
+        self.create_radio(name, address, belongs_here=True)
 
 
-def move(name: str, pid: int) -> int:
+def move_radio(name: str, pid: int) -> int:
     """Move radio `name` into the network namespace of process `pid`. Return its number."""
     try:
         number = int((HERE / name / "index").read_text())
         with GenericNetlink("nl80211") as netlink:
-            netlink.do(_SET_NAMESPACE, attribute(_RADIO, struct.pack("=I", number))
-                       + attribute(_PROCESS, struct.pack("=I", pid)))
+            netlink.send_command(_SET_NAMESPACE, encode_attribute(_RADIO, struct.pack("=I", number))
+                                 + encode_attribute(_PROCESS, struct.pack("=I", pid)))
     except OSError as error:
         raise RadioError(f"radio {name} cannot be moved: {error.strerror}") from None
     return number

@@ -50,46 +50,46 @@ class StrictLoader(PlainNumberLoader):  # type: ignore[misc,unused-ignore]
 _CONTROLS = frozenset(("Cc", "Cf", "Cs"))
 
 
-def names(folder: str) -> list[str]:
+def builtin_names(folder: str) -> list[str]:
     """Return the names of the files in a folder that comes with the project, sorted."""
     return sorted(path.stem for path in (ROOT / folder).glob("*.yml"))
 
 
-def resolve(name: str, folder: str, beside: Path | None = None,
-            place: YamlSource | None = None) -> Path:
+def resolve_path(name: str, folder: str, base_folder: Path | None = None,
+                 place: YamlSource | None = None) -> Path:
     """Return the file for a name or for a path that ends in `.yml`.
 
     Args:
         name: Name or path.
         folder: Folder of the project's own files of this kind.
-        beside: Folder to which a path is relative.
+        base_folder: Folder to which a path is relative.
         place: The place of the name, for messages.
 
     Raises:
         TopologyError: There is no such file.
     """
     if name.endswith((".yml", ".yaml")):
-        path = beside / name if beside else Path(name)
+        path = base_folder / name if base_folder else Path(name)
         if place and not path.exists():
             raise TopologyError(f"{place.at()}: {path}: no such file; check the name")
         return path
-    if name not in names(folder):
+    if name not in builtin_names(folder):
         where = f"{place.at()}: " if place else ""
         raise TopologyError(f"{where}{name}: no such file in topologies/{folder}; "
-                            f"choose one of {', '.join(names(folder))} or give a .yml file")
+                            f"choose one of {', '.join(builtin_names(folder))} or give a .yml file")
     return ROOT / folder / f"{name}.yml"
 
 
-def read(path: Path, advice: str = "see topologies/ for examples") -> dict[str, Any]:
+def read_mapping(path: Path, advice: str = "see topologies/ for examples") -> dict[str, Any]:
     """Return the mapping in a YAML file. `advice` is for a file without one.
 
     Raises:
         TopologyError: The file cannot be used.
     """
-    return _mapping(path, _text(path), advice)
+    return _parse_mapping(path, _read_text(path), advice)
 
 
-def load(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
+def load_file(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
     """Load and check a dataclass from a file that contains nothing else.
 
     A plan loads the same few files hundreds of times, so they are parsed again only after a
@@ -98,17 +98,17 @@ def load(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
     Raises:
         TopologyError: The file cannot be used.
     """
-    return _loaded(cls, path, _text(path), check)  # type: ignore[arg-type]  # classes have a hash
+    return _load_text(cls, path, _read_text(path), check)  # type: ignore[arg-type]  # classes have a hash
 
 
 @lru_cache(maxsize=256)
-def _loaded(cls: type[Any], path: Path, text: str, check: Callable[[Any, Path], None]) -> Any:
-    value = validate(cls, _mapping(path, text), path)
+def _load_text(cls: type[Any], path: Path, text: str, check: Callable[[Any, Path], None]) -> Any:
+    value = validate_document(cls, _parse_mapping(path, text), path)
     check(value, path)
     return value
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         octets = path.read_bytes()
     except FileNotFoundError:
@@ -126,7 +126,8 @@ def _text(path: Path) -> str:
                             "as UTF-8") from None
 
 
-def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples") -> dict[str, Any]:
+def _parse_mapping(path: Path, text: str,
+                   advice: str = "see topologies/ for examples") -> dict[str, Any]:
     loader = _QUICK if path.is_relative_to(ROOT) else StrictLoader
     try:
         document = yaml.load(text, loader)  # noqa: S506 - both are safe
@@ -146,13 +147,13 @@ def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples"
     return document
 
 
-def validate(cls: type[Any], document: Any, source: YamlSource | Path | str) -> Any:
+def validate_document(cls: type[Any], document: Any, source: YamlSource | Path | str) -> Any:
     """Build a dataclass from a document that must match exactly.
 
     Raises:
         TopologyError: The document does not match.
     """
-    place = YamlSource.of(source)
+    place = YamlSource.to_source(source)
     try:
         from pydantic import ValidationError
     except ImportError:
@@ -169,25 +170,25 @@ def validate(cls: type[Any], document: Any, source: YamlSource | Path | str) -> 
         raise TopologyError(f"{place.at()}: an alias contains itself; write the values out") \
             from None
     try:
-        return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
+        return _make_adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
         # A misspelt field explains why another one is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")
-        raise TopologyError(_refusal(cls, first, place)) from None
+        raise TopologyError(_describe_refusal(cls, first, place)) from None
 
 
-def _refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) -> str:
+def _describe_refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) -> str:
     """Return the line for a value that pydantic refuses."""
     keys = tuple(part for part in error["loc"] if part != "[key]")
-    said = wording.what(error)
+    said = wording.describe_error(error)
     if error["type"] == "value_error":  # raised by __post_init__, which names the field first
         field = said.split(" ")[0].strip(",:")
         at = place.at(*keys, *([field] if field in _fields_at(cls, keys) else []), name="")
         return f"{at}: {said}; see docs/topologies.md for the fields"
     has_value = error["type"] not in ("unexpected_keyword_argument", "missing")
-    what = f"{wording.show(error.get('input')) if has_value else ''} {said}".strip()
+    what = f"{wording.show_value(error.get('input')) if has_value else ''} {said}".strip()
     known = _fields_at(cls, keys[:-1])
-    return (f"{place.at(*keys)}: {what}; {wording.advice(error, known) or 'correct it'} "
+    return (f"{place.at(*keys)}: {what}; {wording.advise_fix(error, known) or 'correct it'} "
             "(see docs/topologies.md for the fields)")
 
 
@@ -237,7 +238,7 @@ def _refuse_controls(text: str, at: object) -> None:
 
 
 @cache
-def _adapter(cls: type[Any]) -> Any:
+def _make_adapter(cls: type[Any]) -> Any:
     """Return the validator of a dataclass. Creating one takes longer than using it."""
     from pydantic import TypeAdapter
 

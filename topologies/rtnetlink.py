@@ -40,7 +40,7 @@ def route_socket(pid: int, device: str) -> Iterator[tuple[socket.socket, int]]:
         yield channel, index
 
 
-def ask(channel: socket.socket, request: bytes, what: str) -> None:
+def send_request(channel: socket.socket, request: bytes, what: str) -> None:
     """Send a request to the kernel.
 
     Raises:

@@ -13,8 +13,8 @@ _HOP_LIMIT = 250
 STAR_PORT = "wire"
 
 
-def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
-          name: str = "chain") -> Network:
+def make_chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
+               name: str = "chain") -> Network:
     """Build two hosts with `hops` links in a row, and a router at every joint.
 
     The hosts have their duties as names; the routers are r1, r2 and so on. Hop n has the subnet
@@ -28,13 +28,13 @@ def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: s
     names = [first, *(f"r{number}" for number in range(1, hops)), last]
     nodes = {node: _in_a_chain(number, hops, first if number == 0 else last if number == hops
                                else ROUTER) for number, node in enumerate(names)}
-    links = [link(f"{names[number - 1]}/right", f"{names[number]}/left", wire)
+    links = [make_link(f"{names[number - 1]}/right", f"{names[number]}/left", wire)
              for number in range(1, hops + 1)]
     return Network(name, nodes, links)
 
 
-def star(name: str, wires: Mapping[str, Wire | None],
-         duties: Callable[[str], list[str]]) -> Network:
+def make_star(name: str, wires: Mapping[str, Wire | None],
+              duties: Callable[[str], list[str]]) -> Network:
     """Build a router with one node on each wire, by the node's name.
 
     Node n has the subnet 10.0.n.0/24. None is a wire that takes no time.
@@ -46,11 +46,11 @@ def star(name: str, wires: Mapping[str, Wire | None],
         router.interfaces[port] = Interface(f"10.0.{number}.1/24")
         nodes[node] = Node(duties(node), {STAR_PORT: Interface(f"10.0.{number}.2/24")},
                            gateway=f"10.0.{number}.1")
-        links.append(link(f"{ROUTER}/{port}", f"{node}/{STAR_PORT}", wire))
+        links.append(make_link(f"{ROUTER}/{port}", f"{node}/{STAR_PORT}", wire))
     return Network(name, nodes, links)
 
 
-def behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
+def add_hosts_behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
     """Return a network with further hosts, each on a plain wire at a home agent.
 
     `hosts` are duties by the host's name. Their subnets are the last ones of the agent's prefix,
@@ -69,12 +69,12 @@ def behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> 
         gateway, own = subnet[1], subnet[2]
         ports[f"to-{host}"] = Interface(f"{gateway}/24")
         nodes[host] = Node(list(duties), {STAR_PORT: Interface(f"{own}/24")}, gateway=str(gateway))
-        links.append(link(f"{agent}/to-{host}", f"{host}/{STAR_PORT}"))
+        links.append(make_link(f"{agent}/to-{host}", f"{host}/{STAR_PORT}"))
     return replace(network, nodes={**network.nodes, agent: replace(gate, interfaces=ports),
                                    **nodes}, links=links)
 
 
-def link(left: str, right: str, wire: Wire | None = None) -> Link:
+def make_link(left: str, right: str, wire: Wire | None = None) -> Link:
     """Return a link between two `node/interface` ends with a wire's figures."""
     return Link([left, right], **(wire.effect if wire else {}))
 

@@ -72,14 +72,14 @@ class Signal(Strict):
         The result is the lowest if all are lost.
         """
         return max(sorted(self.rates_bps), key=lambda rate_bps: rate_bps * (
-            1 - self.loss(rate_bps, received_dbm, _USUAL_BYTES)))
+            1 - self.frame_loss(rate_bps, received_dbm, _USUAL_BYTES)))
 
     def reaches(self, received_dbm: float) -> bool:
         """Return whether a short frame at the lowest rate has a chance at a receiver."""
-        lost = self.loss(min(self.rates_bps), received_dbm, _SHORT_BYTES)
+        lost = self.frame_loss(min(self.rates_bps), received_dbm, _SHORT_BYTES)
         return received_dbm >= self.sense_dbm and lost < _HOPELESS
 
-    def loss(self, rate_bps: int, received_dbm: float, frame_bytes: float) -> float:
+    def frame_loss(self, rate_bps: int, received_dbm: float, frame_bytes: float) -> float:
         """Return the probability that noise destroys a frame, 0 to 1."""
         errors = bit_errors(rate_bps, 10 ** ((received_dbm - self.noise_dbm) / 10))
         return -math.expm1(frame_bytes * 8 * math.log1p(-errors))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 
 from topologies import rtnetlink
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 
 _TCA_STAB_BASE, _TCA_STAB_DATA = 1, 2
 _LINKLAYER_ETHERNET = 1
@@ -30,17 +30,18 @@ def set_size_table(pid: int, device: str, kind: str, handle: int, sizes: Sequenc
         OSError: The kernel refuses.
     """
     with rtnetlink.route_socket(pid, device) as (channel, index):
-        rtnetlink.ask(channel, message(index, kind, handle, sizes), f"size table of {device}")
+        rtnetlink.send_request(channel, build_request(index, kind, handle, sizes),
+                               f"size table of {device}")
 
 
-def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
+def build_request(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
     """Return the netlink request that changes only the size table of the root qdisc `handle`."""
     shift = max(0, (max(sizes) // _ENTRY_LIMIT).bit_length())
     entries = [size >> shift for size in sizes]
     # cell_log, size_log, cell_align, overhead, linklayer, mpu, mtu, tsize
     base = struct.pack("=BBhiIIII", 0, shift, 0, 0, _LINKLAYER_ETHERNET, 0, 0, len(entries))
-    table = (attribute(_TCA_STAB_BASE, base)
-             + attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
+    table = (encode_attribute(_TCA_STAB_BASE, base)
+             + encode_attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
     return rtnetlink.qdisc_request(
-        index, handle, attribute(rtnetlink.TCA_KIND, kind.encode() + b"\0")
-        + attribute(rtnetlink.TCA_STAB, table))
+        index, handle, encode_attribute(rtnetlink.TCA_KIND, kind.encode() + b"\0")
+        + encode_attribute(rtnetlink.TCA_STAB, table))

@@ -23,14 +23,14 @@ class YamlPlace:
     name: str | None = None
 
     def __str__(self) -> str:
-        return self.source.text(self.keys, self.name)
+        return self.source.format_place(self.keys, self.name)
 
 
 class YamlSource:
     """A document's file, or a text that says where the document comes from.
 
-    Parts that were read from another document are `placed` there. For example, a scenario has its
-    network from another file, and changes the channels of some of its nodes.
+    `place_part` marks parts that were read from another document. For example, a scenario has
+    its network from another file, and changes the channels of some of its nodes.
     """
 
     def __init__(self, file: Path | str) -> None:
@@ -38,14 +38,14 @@ class YamlSource:
         self._parts: dict[Keys, tuple[YamlSource, Keys]] = {}
 
     @staticmethod
-    def of(source: YamlSource | Path | str) -> YamlSource:
+    def to_source(source: YamlSource | Path | str) -> YamlSource:
         """Return a source for a file or a text, or the given source."""
         return source if isinstance(source, YamlSource) else YamlSource(source)
 
     def within(self, *keys: str | int) -> YamlSource:
         """Return a source for the part of this document at some keys."""
         part = YamlSource(self.file)
-        part.placed((), self, keys)
+        part.place_part((), self, keys)
         return part
 
     def copy(self) -> YamlSource:
@@ -54,20 +54,20 @@ class YamlSource:
         other._parts.update(self._parts)
         return other
 
-    def placed(self, keys: Keys, other: YamlSource, there: Keys) -> None:
+    def place_part(self, keys: Keys, other: YamlSource, other_keys: Keys) -> None:
         """Note that the value at some keys is in another document, or elsewhere in this one."""
-        self._parts[keys] = (other, there)
+        self._parts[keys] = (other, other_keys)
 
     def at(self, *keys: str | int, name: str | None = None) -> YamlPlace:
         """Return the place of the value at some keys. Its name is the keys by default."""
         return YamlPlace(self, keys, name)
 
-    def text(self, keys: Keys, name: str | None = None) -> str:
+    def format_place(self, keys: Keys, name: str | None = None) -> str:
         """Return `FILE:LINE: NAME` for the value at some keys."""
         for length in range(len(keys), -1, -1):
             if part := self._parts.get(keys[:length]):
                 other, there = part
-                return other.text((*there, *keys[length:]), name)
+                return other.format_place((*there, *keys[length:]), name)
         shown = ".".join(map(str, keys)) if name is None else name
         shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
         line = next((self._lines[keys[:length]] for length in range(len(keys), -1, -1)
@@ -90,17 +90,17 @@ class YamlSource:
         return lines
 
 
-def _add_lines(node: Any, keys: Keys, lines: dict[Keys, int], seen: set[int]) -> None:
+def _add_lines(node: Any, keys: Keys, lines: dict[Keys, int], visited: set[int]) -> None:
     """Add the lines of all values below a YAML node. An aliased node is added only once."""
-    if id(node) in seen:
+    if id(node) in visited:
         return
-    seen.add(id(node))
+    visited.add(id(node))
     if getattr(node, "id", "") == "mapping":
         for key, value in node.value:
             # Of a duplicate key, YAML uses the last value.
             lines[(*keys, str(key.value))] = key.start_mark.line + 1
-            _add_lines(value, (*keys, str(key.value)), lines, seen)
+            _add_lines(value, (*keys, str(key.value)), lines, visited)
     elif getattr(node, "id", "") == "sequence":
         for number, value in enumerate(node.value):
             lines[(*keys, number)] = value.start_mark.line + 1
-            _add_lines(value, (*keys, number), lines, seen)
+            _add_lines(value, (*keys, number), lines, visited)

@@ -27,7 +27,7 @@ class VisitedSubnet:
         return self.address.partition("/")[0]
 
 
-def visited(home_address: str, gateway: str, agent: Sequence[str]) -> VisitedSubnet:
+def visited_subnet(home_address: str, gateway: str, agent: Sequence[str]) -> VisitedSubnet:
     """Return the address data of a mobile node in a visited subnet.
 
     Args:

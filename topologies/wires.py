@@ -22,26 +22,26 @@ _BELOW = "-sec"
 _LONGER_THAN_ANY = 2344
 
 
-def below(port: str) -> str:
+def physical_name(port: str) -> str:
     """Return the name of the wire's own interface below the macsec device."""
     return port[:_NAME - len(_BELOW)] + _BELOW
 
 
-def macsec(port: str, mtu_bytes: int, *, encrypts: bool) -> list[str]:
+def macsec_commands(port: str, mtu_bytes: int, *, encrypts: bool) -> list[str]:
     """Return commands that create a macsec device on a wire's interface. Keys are added later.
 
     The MTU is the same as without MACsec: the wire has room for the added bytes.
     """
     settings = (f"cipher gcm-aes-128 protect on encrypt {'on' if encrypts else 'off'} "
                 "validate strict send_sci on replay on window 0")
-    return [f"ip link set dev {below(port)} mtu {mtu_bytes + MACSEC_BYTES} up",
-            f"ip link add link {below(port)} name {port} type macsec port 1 {settings}",
+    return [f"ip link set dev {physical_name(port)} mtu {mtu_bytes + MACSEC_BYTES} up",
+            f"ip link add link {physical_name(port)} name {port} type macsec port 1 {settings}",
             f"ip link set dev {port} gso_max_segs 1 mtu {mtu_bytes}",
             # Incoming packets must not be combined either.
             f"ethtool -K {port} gro off"]
 
 
-def with_room(radio: str) -> str:
+def reserve_headroom_command(radio: str) -> str:
     """Return the command that makes an access point's radio reserve headroom for encryption.
 
     Frames from a macsec device have no headroom: a bridge requests it from its ports, and macsec
@@ -52,7 +52,7 @@ def with_room(radio: str) -> str:
     return f"iw phy $(cat /sys/class/net/{radio}/phy80211/name) set frag {_LONGER_THAN_ANY}"
 
 
-def commands(link: Link, port: str) -> list[str]:
+def wire_commands(link: Link, port: str) -> list[str]:
     """Return commands that give an interface at one end of a link the wire's behaviour.
 
     A plain wire needs none. Packets first wait for the wire's rate, up to `queue_packets`; then

@@ -39,7 +39,7 @@ _LONGEST = 1e15
 _SHOWN = 40  # characters of a value in a message
 
 
-def what(error: ErrorDetails) -> str:
+def describe_error(error: ErrorDetails) -> str:
     """Return what is wrong with a value, without its name."""
     kind, context = error["type"], error.get("ctx", {})
     if words := _WORDS.get(kind):
@@ -59,7 +59,7 @@ def what(error: ErrorDetails) -> str:
     return f"is not {expected}" if expected else "is not what belongs there"
 
 
-def advice(error: ErrorDetails, known: Iterable[str] = ()) -> str:
+def advise_fix(error: ErrorDetails, known: Iterable[str] = ()) -> str:
     """Return what to write instead, "" if unknown. `known` are the existing fields."""
     kind, value = error["type"], error.get("input")
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -67,11 +67,11 @@ def advice(error: ErrorDetails, known: Iterable[str] = ()) -> str:
     if kind == "string_type" and isinstance(value, list | dict):
         return "write one text"
     if kind.startswith(("int_", "float_")) and isinstance(value, str):
-        return _as_number(value, whole=kind.startswith("int_"))
+        return _as_number(value, is_whole=kind.startswith("int_"))
     return _ADVICE.get(kind, "")
 
 
-def show(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return a short form of a value on one line for messages.
 
     The result is "" for blocks and lists.
@@ -94,7 +94,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         if names else ""
 
 
-def _as_number(text: str, *, whole: bool) -> str:
+def _as_number(text: str, *, is_whole: bool) -> str:
     """Return how to write a number that YAML reads as text.
 
     Examples are 54M, 1e6, or a quoted number.
@@ -104,6 +104,6 @@ def _as_number(text: str, *, whole: bool) -> str:
         value = float(text.strip().rstrip("kMG")) * scale
     except ValueError:
         value = float("nan")
-    if not abs(value) < _LONGEST or (whole and value != int(value)):
+    if not abs(value) < _LONGEST or (is_whole and value != int(value)):
         return "write a plain number"
     return f"write {value:.0f}" if value == int(value) else f"write {value!r}"

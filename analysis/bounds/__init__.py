@@ -2,6 +2,6 @@
 
 from analysis.bounds.ceilings import Ceiling, Hop, Path
 from analysis.bounds.packets import Esp, esp_of
-from analysis.bounds.verdict import BoundVerdict, judge
+from analysis.bounds.verdict import BoundVerdict, judge_bound
 
-__all__ = ["BoundVerdict", "Ceiling", "Esp", "Hop", "Path", "esp_of", "judge"]
+__all__ = ["BoundVerdict", "Ceiling", "Esp", "Hop", "Path", "esp_of", "judge_bound"]

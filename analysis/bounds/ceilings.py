@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from analysis.bounds.packets import IPV4_BYTES, TCP_IP_BYTES, UDP_BYTES, Esp, fragments
+from analysis.bounds.packets import IPV4_BYTES, TCP_IP_BYTES, UDP_BYTES, Esp, fragment_lengths
 from topologies.model import QUEUE, Medium
 
 LLC_BYTES = 8
@@ -118,28 +118,29 @@ class Path:
     limit_bytes: int
     cipher_bytes: int
 
-    def split(self, packet_bytes: int) -> tuple[int, ...]:
+    def split_packet(self, packet_bytes: int) -> tuple[int, ...]:
         """Return the lengths of a packet's fragments, or its own length if it fits."""
-        return fragments(packet_bytes, self.limit_bytes)
+        return fragment_lengths(packet_bytes, self.limit_bytes)
 
-    def udp(self, medium: Medium, payload_bytes: int) -> Ceiling:
+    def udp_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the ceiling of UDP datagrams that are offered faster than the air takes them."""
-        packets = self.split(payload_bytes + UDP_BYTES + IPV4_BYTES)
-        return self._ceiling(medium, packets, (), payload_bytes, 1)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        return self._lowest_ceiling(medium, packets, (), payload_bytes, 1)
 
-    def tcp(self, medium: Medium) -> Ceiling:
+    def tcp_ceiling(self, medium: Medium) -> Ceiling:
         """Return the ceiling of one TCP connection with full segments.
 
         The window is taken to be always large enough.
         """
         packets = (self.limit_bytes,) * _SEGMENTS_PER_ACK
-        return self._ceiling(medium, packets, (TCP_IP_BYTES,), self.limit_bytes - TCP_IP_BYTES,
-                             _SEGMENTS_PER_ACK)
+        return self._lowest_ceiling(medium, packets, (TCP_IP_BYTES,), self.limit_bytes
+                                    - TCP_IP_BYTES,
+                                    _SEGMENTS_PER_ACK)
 
-    def call(self, medium: Medium, payload_bytes: int) -> Ceiling:
+    def call_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the ceiling of a call, which sends a datagram each way."""
-        packets = self.split(payload_bytes + UDP_BYTES + IPV4_BYTES)
-        return self._ceiling(medium, packets, packets, payload_bytes, 1)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        return self._lowest_ceiling(medium, packets, packets, payload_bytes, 1)
 
     def airtime_us(self, medium: Medium, hop: Hop, inner_bytes: int) -> float:
         """Return the mean airtime of one packet on one hop, including the medium's losses."""
@@ -148,35 +149,35 @@ class Path:
     def _msdu_bytes(self, hop: Hop, inner_bytes: int) -> int:
         return hop.packet_bytes(inner_bytes) + LLC_BYTES + self.cipher_bytes
 
-    def _ceiling(self, medium: Medium, there: Sequence[int], back: Sequence[int],
-                 payload_bytes: int, count: int) -> Ceiling:
+    def _lowest_ceiling(self, medium: Medium, forward: Sequence[int], reverse: Sequence[int],
+                        payload_bytes: int, count: int) -> Ceiling:
         """Return the ceiling of packets in both directions, with `count` payloads per turn.
 
-        One turn has the packets of `there` in the forward direction and those of `back` in the
+        One turn has the packets of `forward` in the forward direction and those of `reverse` in the
         reverse one.
         """
         channels: dict[int, list[_Load]] = {}
-        for channel, load in self._loads(medium, there, back):
+        for channel, load in self._frame_loads(medium, forward, reverse):
             channels.setdefault(channel, []).append(load)
-        ceilings = (_of_channel(medium, loads, payload_bytes, count)
+        ceilings = (_channel_ceiling(medium, loads, payload_bytes, count)
                     for loads in channels.values())
         return min(ceilings, key=lambda ceiling: ceiling.bps)
 
-    def _loads(self, medium: Medium, there: Iterable[int],
-               back: Iterable[int]) -> Iterator[tuple[int, _Load]]:
+    def _frame_loads(self, medium: Medium, forward: Iterable[int],
+                     reverse: Iterable[int]) -> Iterator[tuple[int, _Load]]:
         """Yield the frames of a turn, each with its channel."""
         last = len(self.hops) - 1
         for number, hop in enumerate(self.hops):
             # A packet that a later hop loses has already used airtime on this hop.
-            for sizes, sender, hops_left in ((there, hop.sender, last - number),
-                                             (back, hop.receiver, number)):
+            for sizes, sender, hops_left in ((forward, hop.sender, last - number),
+                                             (reverse, hop.receiver, number)):
                 arrives = (1 - medium.residual_loss)**hops_left
                 for size in sizes:
                     msdu_bytes = self._msdu_bytes(hop, size)
-                    yield hop.channel, _load(medium, sender, msdu_bytes, arrives)
+                    yield hop.channel, _frame_load(medium, sender, msdu_bytes, arrives)
 
 
-def _load(medium: Medium, sender: str, msdu_bytes: int, arrives: float) -> _Load:
+def _frame_load(medium: Medium, sender: str, msdu_bytes: int, arrives: float) -> _Load:
     """Return the airtime of a frame over all of its transmissions.
 
     With the loss probability p, a frame takes 1 / (1 - p) transmissions on average. The variance of
@@ -193,8 +194,8 @@ def _load(medium: Medium, sender: str, msdu_bytes: int, arrives: float) -> _Load
                  once_us**2 * lost / (1 - lost)**2 / arrives, once_us - backoff_us)
 
 
-def _of_channel(medium: Medium, loads: Sequence[_Load], payload_bytes: int,
-                count: int) -> Ceiling:
+def _channel_ceiling(medium: Medium, loads: Sequence[_Load], payload_bytes: int,
+                     count: int) -> Ceiling:
     """Return the ceiling of one channel that carries these frames every turn."""
     senders = dict.fromkeys(load.sender for load in loads)
     draws = {sender: (sum(load.backoff_us for load in loads if load.sender == sender),

@@ -59,7 +59,7 @@ class Esp:
     def packet_bytes(self, inner_bytes: int) -> int:
         """Return the length of the IP packet that carries an IP packet of `inner_bytes`."""
         secret = inner_bytes - self._kept_bytes + _ESP_TRAILER_BYTES
-        return self._outside_bytes + _up(secret, self.block_bytes)
+        return self._outside_bytes + _round_up(secret, self.block_bytes)
 
     def largest_inner_bytes(self, mtu_bytes: int) -> int:
         """Return the length of the longest IP packet whose ESP packet fits into `mtu_bytes`."""
@@ -79,7 +79,7 @@ def esp_of(policy: Policy) -> Esp | None:
     return Esp(block, vector, check, tunnel=layer.mode == "tunnel")
 
 
-def fragments(packet_bytes: int, limit_bytes: int) -> tuple[int, ...]:
+def fragment_lengths(packet_bytes: int, limit_bytes: int) -> tuple[int, ...]:
     """Return the lengths of the IP packets into which a packet is fragmented.
 
     No fragment exceeds `limit_bytes`. Linux fragments before encryption where it knows the tunnel's
@@ -92,5 +92,5 @@ def fragments(packet_bytes: int, limit_bytes: int) -> tuple[int, ...]:
     return (room + IPV4_BYTES,) * whole + ((rest + IPV4_BYTES,) if rest else ())
 
 
-def _up(count: int, step: int) -> int:
+def _round_up(count: int, step: int) -> int:
     return -(-count // step) * step

@@ -45,8 +45,8 @@ def least_share(protocol: Protocol, senders: int) -> float:
     return MEDIUM_SHARE[protocol] * (COLLISIONS_LEAVE if senders > 1 else 1.0)
 
 
-def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *,
-          senders: int = 1, most: float = math.inf, virtual: bool = False) -> BoundVerdict:
+def judge_bound(protocol: Protocol, share: Estimate | None, processor: float | None, *,
+                senders: int = 1, most: float = math.inf, virtual: bool = False) -> BoundVerdict:
     """Return the verdict on the bottleneck of one cell.
 
     If neither the medium nor the processor explains the throughput, the emulator does. Possible
@@ -67,27 +67,28 @@ def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *
                             "that carried the stream")
     if share is not None and share.mean >= least:
         certain = share.low is not None and share.low >= least
-        return BoundVerdict("medium", certain, "" if certain else _open(share, least))
+        return BoundVerdict("medium", certain, "" if certain
+                            else _describe_uncertainty(share, least))
     certain = share is None or (share.high is not None and share.high < least)
-    doubt = "" if certain or share is None else _open(share, least)
+    doubt = "" if certain or share is None else _describe_uncertainty(share, least)
     if virtual:
         return BoundVerdict("emulator", certain, doubt)
     if processor is None:
-        return BoundVerdict("emulator", certain=False, note=_joined(
+        return BoundVerdict("emulator", certain=False, note=_join_notes(
             doubt, "processor time not recorded, so it may have been the processor"))
     if processor >= PROCESSOR_SHARE:
-        return BoundVerdict("processor", certain, _joined(
+        return BoundVerdict("processor", certain, _join_notes(
             doubt, f"it had work for up to {min(processor, 1.0):.0%} of the streams' time"))
-    return BoundVerdict("emulator", certain, _joined(
+    return BoundVerdict("emulator", certain, _join_notes(
         doubt, f"the processor had work for at most {processor:.0%} of the streams' time"))
 
 
-def _open(share: Estimate, least: float) -> str:
+def _describe_uncertainty(share: Estimate, least: float) -> str:
     if share.low is None or share.high is None:
         return "one repetition; more would tell how sure this is"
     return (f"not certain: the interval of the share, {share.low:.0%} to {share.high:.0%}, holds "
             f"the limit of {least:.0%}")
 
 
-def _joined(*parts: str) -> str:
+def _join_notes(*parts: str) -> str:
     return "; ".join(part for part in parts if part)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.blocks import Observations, common_blocks, every
+from analysis.blocks import Observations, common_blocks, find_observations
 from analysis.cells import Key
 from analysis.claims.finding import Band, Question, Unit
-from analysis.statistics import Estimate, spread
+from analysis.statistics import Estimate, relative_spread
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Spread:
 
         The result is None where a cell has no number above 0.
         """
-        asked = every(observations, self.keys)
+        asked = find_observations(observations, self.keys)
         if len(asked) < 2:
             return None
         blocks = common_blocks(asked)
@@ -84,4 +84,4 @@ class Spread:
             return None
         if len(blocks) < 2 or blocks.min() <= 0:
             return Estimate(max(means) / min(means) - 1, None, None, len(blocks))
-        return spread(blocks, level)
+        return relative_spread(blocks, level)

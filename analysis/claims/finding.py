@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 from scipy import special
 
-from analysis.blocks import Function, Observations, ask, ratio
+from analysis.blocks import Function, Observations, apply_to_means, ratio_of_means
 from analysis.cells import Key
 from analysis.metrics import Metric
-from analysis.present.rounding import plain, uncertain
+from analysis.present.rounding import round_to_digits, round_to_uncertainty
 from analysis.statistics import LEVEL, Estimate, pairs_needed
 
 Word = Literal["confirmed", "refuted", "undecided"]
@@ -52,12 +52,12 @@ class Band:
     high: float = math.inf
     negligible: float = 0.0
 
-    def holds(self, interval: Estimate) -> bool:
+    def contains(self, interval: Estimate) -> bool:
         """Return whether the whole interval lies in the band."""
         low, high = interval.low, interval.high
         return low is not None and high is not None and self.low <= low and high <= self.high
 
-    def refutes(self, interval: Estimate) -> bool:
+    def excludes(self, interval: Estimate) -> bool:
         """Return whether the whole interval lies outside the band or is negligible."""
         low, high = interval.low, interval.high
         if low is None or high is None:
@@ -70,7 +70,7 @@ class Band:
         return bool(self.negligible) and low is not None and high is not None and (
             -self.negligible <= low and high <= self.negligible)
 
-    def words(self, unit: Unit) -> str:
+    def to_text(self, unit: Unit) -> str:
         """Return the band in words, in a unit."""
         low, high = (f"{side * unit.scale:.4g}" if math.isfinite(side) else "" for side in
                      (self.low, self.high))
@@ -83,12 +83,12 @@ class Band:
 MORE = Band(low=0.0)
 
 
-def more(negligible: float) -> Band:
+def positive_band(negligible: float) -> Band:
     """Return the band of all positive numbers, with `negligible` in the number's SI unit."""
     return Band(low=0.0, negligible=negligible)
 
 
-def about(value: float) -> Band:
+def band_around(value: float) -> Band:
     """Return the band of numbers that are about equal to a value."""
     return Band(value * (1 - ABOUT), value * (1 + ABOUT))
 
@@ -149,8 +149,8 @@ class Question:
         The result is None where a cell has no number.
         """
         if self.function is None:
-            return ratio(observations, self.cells, self.below, level)
-        return ask(observations, self.cells, self.function, level)
+            return ratio_of_means(observations, self.cells, self.below, level)
+        return apply_to_means(observations, self.cells, self.function, level)
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class Finding:
     @property
     def word(self) -> Word:
         """Return the verdict of the interval, which is undecided without one."""
-        if self.band.holds(self.estimate):
+        if self.band.contains(self.estimate):
             return "confirmed"
-        return "refuted" if self.band.refutes(self.strict) else "undecided"
+        return "refuted" if self.band.excludes(self.strict) else "undecided"
 
     @property
     def agrees(self) -> bool:
@@ -214,20 +214,20 @@ class Finding:
         name = f" {self.unit.name}" if self.unit.name else ""
         half, scale = self.estimate.half_width, self.unit.scale
         if half is None or half * scale < _EXACT:
-            shown = f"{plain(self.estimate.mean * scale)}{name}"
+            shown = f"{round_to_digits(self.estimate.mean * scale)}{name}"
         else:
-            value, low, high = (uncertain(side * scale, half * scale)[0] for side in
+            value, low, high = (round_to_uncertainty(side * scale, half * scale)[0] for side in
                                 (self.estimate.mean, self.estimate.low, self.estimate.high)
                                 if side is not None)
             shown = f"{value}{name} ({low} to {high})"
-        asked = self.band.words(self.unit)
+        asked = self.band.to_text(self.unit)
         if self.word == "refuted" and self.band.is_negligible(self.strict):
             asked += f", and {self.band.negligible * scale:.3g}{name} do not matter"
         return f"{self.label}: {shown}; the claim asks for {asked}"
 
 
-def find(observations: Observations,
-         questions: Sequence[Asks]) -> tuple[list[Finding], list[str]]:
+def answer_questions(observations: Observations,
+                     questions: Sequence[Asks]) -> tuple[list[Finding], list[str]]:
     """Return the answers to all questions, and the labels of those that lack a cell."""
     strict = 1 - (1 - LEVEL) / max(1, len(questions))
     findings, missing = [], []
@@ -238,13 +238,14 @@ def find(observations: Observations,
             missing.append(question.label)
             continue
         findings.append(Finding(question.label, shown, wide, question.band, question.unit, strict,
-                                _names(question.keys), _records(observations, question.keys)))
+                                _cell_names(question.keys),
+                                _record_names(observations, question.keys)))
     return findings, missing
 
 
-def _names(cells: Iterable[Key]) -> tuple[str, ...]:
+def _cell_names(cells: Iterable[Key]) -> tuple[str, ...]:
     return tuple(dict.fromkeys("-".join(ids) for _, *ids in cells))
 
 
-def _records(observations: Observations, cells: Iterable[Key]) -> tuple[str, ...]:
+def _record_names(observations: Observations, cells: Iterable[Key]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for cell in cells for name in observations[cell].records))

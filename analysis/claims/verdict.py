@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import Observations
-from analysis.claims.finding import Asks, Finding, Word, find
+from analysis.claims.finding import Asks, Finding, Word, answer_questions
 from analysis.table import Column, Entry, Table
 
 _SHOWN = 6
@@ -54,18 +54,18 @@ class Verdict:
     otherwise: tuple[str, ...] = ()
 
 
-def judge(claim: Claim, questions: Sequence[Asks], observations: Observations,
-          reason: str = "") -> Verdict:
+def judge_claim(claim: Claim, questions: Sequence[Asks], observations: Observations,
+                reason: str = "") -> Verdict:
     """Return the verdict on a claim from the answers to its questions.
 
     Missing data raise no error. `reason` says why the claim may not hold here, as far as known.
     """
-    findings, missing = find(observations, questions)
-    return settle(claim, findings, missing, reason)
+    findings, missing = answer_questions(observations, questions)
+    return settle_claim(claim, findings, missing, reason)
 
 
-def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
-           reason: str) -> Verdict:
+def settle_claim(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
+                 reason: str) -> Verdict:
     """Return the verdict on a claim from its findings.
 
     The claim is refuted if any answer refutes it. It is confirmed if all answers confirm it and
@@ -86,13 +86,13 @@ def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
                        key=lambda finding: (finding.agrees, finding.distance))
     else:
         return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured", evidence,
-                       why=_lacking(findings, missing), rests_on=claim.rests_on)
-    why = {"refuted": reason, "undecided": _lacking(findings, missing)}.get(word, "")
+                       why=_describe_missing(findings, missing), rests_on=claim.rests_on)
+    why = {"refuted": reason, "undecided": _describe_missing(findings, missing)}.get(word, "")
     return Verdict(claim.id, claim.says, claim.where, word, decisive.text, evidence,
                    decisive.cells, decisive.records, why, claim.rests_on)
 
 
-def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
+def _describe_missing(findings: Sequence[Finding], missing: Sequence[str]) -> str:
     """Return a description of what is needed for a decision."""
     parts = []
     if missing:
@@ -108,11 +108,11 @@ def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
              if finding.word == "undecided" and finding.estimate.low is not None]
     if open_:
         parts.append(f"{len(open_)} of {len(findings)} intervals reach to both sides of what the "
-                     f"claim asks for; {_needed(open_)}")
+                     f"claim asks for; {_describe_needed(open_)}")
     return "; ".join(parts)
 
 
-def _needed(open_: Sequence[Finding]) -> str:
+def _describe_needed(open_: Sequence[Finding]) -> str:
     """Return a sentence on how many more repetitions are needed.
 
     One answer is enough to refute a claim. All answers are needed to confirm it.
@@ -126,22 +126,22 @@ def _needed(open_: Sequence[Finding]) -> str:
     return f"it takes at least about {further} more repetition{'s' if further > 1 else ''}"
 
 
-def _cells(names: Sequence[str]) -> str:
+def _list_cells(names: Sequence[str]) -> str:
     """Return the names of the cells behind a figure, six at most."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more cells" if more > 0 else "")
 
 
-def _row(verdict: Verdict) -> tuple[Entry, ...]:
+def _make_row(verdict: Verdict) -> tuple[Entry, ...]:
     behind = verdict.records if verdict.verdict == "refuted" else ()
     return (Entry(verdict.id), Entry(verdict.says), Entry(verdict.where),
             Entry(verdict.verdict, records=behind),
-            Entry(verdict.figure, records=verdict.records, note=_cells(verdict.cells)),
+            Entry(verdict.figure, records=verdict.records, note=_list_cells(verdict.cells)),
             Entry(verdict.why))
 
 
-def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
-          notes: Sequence[str] = ()) -> Table:
+def make_claims_table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
+                      notes: Sequence[str] = ()) -> Table:
     """Return the table of verdicts, a row per claim."""
     words = ("confirmed", "refuted", "undecided")
     counts = [f"{sum(verdict.verdict == word for verdict in verdicts)} {word}" for word in words]
@@ -150,7 +150,7 @@ def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim
         (Column("rests_on", "Rests on"), [", ".join(each.rests_on) for each in verdicts]),
         (Column("otherwise", "Read otherwise"), ["; ".join(each.otherwise) for each in verdicts]))
         if any(texts)]
-    rows = tuple((*_row(verdict), *(Entry(texts[at]) for _, texts in further))
+    rows = tuple((*_make_row(verdict), *(Entry(texts[at]) for _, texts in further))
                  for at, verdict in enumerate(verdicts))
     return Table("claims", title,
                  (Column("claim", "Claim"), Column("says", says),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from analysis.present.rounding import PLUS_MINUS, plain, uncertain
+from analysis.present.rounding import PLUS_MINUS, round_to_digits, round_to_uncertainty
 from analysis.table import Column, Entry, Quantity, Table
 
 #: Ratio of an interval's longer arm to its shorter arm above which both ends are shown.
@@ -39,7 +39,7 @@ class Shown:
     detail: str = ""
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def reference_lines(self) -> tuple[str, ...]:
         """Return the lines below the value: published in round, modelled in angle brackets."""
         return (*((f"({self.published})",) if self.published else ()),
                 *((f"{_OPEN}{self.modelled}{_CLOSE}",) if self.modelled else ()))
@@ -50,7 +50,7 @@ _KNOWN: dict[tuple[int, int], tuple[Entry, Column, Shown]] = {}
 _MAX_KNOWN = 20_000
 
 
-def show(entry: Entry, column: Column) -> Shown:
+def format_entry(entry: Entry, column: Column) -> Shown:
     """Return an entry as text, formatted for its column."""
     key = id(entry), id(column)
     known = _KNOWN.get(key)
@@ -58,45 +58,47 @@ def show(entry: Entry, column: Column) -> Shown:
         return known[2]
     if len(_KNOWN) >= _MAX_KNOWN:
         _KNOWN.clear()
-    shown = _show(entry, column)
+    shown = _format_entry(entry, column)
     _KNOWN[key] = entry, column, shown
     return shown
 
 
-def _show(entry: Entry, column: Column) -> Shown:
-    published, modelled = ("" if value is None else _fixed_or_plain(value, column)
+def _format_entry(entry: Entry, column: Column) -> Shown:
+    published, modelled = ("" if value is None else _format_fixed_or_plain(value, column)
                            for value in (entry.published, entry.modelled))
     signs = tuple(mark for mark in MARKS if mark in entry.marks and MARKS[mark][0]
                   and not (mark == "recommended" and "best" in entry.marks))
     if entry.number is None:
         return Shown(entry.text, "", published, signs, modelled, entry.detail)
-    main, spread = _number(entry.number, column)
+    main, spread = _format_number(entry.number, column)
     return Shown(entry.text or main, "" if entry.text else spread, published, signs, modelled,
                  entry.detail)
 
 
-def typeset(shown: Shown) -> Shown:
+def typeset_minus(entry_text: Shown) -> Shown:
     """Return an entry with minus signs in place of hyphens before digits.
 
     This is for output formats with typographic characters.
     """
-    if not any("-" in text for text in (shown.main, shown.spread, shown.published,
-                                        shown.modelled)):
-        return shown
-    return replace(shown, main=_minus(shown.main), spread=_minus(shown.spread),
-                   published=_minus(shown.published), modelled=_minus(shown.modelled))
+    if not any("-" in text for text in (entry_text.main, entry_text.spread, entry_text.published,
+                                        entry_text.modelled)):
+        return entry_text
+    return replace(entry_text, main=_replace_hyphens(entry_text.main),
+                   spread=_replace_hyphens(entry_text.spread),
+                   published=_replace_hyphens(entry_text.published),
+                   modelled=_replace_hyphens(entry_text.modelled))
 
 
-def _minus(text: str) -> str:
+def _replace_hyphens(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
-def interval(number: Quantity, column: Column) -> str:
+def format_interval(number: Quantity, column: Column) -> str:
     """Return the two ends of the interval with the unit, or "" without an interval."""
     if number.low is None or number.high is None:
         return ""
     digits = _digits_for(number, column)
-    ends = (_fixed(end * column.scale, digits) for end in (number.low, number.high))
+    ends = (_format_fixed(end * column.scale, digits) for end in (number.low, number.high))
     return " to ".join(ends) + (f" {column.unit}" if column.unit else "")
 
 
@@ -109,7 +111,7 @@ def is_numeric(table: Table, index: int) -> bool:
 def marks_of(table: Table) -> list[str]:
     """Return the marks with a sign that a table uses, in the order of MARKS."""
     there = {mark for row in table.rows for entry, column in zip(row, table.columns, strict=True)
-             for mark in show(entry, column).signs}
+             for mark in format_entry(entry, column).signs}
     return [mark for mark in MARKS if mark in there]
 
 
@@ -123,7 +125,7 @@ def has_modelled(table: Table) -> bool:
     return any(entry.modelled is not None for row in table.rows for entry in row)
 
 
-def legend(table: Table) -> list[tuple[str, str, str]]:
+def list_notations(table: Table) -> list[tuple[str, str, str]]:
     """Return the sign, kind and meaning of each notation that a table uses."""
     said = [(MARKS[mark][0], mark, MARKS[mark][1]) for mark in marks_of(table)]
     if has_published(table):
@@ -158,7 +160,7 @@ def section_at(table: Table, row: int) -> Iterable[str]:
     return (title for first, title in table.sections if first == row)
 
 
-def fold(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """Return a text as lines, broken at blanks and after hyphens.
 
     Words that are too long are broken too.
@@ -172,10 +174,10 @@ def fold(text: str, width: int) -> list[str]:
                 lines[-1] = joined
             else:
                 lines.append(piece)
-    return [part for line in lines for part in _cut(line, width)]
+    return [part for line in lines for part in _cut_line(line, width)]
 
 
-def _cut(line: str, width: int) -> Iterator[str]:
+def _cut_line(line: str, width: int) -> Iterator[str]:
     while cell_len(line) > width:
         count = next(n for n in range(len(line), 0, -1) if cell_len(line[:n]) <= width or n == 1)
         yield line[:count]
@@ -183,22 +185,22 @@ def _cut(line: str, width: int) -> Iterator[str]:
     yield line
 
 
-def _number(number: Quantity, column: Column) -> tuple[str, str]:
+def _format_number(number: Quantity, column: Column) -> tuple[str, str]:
     value, scale = number.value * column.scale, column.scale
     if not math.isfinite(value):
         return "-", ""
     if number.low is None or number.high is None:
-        return _fixed_or_plain(number.value, column), ""
+        return _format_fixed_or_plain(number.value, column), ""
     arms = sorted((number.high - number.value, number.value - number.low))
     if arms[1] > _LOPSIDED * max(arms[0], 0) and arms[1] > 1e-12 * abs(number.value):
         digits = _digits_for(number, column)
-        low, high = (_fixed(end * scale, digits) for end in (number.low, number.high))
-        return _fixed(value, digits), f"[{low}, {high}]"
+        low, high = (_format_fixed(end * scale, digits) for end in (number.low, number.high))
+        return _format_fixed(value, digits), f"[{low}, {high}]"
     half = (number.high - number.low) / 2 * scale
     if column.digits is None:
-        main, width = uncertain(value, half)
+        main, width = round_to_uncertainty(value, half)
     else:
-        main, width = _fixed(value, column.digits), _fixed(half, column.digits)
+        main, width = _format_fixed(value, column.digits), _format_fixed(half, column.digits)
     return main, f"{PLUS_MINUS} {width}"
 
 
@@ -208,17 +210,17 @@ def _digits_for(number: Quantity, column: Column) -> int:
         return column.digits
     if number.low is None or number.high is None:
         return 3
-    shown, _ = uncertain(number.value * column.scale,
-                         (number.high - number.low) / 2 * column.scale)
+    shown, _ = round_to_uncertainty(number.value * column.scale,
+                                    (number.high - number.low) / 2 * column.scale)
     return len(shown.partition(".")[2])
 
 
-def _fixed_or_plain(value: float, column: Column) -> str:
+def _format_fixed_or_plain(value: float, column: Column) -> str:
     scaled = float(value * column.scale)
     if column.digits is not None:
-        return _fixed(scaled, column.digits)
-    return f"{scaled:.0f}" if scaled.is_integer() else plain(scaled)
+        return _format_fixed(scaled, column.digits)
+    return f"{scaled:.0f}" if scaled.is_integer() else round_to_digits(scaled)
 
 
-def _fixed(value: float, digits: int) -> str:
+def _format_fixed(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"

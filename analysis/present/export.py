@@ -29,7 +29,7 @@ _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
     ("marks", str, lambda entry: ";".join(sorted(entry.marks - {"missing"})) or None))
 
 
-def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
+def typed_rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
     """Return the columns with their types, and the rows.
 
     Missing values are None.
@@ -41,11 +41,11 @@ def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
     if table.sections:
         columns["section"] = (str, -1, lambda entry: entry.text)
     for index, column in enumerate(table.columns):
-        for name, kind, read in _fields(table, index, column):
+        for name, kind, read in _export_fields(table, index, column):
             columns[name] = (kind, index, read)
     filled = []
     for number, row in enumerate(table.rows):
-        above = Entry(_section(table, number))
+        above = Entry(_find_section(table, number))
         filled.append([read(above if index < 0 else row[index])
                        for _, index, read in columns.values()])
     return {name: kind for name, (kind, _, _) in columns.items()}, filled
@@ -53,11 +53,11 @@ def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
 
 def to_csv(table: Table) -> str:
     """Return the table as CSV with a header line."""
-    columns, filled = rows(table)
+    columns, filled = typed_rows(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(_safe, columns))
-    writer.writerows([_safe(value) for value in row] for row in filled)
+    writer.writerow(map(_escape_formula, columns))
+    writer.writerows([_escape_formula(value) for value in row] for row in filled)
     return out.getvalue()
 
 
@@ -69,7 +69,7 @@ def write_parquet(table: Table, path: Path) -> None:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
     from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
-    columns, filled = rows(table)
+    columns, filled = typed_rows(table)
     types = {str: pa.string(), float: pa.float64(), int: pa.int64()}
     schema = pa.schema([(name, types[kind]) for name, kind in columns.items()],
                        metadata={"id": table.id, "title": table.title, "caption": table.caption,
@@ -79,8 +79,8 @@ def write_parquet(table: Table, path: Path) -> None:
     parquet.write_table(pa.table(arrays, schema=schema), path)
 
 
-def _fields(table: Table, index: int,
-            column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
+def _export_fields(table: Table, index: int,
+                   column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
     """Yield the non-empty export columns for one column of a table."""
     # A column with a unit is numeric even if none of its cells has a number.
     if not (column.unit or is_numeric(table, index)):
@@ -91,10 +91,10 @@ def _fields(table: Table, index: int,
         beside = list(_BESIDE)
     for ending, kind, read in beside:
         if any(read(row[index]) is not None for row in table.rows):
-            yield _named(column.key, ending), kind, read
+            yield _name_column(column.key, ending), kind, read
 
 
-def _named(key: str, ending: str) -> str:
+def _name_column(key: str, ending: str) -> str:
     """Return the name with the ending before the unit: `tcp_goodput_low_bps`.
 
     Other endings than the interval, published and modelled values have no unit, so they replace it.
@@ -105,12 +105,12 @@ def _named(key: str, ending: str) -> str:
     return f"{key.removesuffix(unit) if unit else key}_{ending}"
 
 
-def _section(table: Table, row: int) -> str:
+def _find_section(table: Table, row: int) -> str:
     above = [title for first, title in table.sections if first <= row]
     return above[-1] if above else ""
 
 
-def _safe(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     """Return a value with an apostrophe before text that looks like a formula.
 
     A spreadsheet would compute such a formula. Blanks before the formula are ignored.

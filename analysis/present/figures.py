@@ -56,18 +56,18 @@ class Axis:
                                              {"rangemode": "tozero"})}
 
 
-def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
+def line_panel(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
     """Return a panel of curves over a numeric factor with intervals.
 
     Published and modelled values have hollow markers. Modelled values are dashed lines, published
     ones have no line.
     """
     names = list(dict.fromkeys(curve.name for curve in series))
-    data = [_curve(curve, names.index(curve.name), x, y) for curve in series if curve.points]
+    data = [_curve_data(curve, names.index(curve.name), x, y) for curve in series if curve.points]
     return Panel(title, data, {"xaxis": x.layout, "yaxis": y.layout})
 
 
-def marked(panel: Panel, at: float, text: str) -> Panel:
+def mark_panel(panel: Panel, at: float, text: str) -> Panel:
     """Return a panel with a labelled vertical dotted line at an x value."""
     line_there = {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
                   "line": {"color": "@ink", "dash": "dot", "width": 1}}
@@ -76,7 +76,7 @@ def marked(panel: Panel, at: float, text: str) -> Panel:
     return replace(panel, layout={**panel.layout, "shapes": [line_there], "annotations": [said]})
 
 
-def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
+def _curve_data(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
     colour, _ = STYLES[index % len(STYLES)]
     # When colours repeat, each gets a different marker, so that no two curves look the same.
     _, symbol = STYLES[(index + index // len(STYLES)) % len(STYLES)]
@@ -88,13 +88,13 @@ def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
         "type": "scatter", "mode": "markers" if origin == "published" else "lines+markers",
         "name": name, "x": [at * x.scale for at, _ in points],
         "y": [quantity.value * y.scale for quantity in quantities],
-        "error_y": arms(quantities, y.scale, colour),
+        "error_y": error_bars(quantities, y.scale, colour),
         "line": {"color": colour, "dash": "dash" if origin else "solid"},
         "marker": {"symbol": f"{symbol}-open" if origin else symbol, "color": colour, "size": 8},
         "hovertemplate": f"{name}: %{{y:.4g}} {y.unit} at %{{x:.4g}} {x.unit}<extra></extra>"}
 
 
-def arms(quantities: Sequence[Quantity | None], scale: float, colour: str) -> dict[str, Any]:
+def error_bars(quantities: Sequence[Quantity | None], scale: float, colour: str) -> dict[str, Any]:
     """Return the error bars of the intervals, with length 0 where there is none."""
     above, below = [], []
     for quantity in quantities:
@@ -106,7 +106,7 @@ def arms(quantities: Sequence[Quantity | None], scale: float, colour: str) -> di
             "thickness": 1.4, "width": 3}
 
 
-def ecdf(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
+def ecdf_panel(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
     """Return a panel of cumulative distributions, the share of values up to each value."""
     data = []
     for index, (name, sample) in enumerate(samples.items()):
@@ -123,7 +123,7 @@ def ecdf(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
         "title": {"text": "share of values"}, "range": [0, 1.02], "tickformat": ".0%"}})
 
 
-def histogram(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40) -> Panel:
+def histogram_panel(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40) -> Panel:
     """Return a panel of distributions as steps over common bins, in shares of each sample."""
     every = np.concatenate(list(samples.values()))
     edges = np.histogram_bin_edges(every, bins=min(bins, max(1, every.size)))
@@ -140,7 +140,7 @@ def histogram(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40
         "title": {"text": "share of values"}, "rangemode": "tozero", "tickformat": ".0%"}})
 
 
-def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y: Axis) -> Panel:
+def time_panel(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y: Axis) -> Panel:
     """Return a panel of values over the seconds of a repetition, a line per series."""
     data = []
     for index, (name, points) in enumerate(series.items()):
@@ -154,7 +154,7 @@ def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y
                                "yaxis": y.layout})
 
 
-def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
+def route_panel(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
     """Return a panel of a route through stations, with a column per stop.
 
     Each stop has a label.
@@ -168,7 +168,7 @@ def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
         "line": {"color": "@0", "shape": "spline"}, "marker": {"color": "@0", "size": 9},
         "hovertemplate": "%{y}: %{text}<extra></extra>"}], {
         "xaxis": {"title": {"text": "visit"}, "dtick": 1, "range": [0.4, len(stops) + 0.6]},
-        "yaxis": _rows(stations) | {"range": [-0.4, len(stations) - 0.3]}},
+        "yaxis": _row_axis(stations) | {"range": [-0.4, len(stations) - 0.3]}},
         rows=2 * len(stations))
 
 
@@ -185,8 +185,8 @@ class Bars:
     lengths: Mapping[str, float]
 
 
-def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
-                 totals: Mapping[str, Quantity], x: Axis) -> Panel:
+def bar_panel(title: str, rows: Sequence[str], parts: Sequence[Bars],
+              totals: Mapping[str, Quantity], x: Axis) -> Panel:
     """Return a panel with a stacked bar per row.
 
     The measured total has its interval. The first row is on top.
@@ -207,15 +207,17 @@ def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
         "y": known, "x": [totals[row].value * x.scale for row in known],
         "marker": {"symbol": "line-ns-open", "color": "@ink", "size": 9},
         "error_x": {"type": "data", "color": "@ink", "thickness": 1.4, "width": 4,
-                    "array": [_half(totals[row]) * x.scale for row in known]},
+                    "array": [_half_width(totals[row]) * x.scale for row in known]},
         "hovertemplate": f"%{{y}}: %{{x:.1f}} {x.unit} in all<extra></extra>"})
     return Panel(title, data, {
         "barmode": "stack",
-        "xaxis": {"title": {"text": x.title}, "rangemode": "nonnegative"}, "yaxis": _rows(rows)},
+        "xaxis": {"title": {"text": x.title}, "rangemode": "nonnegative"},
+        "yaxis": _row_axis(rows)},
         rows=len(drawn))
 
 
-def waterfall(title: str, spans: Mapping[str, Sequence[tuple[float, float]]], x: Axis) -> Panel:
+def waterfall_panel(title: str, spans: Mapping[str, Sequence[tuple[float, float]]],
+                    x: Axis) -> Panel:
     """Return a panel with a row per part and a bar per span.
 
     Spans are in SI units. The first row is on top.
@@ -228,16 +230,17 @@ def waterfall(title: str, spans: Mapping[str, Sequence[tuple[float, float]]], x:
         "hovertemplate": f"{part}: %{{x:.4g}} {x.unit} from %{{base:.4g}} {x.unit}"
                          "<extra></extra>"}
         for index, (part, bars) in enumerate(spans.items())]
-    return Panel(title, data, {"barmode": "overlay", "xaxis": x.layout, "yaxis": _rows([*spans])},
+    return Panel(title, data,
+                 {"barmode": "overlay", "xaxis": x.layout, "yaxis": _row_axis([*spans])},
                  rows=len(spans))
 
 
-def _rows(names: Sequence[str]) -> dict[str, Any]:
+def _row_axis(names: Sequence[str]) -> dict[str, Any]:
     """Return an axis with a row per name, the first on top."""
     return {"type": "category", "categoryorder": "array", "categoryarray": list(names)[::-1]}
 
 
-def _half(quantity: Quantity) -> float:
+def _half_width(quantity: Quantity) -> float:
     if quantity.low is None or quantity.high is None:
         return 0.0
     return (quantity.high - quantity.low) / 2

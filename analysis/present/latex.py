@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 
 from analysis.present.entries import (
     MARKS,
+    format_entry,
     heading_rows,
     is_numeric,
-    legend,
+    list_notations,
     section_at,
-    show,
-    typeset,
+    typeset_minus,
 )
-from analysis.present.typesetting import Block, Typesetting, pages, setting
+from analysis.present.typesetting import Block, Typesetting, choose_typesetting, split_pages
 from analysis.table import Entry, Table
-from analysis.text import printable
+from analysis.text import to_printable
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -55,94 +55,94 @@ _HEAD = r"""\documentclass[10pt,a4paper]{article}
 """
 
 
-def document(tables: Sequence[Table], title: str) -> str:
-    """Return an article that includes the files of all tables, which `table` makes."""
+def to_latex_document(tables: Sequence[Table], title: str) -> str:
+    """Return an article that includes the files of all tables, which `to_latex` makes."""
     inputs = "".join(f"\\input{{{content.id}}}\n\\clearpage\n" for content in tables)
-    return f"{_HEAD}\\section*{{{escape(title)}}}\n{inputs}\\end{{document}}\n"
+    return f"{_HEAD}\\section*{{{escape_latex(title)}}}\n{inputs}\\end{{document}}\n"
 
 
-def table(content: Table) -> str:
+def to_latex(content: Table) -> str:
     """Return the table as one or more table environments for an article that uses booktabs."""
     content = content.shown_on("screen")
-    chosen = setting(content)
-    floats = list(pages(content, chosen, _said(content)))
+    chosen = choose_typesetting(content)
+    floats = list(split_pages(content, chosen, _list_notes(content)))
     lines = ["% needs \\usepackage{booktabs}"]
     for number, blocks in enumerate(floats):
-        lines += _float(content, chosen, blocks, number)
+        lines += _float_lines(content, chosen, blocks, number)
         if number == len(floats) - 1:
-            lines += _notes(content)
+            lines += _note_lines(content)
         lines.append("\\end{table}")
     return "\n".join(lines) + "\n"
 
 
-def _float(content: Table, chosen: Typesetting, blocks: Sequence[Block],
-           number: int) -> Iterator[str]:
+def _float_lines(content: Table, chosen: Typesetting, blocks: Sequence[Block],
+                 number: int) -> Iterator[str]:
     yield from ("\\begin{table}[!htbp]", "\\centering")
     if number:
-        yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_caption(content)} (continued)}}"
+        yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_make_caption(content)} (continued)}}"
     else:
-        yield f"\\caption{{{_caption(content)}}}\\label{{tab:{content.id}}}"
+        yield f"\\caption{{{_make_caption(content)}}}\\label{{tab:{content.id}}}"
     yield f"\\{chosen.size}\\setlength{{\\tabcolsep}}{{3pt}}"
     for part, rows in blocks:
-        yield from _tabular(content, part, rows, chosen.widths)
+        yield from _tabular_lines(content, part, rows, chosen.widths)
         yield "\\par\\medskip"
 
 
-def _caption(content: Table) -> str:
+def _make_caption(content: Table) -> str:
     """Return the title without the table's number, because LaTeX numbers tables itself."""
     numbered = re.fullmatch(r"(Table \d+): (.*)", content.title)
     if numbered is None:
-        return escape(content.title)
+        return escape_latex(content.title)
     whose = f" of {content.source}" if content.source else ""
-    return escape(f"{numbered[2][:1].upper()}{numbered[2][1:]} ({numbered[1]}{whose})")
+    return escape_latex(f"{numbered[2][:1].upper()}{numbered[2][1:]} ({numbered[1]}{whose})")
 
 
-def _notes(content: Table) -> Iterator[str]:
+def _note_lines(content: Table) -> Iterator[str]:
     yield "\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright"
-    yield from (f"{escape(note)}\\par" for note in _said(content))
+    yield from (f"{escape_latex(note)}\\par" for note in _list_notes(content))
     yield "\\end{minipage}"
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Return text with LaTeX's special characters escaped.
 
     Letters that the plain fonts lack lose their accents.
     """
-    return "".join(_ESCAPES.get(c) or _plain(c) for c in printable(text))
+    return "".join(_ESCAPES.get(c) or _to_ascii(c) for c in to_printable(text))
 
 
-def _plain(character: str) -> str:
+def _to_ascii(character: str) -> str:
     if character.isascii():
         return character
     base = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return "".join(_ESCAPES.get(c, c) for c in base) or "?"
 
 
-def _tabular(content: Table, part: Sequence[int], rows: range,
-             widths: Sequence[float]) -> Iterator[str]:
+def _tabular_lines(content: Table, part: Sequence[int], rows: range,
+                   widths: Sequence[float]) -> Iterator[str]:
     kinds = "".join(f"p{{{widths[index]:.2f}em}}" if widths[index]
                     else "r" if is_numeric(content, index) else "l" for index in part)
     yield f"\\begin{{tabular}}{{@{{}}{kinds}@{{}}}}"
     yield "\\toprule"
-    yield from _heading(content, part, widths)
+    yield from _heading_lines(content, part, widths)
     yield "\\midrule"
     for number in rows:
         for title in section_at(content, number):
             yield "\\addlinespace"
-            yield (f"\\multicolumn{{{len(part)}}}{{@{{}}l}}{{\\textit{{{escape(title)}}}}} "
+            yield (f"\\multicolumn{{{len(part)}}}{{@{{}}l}}{{\\textit{{{escape_latex(title)}}}}} "
                    f"{_END}")
         row = content.rows[number]
-        yield " & ".join(_cell(row[index], content, index, folded=widths[index] > 0)
+        yield " & ".join(_entry_cell(row[index], content, index, folded=widths[index] > 0)
                          for index in part) + f" {_END}"
     yield "\\bottomrule"
     yield "\\end{tabular}"
 
 
-def _heading(content: Table, part: Sequence[int], widths: Sequence[float]) -> Iterator[str]:
+def _heading_lines(content: Table, part: Sequence[int], widths: Sequence[float]) -> Iterator[str]:
     chosen = [content.columns[index] for index in part]
     spans = heading_rows(chosen)
     if any(title for title, _ in spans):
-        yield " & ".join(f"\\multicolumn{{{count}}}{{c}}{{{escape(title)}}}" if title else ""
+        yield " & ".join(f"\\multicolumn{{{count}}}{{c}}{{{escape_latex(title)}}}" if title else ""
                          for title, count in spans) + f" {_END}"
         at = 1
         for title, count in spans:
@@ -151,41 +151,42 @@ def _heading(content: Table, part: Sequence[int], widths: Sequence[float]) -> It
             at += count
     for lines in ([column.title for column in chosen], [column.unit for column in chosen]):
         if any(lines):
-            yield " & ".join(_titled(text, content, index, folded=widths[index] > 0)
+            yield " & ".join(_title_cell(text, content, index, folded=widths[index] > 0)
                              for index, text in zip(part, lines, strict=True)) + f" {_END}"
 
 
-def _titled(text: str, content: Table, index: int, *, folded: bool) -> str:
+def _title_cell(text: str, content: Table, index: int, *, folded: bool) -> str:
     if folded or not text:
-        return f"\\raggedright {escape(text)}" if text else ""
-    return f"\\multicolumn{{1}}{{{'r' if is_numeric(content, index) else 'l'}}}{{{escape(text)}}}"
+        return f"\\raggedright {escape_latex(text)}" if text else ""
+    alignment = "r" if is_numeric(content, index) else "l"
+    return f"\\multicolumn{{1}}{{{alignment}}}{{{escape_latex(text)}}}"
 
 
-def _cell(entry: Entry, content: Table, index: int, *, folded: bool) -> str:
-    shown = typeset(show(entry, content.columns[index]))
-    main = escape(shown.main)
+def _entry_cell(entry: Entry, content: Table, index: int, *, folded: bool) -> str:
+    shown = typeset_minus(format_entry(entry, content.columns[index]))
+    main = escape_latex(shown.main)
     if {"best", "recommended"} & entry.marks and main:
         main = f"\\textbf{{{main}}}"
-    spread = escape(f" {shown.spread}") if shown.spread else ""
-    cell = main + spread + "".join(escape(MARKS[mark][0]) for mark in shown.signs)
+    spread = escape_latex(f" {shown.spread}") if shown.spread else ""
+    cell = main + spread + "".join(escape_latex(MARKS[mark][0]) for mark in shown.signs)
     if shown.detail:
-        cell += escape(f" ({shown.detail})")
-    if shown.beside:
+        cell += escape_latex(f" ({shown.detail})")
+    if shown.reference_lines:
         # A cell of several lines is a nested tabular in plain LaTeX.
-        below = "".join(f"\\\\{escape(text)}" for text in shown.beside)
+        below = "".join(f"\\\\{escape_latex(text)}" for text in shown.reference_lines)
         return f"\\begin{{tabular}}[t]{{@{{}}r@{{}}}}{cell}{below}\\end{{tabular}}"
     # Folded words are left-aligned. LaTeX would read a leading "[" as an option of the previous
     # line's end, so an empty group comes before it.
     return f"\\raggedright {cell}" if folded else f"{{}}{cell}" if cell.startswith("[") else cell
 
 
-def _said(content: Table) -> list[str]:
+def _list_notes(content: Table) -> list[str]:
     remarks = [said for _, said in content.remarks]
-    every = (*content.warnings, _legend(content), content.caption, *remarks, *content.notes)
+    every = (*content.warnings, _legend_text(content), content.caption, *remarks, *content.notes)
     return [note for note in every if note]
 
 
-def _legend(content: Table) -> str:
+def _legend_text(content: Table) -> str:
     said = [f"in brackets: {meaning}" if kind == "published" else f"{sign} {meaning}"
-            for sign, kind, meaning in legend(content)]
+            for sign, kind, meaning in list_notations(content)]
     return f"{'; '.join(said)}." if said else ""

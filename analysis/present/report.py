@@ -130,7 +130,7 @@ class Report:
         """Return the heading of the box of warnings with their numbers."""
         counted = (("warning", self.warnings), ("file left out", self.complaints),
                    ("remark on repetitions that do not count", self.failures))
-        said = [_counted(len(lines), name) for name, lines in counted if lines]
+        said = [_count_lines(len(lines), name) for name, lines in counted if lines]
         return f"Read this first: {', '.join(said)}"
 
     @property
@@ -143,7 +143,7 @@ class Report:
     @property
     def claims_counted(self) -> str:
         """Return the number of claims with their source, in words."""
-        return f"{self.claimant} {_counted(len(self.claims), 'claim')}".strip()
+        return f"{self.claimant} {_count_lines(len(self.claims), 'claim')}".strip()
 
     def tally(self) -> dict[str, int]:
         """Return the number of claims by verdict."""
@@ -153,6 +153,6 @@ class Report:
         return counts
 
 
-def _counted(count: int, name: str) -> str:
+def _count_lines(count: int, name: str) -> str:
     first, _, rest = name.partition(" ")
     return f"{count} {first}{'' if count == 1 else 's'}{f' {rest}' if rest else ''}"

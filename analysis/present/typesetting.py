@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from analysis.present.entries import (
     MARKS,
-    fold,
+    fold_text,
+    format_entry,
     is_numeric,
     section_at,
-    show,
 )
 from analysis.table import Entry, Table
 
@@ -53,33 +53,34 @@ class Typesetting:
     widths: tuple[float, ...]
 
 
-def setting(table: Table) -> Typesetting:
+def choose_typesetting(table: Table) -> Typesetting:
     """Return the layout in the largest size at which the table fits the page.
 
     If it does not fit in any size, the table is set in parts.
     """
-    natural = [_natural(table, index) for index in range(len(table.columns))]
+    natural = [_natural_width(table, index) for index in range(len(table.columns))]
     words = [index for index in range(len(natural))
              if not is_numeric(table, index) and natural[index] > _WORDS_AT_LEAST]
     for size, room, lines in _SIZES:
-        widths = _fit(natural, {index: _least(table, index) for index in words}, room)
+        widths = _fit_widths(natural, {index: _smallest_width(table, index) for index in words},
+                             room)
         if widths is not None and (size == _SIZES[-1][0] or _is_readable(widths, natural)):
             return Typesetting(size, lines, (tuple(range(len(natural))),), widths)
     size, room, lines = _SIZES[-1]
-    widths = tuple(min(natural[index], max(_WORDS_AT_MOST, _least(table, index)))
+    widths = tuple(min(natural[index], max(_WORDS_AT_MOST, _smallest_width(table, index)))
                    if index in words else 0.0 for index in range(len(natural)))
     taken = [width or natural[index] for index, width in enumerate(widths)]
-    return Typesetting(size, lines, tuple(_parts(taken, room)), widths)
+    return Typesetting(size, lines, tuple(_split_columns(taken, room)), widths)
 
 
-def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[list[Block]]:
+def split_pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[list[Block]]:
     """Yield the blocks (columns and rows) of each page."""
     page: list[Block] = []
     left = chosen.lines - _HEADING_LINES
     for part in chosen.parts:
         first = 0
         for row in range(len(table.rows)):
-            height = _height(table, part, row, chosen.widths)
+            height = _row_height(table, part, row, chosen.widths)
             if left < height:
                 page += [(part, range(first, row))] if row > first else []
                 yield page
@@ -93,8 +94,8 @@ def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[l
         yield []  # the notes go to a separate page
 
 
-def _fit(natural: Sequence[float], least: Mapping[int, float],
-         room: float) -> tuple[float, ...] | None:
+def _fit_widths(natural: Sequence[float], least: Mapping[int, float],
+                room: float) -> tuple[float, ...] | None:
     """Return the widths with which all columns fit into the room, or None.
 
     `least` has the smallest widths of columns of words. Numeric and narrow columns keep their
@@ -121,55 +122,55 @@ def _is_readable(widths: Sequence[float], natural: Sequence[float]) -> bool:
                for width, needed in zip(widths, natural, strict=True) if width)
 
 
-def _least(table: Table, index: int) -> float:
+def _smallest_width(table: Table, index: int) -> float:
     """Return the width in ems of a column's longest word.
 
     Words are broken only at hyphens.
     """
     texts = (table.columns[index].title, *(row[index].text for row in table.rows))
     words = (word for text in texts for word in text.replace("-", "- ").split())
-    return max(_WORDS_AT_LEAST, _BOLD * max(map(_ems, words), default=0.0) + 0.3)
+    return max(_WORDS_AT_LEAST, _BOLD * max(map(_text_width, words), default=0.0) + 0.3)
 
 
-def _parts(taken: Sequence[float], room: float) -> Iterator[tuple[int, ...]]:
-    part, used = [0], taken[0]
-    for index in range(1, len(taken)):
-        if used + taken[index] + _GAP > room and len(part) > 1:
+def _split_columns(widths: Sequence[float], room: float) -> Iterator[tuple[int, ...]]:
+    part, used = [0], widths[0]
+    for index in range(1, len(widths)):
+        if used + widths[index] + _GAP > room and len(part) > 1:
             yield tuple(part)
-            part, used = [0], taken[0]
+            part, used = [0], widths[0]
         part.append(index)
-        used += taken[index] + _GAP
+        used += widths[index] + _GAP
     yield tuple(part)
 
 
-def _height(table: Table, part: Sequence[int], row: int, widths: Sequence[float]) -> int:
+def _row_height(table: Table, part: Sequence[int], row: int, widths: Sequence[float]) -> int:
     """Return the number of lines of a row with the headings above it."""
-    folded = (len(fold(table.rows[row][index].text, int(widths[index] / _EM_PER_CHARACTER)))
+    folded = (len(fold_text(table.rows[row][index].text, int(widths[index] / _EM_PER_CHARACTER)))
               for index in part if widths[index])
     beside = max((entry.published is not None) + (entry.modelled is not None)
                  for entry in (table.rows[row][index] for index in part))
     return max(1 + beside, 1, *folded) + 2 * len(list(section_at(table, row)))
 
 
-def _natural(table: Table, index: int) -> float:
+def _natural_width(table: Table, index: int) -> float:
     """Return the width in ems of a column that is not folded."""
     column = table.columns[index]
-    longest = max((_length(row[index], table, index) for row in table.rows), default=0.0)
+    longest = max((_entry_width(row[index], table, index) for row in table.rows), default=0.0)
     # The columns of a group share the width of the heading above them.
     shared = [other for other in table.columns if column.group and other.group == column.group]
-    above = _ems(column.group) / len(shared) if shared else 0.0
-    return max(longest, _ems(column.title), _ems(column.unit), above)
+    above = _text_width(column.group) / len(shared) if shared else 0.0
+    return max(longest, _text_width(column.title), _text_width(column.unit), above)
 
 
-def _length(entry: Entry, table: Table, index: int) -> float:
-    shown = show(entry, table.columns[index])
+def _entry_width(entry: Entry, table: Table, index: int) -> float:
+    shown = format_entry(entry, table.columns[index])
     signs = "".join(MARKS[mark][0] for mark in shown.signs)
     wide = _BOLD if {"best", "recommended"} & entry.marks else 1.0
     detail = f" ({shown.detail})" if shown.detail else ""
-    return max(wide * _ems(shown.main) + _ems(f" {shown.spread}{signs}{detail}"),
-               *map(_ems, shown.beside), 0.0)
+    return max(wide * _text_width(shown.main) + _text_width(f" {shown.spread}{signs}{detail}"),
+               *map(_text_width, shown.reference_lines), 0.0)
 
 
-def _ems(text: str) -> float:
+def _text_width(text: str) -> float:
     """Return the approximate width of a text in ems."""
     return sum(_EMS.get(character, _SIGN) for character in text)

@@ -19,7 +19,7 @@ from analysis.records import Frame
 PAGE = "report.html"
 
 
-def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
+def save_report(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
     """Write `report.html` and `tables/`.
 
     The page links the records and captures in the folder. Each file is written to a temporary file
@@ -36,22 +36,22 @@ def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path
     Raises:
         OSError: A file cannot be written.
     """
-    report = replace(report, links=_links(folder))
+    report = replace(report, links=_find_links(folder))
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
-        _put(tables / f"{table.id}.tex", latex.table(table))
-        _put(tables / f"{table.id}.csv", export.to_csv(table))
-        _parquet(tables / f"{table.id}.parquet", partial(export.write_parquet, table))
+        _write_text(tables / f"{table.id}.tex", latex.to_latex(table))
+        _write_text(tables / f"{table.id}.csv", export.to_csv(table))
+        _write_parquet(tables / f"{table.id}.parquet", partial(export.write_parquet, table))
     if frame is not None:
-        _parquet(tables / "records.parquet", frame.to_parquet)
+        _write_parquet(tables / "records.parquet", frame.to_parquet)
     document = tables / "tables.tex"
-    _put(document, latex.document(list(report.tables), report.title))
-    _put(folder / PAGE, page.render(report))
+    _write_text(document, latex.to_latex_document(list(report.tables), report.title))
+    _write_text(folder / PAGE, page.render_page(report))
     return [folder / PAGE, document]
 
 
-def _links(folder: Path) -> Links:
+def _find_links(folder: Path) -> Links:
     """Return the paths of records and captures for the page's links."""
     captures = folder / "captures"
     captured = frozenset(path.name for path in captures.iterdir()) if captures.is_dir() \
@@ -59,18 +59,18 @@ def _links(folder: Path) -> Links:
     return Links("records/" if (folder / "records").is_dir() else "./", "captures/", captured)
 
 
-def _put(path: Path, text: str) -> None:
-    with _beside(path) as temporary:
+def _write_text(path: Path, text: str) -> None:
+    with _temporary_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _parquet(path: Path, put: Callable[[Path], None]) -> None:
-    with _beside(path) as temporary:
+def _write_parquet(path: Path, put: Callable[[Path], None]) -> None:
+    with _temporary_path(path) as temporary:
         put(temporary)
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def _temporary_path(path: Path) -> Iterator[Path]:
     """Provide a temporary name for a file until the file is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.protection.score import Score, group_of, score, scores
-from analysis.protection.sensitivity import Sensitivity, sensitivity
+from analysis.protection.score import Score, group_of, score_policies, score_policy
+from analysis.protection.sensitivity import Sensitivity, rank_sensitivity
 
-__all__ = ["Score", "Sensitivity", "group_of", "score", "scores", "sensitivity"]
+__all__ = ["Score", "Sensitivity", "group_of", "rank_sensitivity", "score_policies", "score_policy"]

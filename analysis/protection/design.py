@@ -30,9 +30,9 @@ class Design:
     once: frozenset[Feature]
 
     @classmethod
-    def of(cls, policies: Sequence[Policy], weights: Weights) -> Design:
+    def from_policies(cls, policies: Sequence[Policy], weights: Weights) -> Design:
         """Return the design of policies, with the weights that at least one of them has."""
-        having = [weights.of(policy) for policy in policies]
+        having = [weights.implementations_of(policy) for policy in policies]
         used = {key for keys in having for key in keys}
         parts = tuple((key, feature) for key, implementation in weights.implementations.items()
                       if key in used
@@ -43,7 +43,7 @@ class Design:
                    np.array(values, dtype=np.float64), has.reshape(len(having), len(parts)),
                    frozenset(weights.once))
 
-    def sigmas(self, weights: _Floats) -> _Floats:
+    def compute_sigmas(self, weights: _Floats) -> _Floats:
         """Return sigma under each set of weights.
 
         The shape changes from (sets, parts) to (sets, policies).

@@ -34,10 +34,10 @@ class View:
         return not self.dominated_by
 
 
-def views(scores: Sequence[Score]) -> list[View]:
+def make_views(scores: Sequence[Score]) -> list[View]:
     """Return the views of the policies, in the order given."""
     features = tuple(dict.fromkeys(feature for score in scores for feature in score.strongest))
-    strengths = {score.policy: strength(score, features) for score in scores}
+    strengths = {score.policy: feature_strengths(score, features) for score in scores}
     return [View(score.policy, sum(strengths[score.policy]),
                  tuple(name for name, other in strengths.items()
                        if dominates(other, strengths[score.policy])),
@@ -46,7 +46,7 @@ def views(scores: Sequence[Score]) -> list[View]:
             for score in scores]
 
 
-def strength(score: Score, features: Sequence[Feature]) -> tuple[float, ...]:
+def feature_strengths(score: Score, features: Sequence[Feature]) -> tuple[float, ...]:
     """Return the strongest weight for each of these features, 0 without one."""
     return tuple(score.strongest.get(feature, 0.0) for feature in features)
 

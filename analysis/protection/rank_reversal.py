@@ -40,11 +40,11 @@ def smallest_swap(design: Design, above: int, below: int) -> Swap | None:
     sufficient.
     """
     swaps = [swap for part in range(len(design.parts))
-             for swap in _swaps(design, above, below, part)]
+             for swap in _find_swaps(design, above, below, part)]
     return min(swaps, key=lambda swap: swap.change, default=None)
 
 
-def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
+def _find_swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
     """Yield the changes of one weight that swap two policies.
 
     Between the other weights of the same feature, sigma is linear in the weight.
@@ -52,10 +52,10 @@ def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
     if design.has[above, part] == design.has[below, part] and \
             design.parts[part][1] not in design.once:
         return
-    points = _points(design, above, below, part)
+    points = _break_points(design, above, below, part)
     sets = np.repeat(design.weights[np.newaxis], points.size, axis=0)
     sets[:, part] = points
-    sigmas = design.sigmas(sets)
+    sigmas = design.compute_sigmas(sets)
     gaps = sigmas[:, above] - sigmas[:, below]
     for (x, y), (gap, next_gap) in zip(pairwise(points), pairwise(gaps), strict=True):
         # Equal sigmas alone are no swap: on one side of the change the weaker policy must be ahead.
@@ -66,7 +66,7 @@ def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:
                    float(design.weights[part]), float(after))
 
 
-def _points(design: Design, above: int, below: int, part: int) -> np.ndarray[
+def _break_points(design: Design, above: int, below: int, part: int) -> np.ndarray[
         tuple[int], np.dtype[np.float64]]:
     """Return the values of a weight between which sigmas are linear.
 
@@ -75,6 +75,6 @@ def _points(design: Design, above: int, below: int, part: int) -> np.ndarray[
     feature = design.parts[part][1]
     rivals = [design.weights[index] for index, (_, of_part) in enumerate(design.parts)
               if of_part == feature and of_part in design.once]
-    sigma = design.sigmas(design.weights[np.newaxis])[0]
+    sigma = design.compute_sigmas(design.weights[np.newaxis])[0]
     beyond = max([*rivals, design.weights[part]]) + abs(sigma[above] - sigma[below]) + 1
     return np.unique(np.array([0.0, *rivals, design.weights[part], beyond]))

@@ -46,7 +46,7 @@ class Score:
         return self.group not in ("none", "open")
 
 
-def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
+def score_policy(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
     """Return the score of a policy from its layers: Agarwal and Wang (2007), equation 1.
 
     A feature in `weights.once` counts as the strongest of its implementations. The weights of other
@@ -58,21 +58,23 @@ def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
         among: The compared policies. The strongest of them has 100 percent, unless the weights take
             the attainable sum as 100 percent.
     """
-    parts, strongest = _parts(policy, weights), _strongest(policy, weights)
+    parts, strongest = _counted_weights(policy, weights), _strongest_weights(policy, weights)
     sigma = sum(parts.values(), 0.0)
     top = weights.attainable if weights.hundred == "attainable" else max(
-        sum(_parts(other, weights).values(), 0.0) for other in among)
+        sum(_counted_weights(other, weights).values(), 0.0) for other in among)
     normalized = 100 * sigma / top if top else 0.0
     group = group_of(normalized, weights) if sigma else "none"
     if sigma and weights.needed and not any(strongest.get(name) for name in weights.needed):
         group = "open"
-    return Score(policy.id, parts, strongest, sigma, normalized, group, weights.unweighted(policy))
+    return Score(policy.id, parts, strongest, sigma, normalized, group,
+                 weights.find_unweighted(policy))
 
 
-def scores(policies: Iterable[Policy], weights: Weights, among: Iterable[Policy]) -> list[Score]:
+def score_policies(policies: Iterable[Policy], weights: Weights,
+                   among: Iterable[Policy]) -> list[Score]:
     """Return scores in ascending order of sigma, equal ones in the order given."""
     others = list(among)
-    return sorted((score(policy, weights, others) for policy in policies),
+    return sorted((score_policy(policy, weights, others) for policy in policies),
                   key=lambda entry: entry.sigma)
 
 
@@ -83,8 +85,8 @@ def group_of(sigma_normalized: float, weights: Weights) -> str:
     return "middle" if sigma_normalized <= weights.groups.high else "high"
 
 
-def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]:
-    given = {(key, feature): weight for key, entry in weights.of(policy).items()
+def _counted_weights(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]:
+    given = {(key, feature): weight for key, entry in weights.implementations_of(policy).items()
              for feature, weight in entry.weights.items() if weight > 0}
     for feature in weights.once:
         having = [pair for pair in given if pair[1] == feature]
@@ -95,9 +97,9 @@ def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]
     return given
 
 
-def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
+def _strongest_weights(policy: Policy, weights: Weights) -> dict[Feature, float]:
     strongest: dict[Feature, float] = {}
-    for entry in weights.of(policy).values():
+    for entry in weights.implementations_of(policy).values():
         for feature, weight in entry.weights.items():
             if weight > 0:
                 strongest[feature] = max(weight, strongest.get(feature, 0.0))

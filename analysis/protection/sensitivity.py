@@ -50,9 +50,9 @@ class Sensitivity:
     in_order: bool
 
 
-def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.random.Generator,
-                draws: int = 10_000, spread: float = 0.5, scheme: Scheme = "dirichlet", *,
-                in_order: bool = True) -> Sensitivity:
+def rank_sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.random.Generator,
+                     draws: int = 10_000, spread: float = 0.5, scheme: Scheme = "dirichlet", *,
+                     in_order: bool = True) -> Sensitivity:
     """Return rank intervals under perturbed weights, and the smallest changes that swap two.
 
     Args:
@@ -72,12 +72,12 @@ def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.rand
     """
     if not 0 < spread < 1:
         raise ValueError(f"a spread of {spread:g} is not between 0 and 1")
-    design = Design.of(policies, weights)
+    design = Design.from_policies(policies, weights)
     perturbed = _SCHEMES[scheme](design.weights, generator, draws, spread)
     if in_order:
-        perturbed = _reorder(perturbed, design)
-    plain = _ranks(design.sigmas(design.weights[np.newaxis]))[0]
-    ranks = _ranks(design.sigmas(perturbed))
+        perturbed = _restore_order(perturbed, design)
+    plain = _rank_sigmas(design.compute_sigmas(design.weights[np.newaxis]))[0]
+    ranks = _rank_sigmas(design.compute_sigmas(perturbed))
     low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="inverted_cdf")
     order = sorted(range(len(policies)), key=lambda index: (plain[index], index))
     intervals = tuple(RankInterval(policies[i].id, float(plain[i]), float(low[i]), float(high[i]))
@@ -88,13 +88,13 @@ def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.rand
     return Sensitivity(intervals, swaps, unchanged, draws, spread, scheme, in_order)
 
 
-def _uniform(weights: _Draws, generator: np.random.Generator, draws: int,
-             spread: float) -> _Draws:
+def _draw_uniform(weights: _Draws, generator: np.random.Generator, draws: int,
+                  spread: float) -> _Draws:
     return weights * generator.uniform(1 - spread, 1 + spread, size=(draws, weights.size))
 
 
-def _dirichlet(weights: _Draws, generator: np.random.Generator, draws: int,
-               spread: float) -> _Draws:
+def _draw_dirichlet(weights: _Draws, generator: np.random.Generator, draws: int,
+                    spread: float) -> _Draws:
     """Return draws from a Dirichlet distribution that keep the sum of the weights.
 
     A share p of a Dirichlet distribution has the variance p (1 - p) / (concentration + 1).
@@ -107,10 +107,10 @@ def _dirichlet(weights: _Draws, generator: np.random.Generator, draws: int,
     return np.asarray(total * shares)
 
 
-_SCHEMES = {"uniform": _uniform, "dirichlet": _dirichlet}
+_SCHEMES = {"uniform": _draw_uniform, "dirichlet": _draw_dirichlet}
 
 
-def _reorder(perturbed: _Draws, design: Design) -> _Draws:
+def _restore_order(perturbed: _Draws, design: Design) -> _Draws:
     """Return the drawn weights of each feature, sorted into their original order."""
     ordered = perturbed.copy()
     for columns in design.by_feature():
@@ -119,7 +119,7 @@ def _reorder(perturbed: _Draws, design: Design) -> _Draws:
     return ordered
 
 
-def _ranks(sigmas: _Draws) -> _Draws:
+def _rank_sigmas(sigmas: _Draws) -> _Draws:
     """Return ranks along the rows, in the shape of the input.
 
     The largest value has rank 1, and equal values share the mean of their ranks.

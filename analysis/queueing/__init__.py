@@ -15,13 +15,13 @@ and `topologies.wording`, for the YAML file of a model. docs/queueing.md explain
 """
 
 from analysis.queueing.answers import NetworkAnswer, find_answer
-from analysis.queueing.bounds import Bounds, asymptotic, balanced
-from analysis.queueing.calibrate import calibrate
-from analysis.queueing.capacity import Bound, Capacity, capacity, parse_bound
-from analysis.queueing.chains import aggregate, visit_ratios
+from analysis.queueing.bounds import Bounds, asymptotic_bounds, balanced_job_bounds
+from analysis.queueing.calibrate import calibrate_network
+from analysis.queueing.capacity import Bound, Capacity, find_capacity, parse_bound
+from analysis.queueing.chains import aggregate_classes, visit_ratios
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval
-from analysis.queueing.model_file import Model, load
+from analysis.queueing.model_file import Model, load_model
 from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, QueueingStation, Visit
 from analysis.queueing.prediction import (
     Assessment,
@@ -29,19 +29,49 @@ from analysis.queueing.prediction import (
     ComparedValue,
     Measurement,
     Prediction,
-    assess,
-    bottleneck,
+    assess_model,
+    find_bottleneck,
 )
 from analysis.queueing.response import ResponseTime, find_response
-from analysis.queueing.simulate import Simulation, simulate
-from analysis.queueing.solve import Solution, solve
-from analysis.queueing.whatif import apply, parse_setting
+from analysis.queueing.simulate import Simulation, simulate_network
+from analysis.queueing.solve import Solution, solve_network
+from analysis.queueing.whatif import apply_settings, parse_setting
 
 __all__ = [
-    "Assessment", "Bottleneck", "Bound", "Bounds", "Capacity", "Chain", "ComparedValue",
-    "CustomerClass", "Interval", "Measurement", "Model", "NetworkAnswer", "Prediction",
-    "QueueingError", "QueueingNetwork", "QueueingStation", "ResponseTime", "Simulation", "Solution",
-    "Visit", "aggregate", "apply", "assess", "asymptotic", "balanced", "bottleneck", "calibrate",
-    "capacity", "find_answer", "find_response", "load", "parse_bound", "parse_setting", "simulate",
-    "solve", "visit_ratios",
+    "Assessment",
+    "Bottleneck",
+    "Bound",
+    "Bounds",
+    "Capacity",
+    "Chain",
+    "ComparedValue",
+    "CustomerClass",
+    "Interval",
+    "Measurement",
+    "Model",
+    "NetworkAnswer",
+    "Prediction",
+    "QueueingError",
+    "QueueingNetwork",
+    "QueueingStation",
+    "ResponseTime",
+    "Simulation",
+    "Solution",
+    "Visit",
+    "aggregate_classes",
+    "apply_settings",
+    "assess_model",
+    "asymptotic_bounds",
+    "balanced_job_bounds",
+    "calibrate_network",
+    "find_answer",
+    "find_bottleneck",
+    "find_capacity",
+    "find_response",
+    "load_model",
+    "parse_bound",
+    "parse_setting",
+    "simulate_network",
+    "solve_network",
+    "visit_ratios",
 ]

@@ -14,10 +14,10 @@ import numpy as np
 
 from analysis.queueing.demands import demands_of, has_product_form
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.intervals import Interval, certain
+from analysis.queueing.intervals import Interval, exact_interval
 from analysis.queueing.network import Chain, QueueingNetwork
 from analysis.queueing.response import find_means, find_response
-from analysis.queueing.solve import Solution, choose_method, solve
+from analysis.queueing.solve import Solution, choose_method, solve_network
 from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 
 #: Names of the methods that give means.
@@ -74,7 +74,7 @@ def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None
     problems = demands_of(network).find_saturated()
     blocked = _blocked_chains(network, [row for row, _ in problems])
     stable = [chain for chain in network.chains if chain.name not in blocked]
-    found = (_solve(replace(network, chains=tuple(stable)), rng, visit_limit, progress)
+    found = (_solve_stable(replace(network, chains=tuple(stable)), rng, visit_limit, progress)
              if stable else NetworkAnswer((), (), ()))
     chains = {each.name: each for each in found.chains}
     for chain in network.chains:
@@ -84,7 +84,7 @@ def find_answer(network: QueueingNetwork, rng: np.random.Generator | None = None
         each.response_s for each in chains.values()) else ())
     return NetworkAnswer(
         methods, tuple(chains[chain.name] for chain in network.chains),
-        tuple(_stations(network, blocked, found.stations)),
+        tuple(_station_answers(network, blocked, found.stations)),
         (*(problem for _, problem in problems), *found.problems))
 
 
@@ -112,12 +112,13 @@ def _blocked_answer(network: QueueingNetwork, chain: Chain) -> ChainAnswer:
     found = find_response(network, chain) if chain.is_open else None
     if found is None:
         return ChainAnswer(chain.name, None, None)
-    return ChainAnswer(chain.name, certain(chain.rate_per_s or 0.0), certain(found.mean_s))
+    return ChainAnswer(chain.name, exact_interval(chain.rate_per_s or 0.0),
+                       exact_interval(found.mean_s))
 
 
-def _stations(network: QueueingNetwork, blocked: set[str],
-              found: Sequence[StationAnswer]) -> list[StationAnswer]:
-    known = {each.name: each for each in found}
+def _station_answers(network: QueueingNetwork, blocked: set[str],
+                     solved: Sequence[StationAnswer]) -> list[StationAnswer]:
+    known = {each.name: each for each in solved}
     demands = demands_of(network)
     columns = [number for number, chain in enumerate(network.chains) if chain.name in blocked]
     stations = []
@@ -126,68 +127,70 @@ def _stations(network: QueueingNetwork, blocked: set[str],
         if station.name in known and not demands.demand_s[row, columns].any():
             stations.append(known[station.name])
         elif station.discipline == "delay":
-            stations.append(StationAnswer(station.name, demand_s, None, certain(demand_s)))
+            stations.append(StationAnswer(station.name, demand_s, None, exact_interval(demand_s)))
         else:
             offered = float(demands.offered[row]) / station.servers
             stations.append(StationAnswer(station.name, demand_s,
-                                          certain(1.0) if offered >= 1 else None, None))
+                                          exact_interval(1.0) if offered >= 1 else None, None))
     return stations
 
 
-def _solve(network: QueueingNetwork, rng: np.random.Generator | None, visit_limit: int,
-           progress: Progress | None) -> NetworkAnswer:
+def _solve_stable(network: QueueingNetwork, rng: np.random.Generator | None, visit_limit: int,
+                  progress: Progress | None) -> NetworkAnswer:
     method = choose_method(network)
     if method != "simulation":
-        return _from_solution(solve(network, "exact" if method == "exact" else "linearizer"))
+        return _from_solution(solve_network(network, "exact" if method == "exact"
+                                            else "linearizer"))
     means = None if has_product_form(network) else find_means(network)
     if means is not None:
         return _from_means(network, means)
     if rng is None:
         raise QueueingError("network", "has to be simulated", "pass an rng")
-    return _simulated(network, rng, visit_limit, progress)
+    return _simulate_answer(network, rng, visit_limit, progress)
 
 
 def _from_solution(solution: Solution) -> NetworkAnswer:
     return NetworkAnswer(
         (EXACT if solution.method == "exact" else APPROXIMATE,),
-        tuple(ChainAnswer(each.name, certain(each.throughput_per_s), certain(each.response_s))
+        tuple(ChainAnswer(each.name, exact_interval(each.throughput_per_s),
+                          exact_interval(each.response_s))
               for each in solution.chains),
-        tuple(StationAnswer(each.name, sum(each.demand_s), certain(each.utilization),
-                            certain(sum(each.residence_s))) for each in solution.stations))
+        tuple(StationAnswer(each.name, sum(each.demand_s), exact_interval(each.utilization),
+                            exact_interval(sum(each.residence_s))) for each in solution.stations))
 
 
 def _from_means(network: QueueingNetwork, means: dict[tuple[int, str], float]) -> NetworkAnswer:
     demands = demands_of(network)
-    chains = tuple(ChainAnswer(chain.name, certain(chain.rate_per_s or 0.0), certain(
+    chains = tuple(ChainAnswer(chain.name, exact_interval(chain.rate_per_s or 0.0), exact_interval(
         sum(mean_s for (_, name), mean_s in means.items() if name == chain.name)))
         for chain in network.chains)
     stations = tuple(StationAnswer(
         station.name, float(demands.demand_s[row].sum()),
-        certain(float(demands.offered[row]) / (
+        exact_interval(float(demands.offered[row]) / (
             1 if station.discipline == "delay" else station.servers)),
-        certain(sum(mean_s for (place, _), mean_s in means.items() if place == row)))
+        exact_interval(sum(mean_s for (place, _), mean_s in means.items() if place == row)))
         for row, station in enumerate(network.stations))
     return NetworkAnswer((POLLACZEK_KHINCHINE,), chains, stations)
 
 
-def _simulated(network: QueueingNetwork, rng: np.random.Generator, visit_limit: int,
-               progress: Progress | None) -> NetworkAnswer:
+def _simulate_answer(network: QueueingNetwork, rng: np.random.Generator, visit_limit: int,
+                     progress: Progress | None) -> NetworkAnswer:
     run = SteadySimulation(network, rng, limit=visit_limit, progress=progress)
-    run.go_on(lambda run: all(run.is_narrow(chain.name) for chain in network.chains))
+    run.run_until_narrow(lambda run: all(run.is_narrow(chain.name) for chain in network.chains))
     chains, problems = [], []
     for column, chain in enumerate(network.chains):
-        throughput = (certain(chain.rate_per_s or 0.0) if chain.is_open
+        throughput = (exact_interval(chain.rate_per_s or 0.0) if chain.is_open
                       else run.throughput_per_s(column) if run.is_settled else None)
         known = run.is_known(chain.name)
         chains.append(ChainAnswer(chain.name, throughput, run.mean(chain.name) if known else None))
         if not known:
-            problems.append(_unknown(network, chain, run))
+            problems.append(_unknown_error(network, chain, run))
     return NetworkAnswer((SIMULATED,), tuple(chains), tuple(
         _simulated_station(network, row, run) for row in range(len(network.stations))),
         tuple(problems))
 
 
-def _unknown(network: QueueingNetwork, chain: Chain, run: SteadySimulation) -> QueueingError:
+def _unknown_error(network: QueueingNetwork, chain: Chain, run: SteadySimulation) -> QueueingError:
     demands = demands_of(network)
     busy = np.where(demands.delay, 0.0, demands.offered / demands.servers)
     row = int(busy.argmax())
@@ -203,11 +206,11 @@ def _simulated_station(network: QueueingNetwork, row: int, run: SteadySimulation
     is_delay = station.discipline == "delay"
     busy: Interval | None = None
     if is_delay or not demands.demand_s[row, demands.population > 0].any():
-        busy = certain(float(demands.offered[row]) / (1 if is_delay else station.servers))
+        busy = exact_interval(float(demands.offered[row]) / (1 if is_delay else station.servers))
     elif run.is_settled:
         servers = run.busy_servers(row)
         busy = Interval(*(each / station.servers for each in (
             servers.value, servers.low, servers.high)))
-    residence = certain(demand_s) if is_delay else (
+    residence = exact_interval(demand_s) if is_delay else (
         run.residence_s(row) if run.is_settled else None)
     return StationAnswer(station.name, demand_s, busy, residence)

@@ -17,7 +17,7 @@ from analysis.queueing.demands import Demands, demands_of
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.network import QueueingNetwork
 from analysis.queueing.routes import list_visits, shares_of
-from analysis.queueing.solve import solve
+from analysis.queueing.solve import solve_network
 
 
 @dataclass(frozen=True)
@@ -54,38 +54,38 @@ class _Totals:
     population: int
 
 
-def asymptotic(network: QueueingNetwork) -> Bounds:
+def asymptotic_bounds(network: QueueingNetwork) -> Bounds:
     """Return the asymptotic bounds of a network's only chain, with any number of servers."""
-    totals = _totals(demands_of(network))
+    totals = _sum_demands(demands_of(network))
     if network.chains[0].is_open:
-        return _open(totals, network.chains[0].rate_per_s or 0.0)
+        return _open_bounds(totals, network.chains[0].rate_per_s or 0.0)
     n, pause, total = totals.population, totals.pause_s, totals.queueing_s
-    high = min(n / (total + pause), _inverse(totals.largest_s))
-    return _closed(totals, n / (n * total + pause) if n else 0.0, high)
+    high = min(n / (total + pause), _invert(totals.largest_s))
+    return _closed_bounds(totals, n / (n * total + pause) if n else 0.0, high)
 
 
-def balanced(network: QueueingNetwork) -> Bounds:
+def balanced_job_bounds(network: QueueingNetwork) -> Bounds:
     """Return the balanced job bounds of a network's only closed chain.
 
     Raises:
         QueueingError: The chain is open, or a station has several servers.
     """
     demands = demands_of(network)
-    totals = _totals(demands)
+    totals = _sum_demands(demands)
     if network.chains[0].is_open or (demands.servers[~demands.delay] > 1).any():
         raise QueueingError("network", "balanced job bounds are for closed chains and one server "
                             "a station", "use the asymptotic bounds")
     n, pause, total = totals.population, totals.pause_s, totals.queueing_s
     if n == 0 or total == 0:
-        return asymptotic(network)
+        return asymptotic_bounds(network)
     base = total + pause
     low = n / (base + (n - 1) * totals.largest_s / (1 + pause / (n * total)))
-    high = min(_inverse(totals.largest_s),
+    high = min(_invert(totals.largest_s),
                n / (base + (n - 1) * totals.average_s / (1 + pause / total)))
-    return _closed(totals, low, high)
+    return _closed_bounds(totals, low, high)
 
 
-def _totals(demands: Demands) -> _Totals:
+def _sum_demands(demands: Demands) -> _Totals:
     if demands.demand_s.shape[1] != 1:
         raise QueueingError("network", "bounds are for one chain", "solve it, or leave one chain")
     column = demands.demand_s[:, 0]
@@ -100,30 +100,30 @@ def _totals(demands: Demands) -> _Totals:
         population=int(demands.population[0]))
 
 
-def _closed(totals: _Totals, low: float, high: float) -> Bounds:
+def _closed_bounds(totals: _Totals, low: float, high: float) -> Bounds:
     think = totals.pause_s - totals.inside_s
     n = totals.population
     return Bounds(
         throughput_low_per_s=low, throughput_high_per_s=high,
         response_low_s=n / high - think if n else 0.0,
         response_high_s=n / low - think if n else 0.0,
-        saturation_per_s=_inverse(totals.largest_s),
-        knee=(totals.queueing_s + totals.pause_s) * _inverse(totals.largest_s))
+        saturation_per_s=_invert(totals.largest_s),
+        knee=(totals.queueing_s + totals.pause_s) * _invert(totals.largest_s))
 
 
-def _open(totals: _Totals, rate_per_s: float) -> Bounds:
+def _open_bounds(totals: _Totals, rate_per_s: float) -> Bounds:
     """Return the bounds of an open chain (table 5.1).
 
     Only the saturation rate and the smallest response time are bounded.
     """
-    saturation = _inverse(totals.largest_s)
+    saturation = _invert(totals.largest_s)
     return Bounds(throughput_low_per_s=min(rate_per_s, saturation),
                   throughput_high_per_s=min(rate_per_s, saturation),
                   response_low_s=totals.queueing_s + totals.inside_s, response_high_s=math.inf,
                   saturation_per_s=saturation, knee=math.inf)
 
 
-def _inverse(value: float) -> float:
+def _invert(value: float) -> float:
     return float(np.inf) if value == 0 else 1.0 / value
 
 
@@ -134,7 +134,7 @@ def tail_limit(network: QueueingNetwork, name: str, time_s: float) -> float:
     """
     chain = network.chain(name)
     column, demands = network.chains.index(chain), demands_of(network)
-    means_s = [station.residence_s[column] for station in solve(network).stations]
+    means_s = [station.residence_s[column] for station in solve_network(network).stations]
     limit = 0.0
     for variant, share in shares_of(chain):
         constant_s = random_s = 0.0

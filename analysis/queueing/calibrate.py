@@ -12,15 +12,15 @@ from dataclasses import replace
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.network import CustomerClass, QueueingNetwork, QueueingStation, Visit
-from analysis.queueing.prediction import bottleneck
-from analysis.queueing.whatif import apply
+from analysis.queueing.prediction import find_bottleneck
+from analysis.queueing.whatif import apply_settings
 
 #: Name of the station and class for the time that no other station explains.
 REST = "rest"
 
 
-def calibrate(network: QueueingNetwork, *, alone_s: float, saturation_per_s: float,
-              chain: str | None = None, station: str | None = None) -> QueueingNetwork:
+def calibrate_network(network: QueueingNetwork, *, alone_s: float, saturation_per_s: float,
+                      chain: str | None = None, station: str | None = None) -> QueueingNetwork:
     """Return a network that matches the measurements of one customer and of saturation.
 
     The speed of `station` is changed so that it saturates at the measured throughput. The part of
@@ -40,7 +40,7 @@ def calibrate(network: QueueingNetwork, *, alone_s: float, saturation_per_s: flo
         if not value > 0:
             raise QueueingError("calibration", f"{name} is {value:g}", "give more than 0")
     target = network.chain(chain)
-    limit = bottleneck(network, target.name) if station is None else None
+    limit = find_bottleneck(network, target.name) if station is None else None
     name = station or (limit.station if limit else "")
     row, column = network.station(name), network.chains.index(target)
     demand = float(demands_of(network).demand_s[network.index[name], column])
@@ -48,17 +48,17 @@ def calibrate(network: QueueingNetwork, *, alone_s: float, saturation_per_s: flo
         raise QueueingError(f"station {name!r}", "cannot be the bottleneck of the chain",
                             "name a queueing station that it visits")
     measured_s = row.servers / saturation_per_s
-    scaled = apply(network, {f"{name}.speed": demand / measured_s})
+    scaled = apply_settings(network, {f"{name}.speed": demand / measured_s})
     rest = alone_s - float(demands_of(scaled).demand_s[:, column].sum())
     if rest < -1e-9 * alone_s:
         raise QueueingError(
             "calibration", f"one customer takes {alone_s:g} s, but its demands add up to "
             f"{alone_s - rest:g} s with {measured_s:g} s at {name} (from saturation)",
             "check both measurements, and the demands of the other stations")
-    return scaled if rest <= 1e-9 * alone_s else _with_rest(scaled, target.name, rest)
+    return scaled if rest <= 1e-9 * alone_s else _add_rest_station(scaled, target.name, rest)
 
 
-def _with_rest(network: QueueingNetwork, chain: str, rest_s: float) -> QueueingNetwork:
+def _add_rest_station(network: QueueingNetwork, chain: str, rest_s: float) -> QueueingNetwork:
     if REST in network.index:
         raise QueueingError(f"station {REST!r}", "is what calibration adds", "rename it")
     member = CustomerClass(REST, (Visit(REST, rest_s),))

@@ -17,10 +17,10 @@ import numpy as np
 from analysis.queueing.bounds import tail_limit
 from analysis.queueing.demands import demands_of, has_product_form
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.intervals import Interval, certain
+from analysis.queueing.intervals import Interval, exact_interval
 from analysis.queueing.network import MAX_COUNT, QueueingNetwork
 from analysis.queueing.response import ResponseTime, find_response
-from analysis.queueing.solve import Method, choose_method, means_of, sharing
+from analysis.queueing.solve import Method, choose_method, means_of, with_processor_sharing
 from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 from analysis.queueing.whatif import with_load
 
@@ -92,11 +92,11 @@ class Capacity:
     is_approximate: bool = False
     is_least: bool = False
 
-    def sentence(self) -> str:
+    def to_sentence(self) -> str:
         """Return the result as a sentence."""
         unit = "a second" if self.is_open else "customers"
         if not self.is_known:
-            return self._doubt(unit)
+            return self._doubt_sentence(unit)
         if self.load.value == 0:
             return (f"{self.chain}: not even one customer alone keeps to {self.bound} "
                     f"({self.response_s.value * 1000:.3g} ms)")
@@ -111,7 +111,7 @@ class Capacity:
         return (f"{self.chain}: up to {self.load.value:.4g} {unit}{ends} keep to {self.bound}; "
                 f"{self.bottleneck} saturates at {self.saturation_per_s:.4g} a second")
 
-    def _doubt(self, unit: str) -> str:
+    def _doubt_sentence(self, unit: str) -> str:
         known = (f"{self.load.low:.4g} {unit} do" if self.load.low else "no load is known to")
         return (f"{self.chain}: cannot tell how many {unit} keep to {self.bound}: {known}, and "
                 f"{self.bottleneck} saturates at {self.saturation_per_s:.4g} a second; between "
@@ -134,9 +134,9 @@ def parse_bound(text: str) -> Bound:
     return Bound(float(match[2]) if match[2] else None, float(match[3]) * _UNITS[match[4]])
 
 
-def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None,
-             rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
-             progress: Progress | None = None) -> Capacity:
+def find_capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None,
+                  rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
+                  progress: Progress | None = None) -> Capacity:
     """Return the largest load of a chain that meets a bound.
 
     The loads of other chains do not change. Quantities without an exact solution are simulated.
@@ -157,10 +157,11 @@ def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None
     if search.is_computed:
         load = search.largest_load()
         checked_at = load or search.smallest
-        return search.answer(certain(load), checked_at, certain(search.response(checked_at)))
+        return search.make_capacity(exact_interval(load), checked_at,
+                                    exact_interval(search.exact_response(checked_at)))
     if rng is None:
         raise QueueingError(f"bound {bound}", "has to be simulated", "pass an rng")
-    return _Simulated(search, int(rng.integers(2**63)), visit_limit, progress).answer()
+    return _Simulated(search, int(rng.integers(2**63)), visit_limit, progress).search_capacity()
 
 
 class _Simulated:
@@ -178,19 +179,19 @@ class _Simulated:
         self.visited = 0
         self.sure = search.sure_load()
 
-    def answer(self) -> Capacity:
+    def search_capacity(self) -> Capacity:
         """Return the largest load with its interval, or the range that contains it."""
         search, limit_s = self.search, self.search.bound.limit_s
         if self._is_narrow(self.sure):
             return search.least(self.sure)
-        lightest = self._simulate(search.smallest, self.seed, self.limit)
-        base = search.estimate(lightest)
+        lightest = self._simulate_load(search.smallest, self.seed, self.limit)
+        base = search.estimate_response(lightest)
         if not search.is_known(lightest):
-            return self._doubt(0.0, base)
+            return self._unknown_answer(0.0, base)
         if base.value > limit_s:
-            return search.answer(certain(0.0), search.smallest, base, self.visited)
-        curve = _Curve(search, base.value, search.mean(search.smallest))
-        return self._narrow_down(curve, self._pilot(curve))
+            return search.make_capacity(exact_interval(0.0), search.smallest, base, self.visited)
+        curve = _Curve(search, base.value, search.mean_response(search.smallest))
+        return self._narrow_down(curve, self._run_pilots(curve))
 
     def _narrow_down(self, curve: _Curve, load: float) -> Capacity:
         """Return the result from long runs, each at the load that the previous run proposes.
@@ -202,13 +203,13 @@ class _Simulated:
         base = Interval(curve.base_s, curve.base_s, curve.base_s)
         kept, kept_response, proposed = search.smallest, base, search.highest
         for number in range(1, _RUNS + 1):
-            run = self._simulate(load, self.seed + number, self.limit, curve)
+            run = self._simulate_load(load, self.seed + number, self.limit, curve)
             if not search.is_known(run):
-                failed, load = min(failed, load), search.farther(load)
+                failed, load = min(failed, load), search.move_from_saturation(load)
                 if load <= search.smallest or self.visited > _TOTAL * self.limit:
                     break
                 continue
-            response = search.estimate(run)
+            response = search.estimate_response(run)
             answer = curve.loads_for(load, response)
             simulated.add(load)
             is_near = search.is_near(load, answer.value)
@@ -216,7 +217,7 @@ class _Simulated:
             # instead.
             if response.low <= limit_s <= response.high or answer.value in simulated or (
                     is_near and number == _RUNS):
-                return search.answer(answer, load, response, self.visited)
+                return search.make_capacity(answer, load, response, self.visited)
             if response.high <= limit_s and load > kept:
                 kept, kept_response, proposed = load, response, answer.value
             if self.visited > _TOTAL * self.limit or (failed < math.inf and self._is_narrow(kept)):
@@ -224,27 +225,27 @@ class _Simulated:
             if answer.value >= failed:
                 if search.is_near(load, failed):
                     break
-                load = search.between(load, failed)
+                load = search.load_between(load, failed)
             else:
                 load = answer.value
-        return self._between(kept, kept_response, proposed)
+        return self._answer_between(kept, kept_response, proposed)
 
-    def _pilot(self, curve: _Curve) -> float:
+    def _run_pilots(self, curve: _Curve) -> float:
         load = curve.load_for(self.search.first_multiple)
         for _ in range(_PILOTS):
-            run = self._simulate(load, self.seed, int(_PILOT * self.limit))
-            response = self.search.estimate(run)
+            run = self._simulate_load(load, self.seed, int(_PILOT * self.limit))
+            response = self.search.estimate_response(run)
             if not run.is_settled or not np.isfinite(response.value):
                 break
             if response.low <= self.search.bound.limit_s <= response.high:
                 break
             previous, load = load, curve.next_load(load, response.value)
-            if abs(load - previous) <= _NEAR * min(load, self.search.room(load)):
+            if abs(load - previous) <= _NEAR * min(load, self.search.distance_to_saturation(load)):
                 break
         return load
 
-    def _simulate(self, load: float, seed: int, limit: int,
-                  curve: _Curve | None = None) -> SteadySimulation:
+    def _simulate_load(self, load: float, seed: int, limit: int,
+                       curve: _Curve | None = None) -> SteadySimulation:
         network = with_load(self.search.network, self.search.chain.name, load)
         run = SteadySimulation(network, np.random.default_rng(seed), limit=limit,
                                progress=self.progress)
@@ -253,37 +254,38 @@ class _Simulated:
             if not run.is_narrow(self.search.chain.name, self.search.bound.percent):
                 # Close to saturation it is sufficient to know that the load meets the bound.
                 return (self._is_narrow(load) and self.search.is_known(run)
-                        and self.search.estimate(run).high <= self.search.bound.limit_s)
+                        and self.search.estimate_response(run).high <= self.search.bound.limit_s)
             if curve is None:
                 return True
-            loads = curve.loads_for(load, self.search.estimate(run))
+            loads = curve.loads_for(load, self.search.estimate_response(run))
             width = (loads.high - loads.low) / 2
             narrow = max(_NARROW * loads.value, 0.0 if self.search.is_open else 0.5)
             return width <= _BEFORE * narrow
 
-        run.go_on(is_narrow)
+        run.run_until_narrow(is_narrow)
         self.visited += run.visited
         return run
 
-    def _between(self, kept: float, response: Interval, proposed: float) -> Capacity:
+    def _answer_between(self, valid_load: float, response: Interval, proposed: float) -> Capacity:
         """Return the result between a load that meets the bound and saturation.
 
         The result is marked as unknown if these are not close to each other.
         """
         highest = self.search.highest
-        if not self._is_narrow(kept):
-            return self._doubt(kept, response)
-        return self.search.answer(Interval(min(proposed, highest), kept, highest), kept, response,
-                                  self.visited)
+        if not self._is_narrow(valid_load):
+            return self._unknown_answer(valid_load, response)
+        return self.search.make_capacity(Interval(min(proposed, highest), valid_load, highest),
+                                         valid_load, response,
+                                         self.visited)
 
-    def _is_narrow(self, kept: float) -> bool:
+    def _is_narrow(self, valid_load: float) -> bool:
         """Return whether a load that meets the bound is close enough to saturation."""
-        return self.search.highest - kept <= _NARROW_ENOUGH * self.search.highest
+        return self.search.highest - valid_load <= _NARROW_ENOUGH * self.search.highest
 
-    def _doubt(self, load: float, response: Interval) -> Capacity:
+    def _unknown_answer(self, load: float, response: Interval) -> Capacity:
         low, top = max(load, self.sure), self.search.highest
-        return replace(self.search.answer(Interval(low, low, top), load, response,
-                                          self.visited), is_known=False)
+        return replace(self.search.make_capacity(Interval(low, low, top), load, response,
+                                                 self.visited), is_known=False)
 
 
 @dataclass
@@ -296,12 +298,12 @@ class _Curve:
     too_low: float = 0.0
     too_high: float = math.inf
 
-    def multiple(self, load: float, percentile_s: float) -> float:
+    def waiting_ratio(self, load: float, percentile_s: float) -> float:
         """Return the ratio of waiting in the percentile to waiting in the mean.
 
         Each is the additional time in comparison with the smallest load.
         """
-        added = self.search.mean(load) - self.base_mean_s
+        added = self.search.mean_response(load) - self.base_mean_s
         return ((percentile_s - self.base_s) / added if added > 0
                 else self.search.first_multiple)
 
@@ -314,7 +316,7 @@ class _Curve:
 
     def loads_for(self, load: float, response: Interval) -> Interval:
         """Return the load at the limit with its interval, from a simulated response."""
-        value, low, high = (self.load_for(self.multiple(load, end)) for end in (
+        value, low, high = (self.load_for(self.waiting_ratio(load, end)) for end in (
             response.value, response.high, response.low))
         return Interval(value, low, high)
 
@@ -327,7 +329,7 @@ class _Curve:
             self.too_low = max(self.too_low, load)
         else:
             self.too_high = min(self.too_high, load)
-        proposed = self.load_for(self.multiple(load, percentile_s))
+        proposed = self.load_for(self.waiting_ratio(load, percentile_s))
         if self.too_low <= proposed <= self.too_high:
             return proposed
         if math.isinf(self.too_high):
@@ -344,7 +346,7 @@ class _Search:
         self.network, self.method = network, "exact"
         # The means of processor sharing guide the search where first come first served has no exact
         # means.
-        self.guide = sharing(network)
+        self.guide = with_processor_sharing(network)
         self.is_open = self.chain.is_open
         empty = demands_of(with_load(network, self.chain.name, 0))
         empty.check_stable()
@@ -370,7 +372,7 @@ class _Search:
         percent = self.bound.percent
         return 1.0 if percent is None else max(0.1, -math.log(1 - percent / 100))
 
-    def room(self, load: float) -> float:
+    def distance_to_saturation(self, load: float) -> float:
         """Return the distance of a load from saturation.
 
         For closed chains it is the load itself.
@@ -379,21 +381,22 @@ class _Search:
 
     def is_near(self, load: float, other: float) -> bool:
         """Return whether a run at one load is valid for the other load."""
-        return abs(self.room(other) / self.room(load) - 1) <= _FAR
+        return abs(self.distance_to_saturation(other) / self.distance_to_saturation(load)
+                   - 1) <= _FAR
 
-    def farther(self, load: float) -> float:
+    def move_from_saturation(self, load: float) -> float:
         """Return a load twice as far from saturation.
 
         For closed chains it is half the load.
         """
-        return load - self.room(load) if self.is_open else float(int(load / 2))
+        return load - self.distance_to_saturation(load) if self.is_open else float(int(load / 2))
 
-    def between(self, load: float, other: float) -> float:
+    def load_between(self, load: float, other: float) -> float:
         """Return a load whose distance from saturation is between those of two others."""
-        room = math.sqrt(self.room(load) * self.room(other))
+        room = math.sqrt(self.distance_to_saturation(load) * self.distance_to_saturation(other))
         return self.saturation - room if self.is_open else float(int(room))
 
-    def estimate(self, run: SteadySimulation) -> Interval:
+    def estimate_response(self, run: SteadySimulation) -> Interval:
         """Return the simulated mean or percentile that the bound limits.
 
         Without a result, the value is NaN with an interval from 0 to infinity.
@@ -410,7 +413,7 @@ class _Search:
 
     def _is_computable(self) -> bool:
         """Return whether the bounded mean or percentile is known exactly or nearly."""
-        if self._distribution(self.smallest) is not None:
+        if self._find_distribution(self.smallest) is not None:
             return True
         if self.bound.percent is not None:
             return False
@@ -419,33 +422,33 @@ class _Search:
         self.method = choose_method(with_load(self.network, self.chain.name, load))
         return self.method != "simulation"
 
-    def response(self, load: float) -> float:
+    def exact_response(self, load: float) -> float:
         """Return the exact mean or percentile in seconds at a load."""
         if self.bound.percent is None and has_product_form(self.network):
-            return self._mean(self.network, load, quick=False)
-        found = self._distribution(load)
+            return self._compute_mean(self.network, load, quick=False)
+        found = self._find_distribution(load)
         if found is None:
             return math.inf  # too close to saturation for a ps station
         return found.mean_s if self.bound.percent is None else found.percentile(self.bound.percent)
 
-    def _distribution(self, load: float) -> ResponseTime | None:
+    def _find_distribution(self, load: float) -> ResponseTime | None:
         network = with_load(self.network, self.chain.name, load)
         return find_response(network, network.chain(self.chain.name))
 
-    def excess(self, load: float) -> float:
+    def excess_over_bound(self, load: float) -> float:
         """Return the excess over the bound at a load, negative if the bound is met.
 
         It is in seconds for a mean, and a probability for a percentile.
         """
         if self.bound.percent is None:
-            return self.response(load) - self.bound.limit_s
-        found = self._distribution(load)
+            return self.exact_response(load) - self.bound.limit_s
+        found = self._find_distribution(load)
         return 1.0 if found is None else (
             found.tail(self.bound.limit_s) - (1.0 - self.bound.percent / 100))
 
     def largest_load(self) -> float:
         """Return the computed largest load that meets the bound, or 0 without one."""
-        return self._largest(self.excess)
+        return self._find_largest(self.excess_over_bound)
 
     def sure_load(self) -> float:
         """Return a load that keeps to a percentile's bound by exact means alone; 0 if none does."""
@@ -453,21 +456,21 @@ class _Search:
                 chain.is_open for chain in self.network.chains):
             return 0.0
         rest = 1.0 - self.bound.percent / 100
-        return self._largest(lambda load: tail_limit(
+        return self._find_largest(lambda load: tail_limit(
             with_load(self.network, self.chain.name, load), self.chain.name, self.bound.limit_s)
             - rest)
 
     def least(self, load: float) -> Capacity:
         """Return the answer that a load surely keeps to the bound, and is near to saturation."""
         limit_s = self.bound.limit_s
-        return replace(self.answer(Interval(load, load, self.highest), load,
-                                   Interval(limit_s, 0.0, limit_s)), is_least=True)
+        return replace(self.make_capacity(Interval(load, load, self.highest), load,
+                                          Interval(limit_s, 0.0, limit_s)), is_least=True)
 
-    def mean(self, load: float) -> float:
+    def mean_response(self, load: float) -> float:
         """Return the mean response time in seconds at a load, with processor sharing."""
-        return self._mean(self.guide, load, quick=len(self.network.chains) > 1)
+        return self._compute_mean(self.guide, load, quick=len(self.network.chains) > 1)
 
-    def _mean(self, network: QueueingNetwork, load: float, *, quick: bool) -> float:
+    def _compute_mean(self, network: QueueingNetwork, load: float, *, quick: bool) -> float:
         loaded = with_load(network, self.chain.name, load)
         large = not self.is_open and load > _EXACT_CUSTOMERS
         method: Method = "linearizer" if quick or large else "auto"
@@ -475,9 +478,9 @@ class _Search:
 
     def load_for(self, response_s: float) -> float:
         """Return the largest load whose mean with processor sharing meets a limit, or 0."""
-        return self._largest(lambda load: self.mean(load) - response_s)
+        return self._find_largest(lambda load: self.mean_response(load) - response_s)
 
-    def _largest(self, excess: Callable[[float], float]) -> float:
+    def _find_largest(self, excess: Callable[[float], float]) -> float:
         """Return the largest load whose excess is not above 0, or 0 without one."""
         if excess(self.smallest) > 0:
             return 0.0
@@ -498,8 +501,8 @@ class _Search:
         """Return a load just below saturation, or the largest number of customers."""
         return self.saturation * (1 - _TOP) if self.is_open else float(MAX_COUNT)
 
-    def answer(self, load: Interval, checked_at: float, response_s: Interval,
-               visited: int = 0) -> Capacity:
+    def make_capacity(self, load: Interval, checked_at: float, response_s: Interval,
+                      visited: int = 0) -> Capacity:
         """Return the result with the saturation and the bottleneck of the chain."""
         return Capacity(chain=self.chain.name, is_open=self.is_open, bound=self.bound, load=load,
                         checked_at=checked_at, response_s=response_s,

@@ -39,12 +39,12 @@ def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
         raise QueueingError("routing", f"has the shape {matrix.shape}", "give (M, R, M, R)")
     flat = matrix.reshape(size, size)
     home = reference[0] * classes + reference[1]
-    used = _reachable(flat, home)
+    used = _find_reachable(flat, home)
     sums = flat.sum(axis=1)
     if (flat < 0).any() or not np.allclose(sums[used], 1, atol=1e-9):
         raise QueueingError("routing", "a row is not a set of probabilities",
                             "make each row that customers reach add up to 1")
-    if not all(_reachable(flat, int(start))[home] for start in np.flatnonzero(used)):
+    if not all(_find_reachable(flat, int(start))[home] for start in np.flatnonzero(used)):
         raise QueueingError("routing", "customers do not return to the reference",
                             "name a (station, class) that every cycle passes")
     # Solve v = v P without the column of the reference, where v is 1.
@@ -56,7 +56,7 @@ def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
     return ratios.reshape(stations, classes)
 
 
-def _reachable(flat: Array, start: int) -> NDArray[np.bool_]:
+def _find_reachable(flat: Array, start: int) -> NDArray[np.bool_]:
     """Return which states are reachable from a state, including that state."""
     seen = np.zeros(flat.shape[0], dtype=np.bool_)
     seen[start] = True
@@ -79,8 +79,8 @@ class ChainParameters:
     alpha: Array
 
 
-def aggregate(visits: ArrayLike, service_s: ArrayLike, reference: int | None = None,
-              ) -> ChainParameters:
+def aggregate_classes(visits: ArrayLike, service_s: ArrayLike, reference: int | None = None,
+                      ) -> ChainParameters:
     """Return a chain's visit ratios and service times from those of its classes.
 
     With `reference` this is (B.6) as printed: v_iq = sum_r v_ir / sum_r v_0r. Throughput then

@@ -62,9 +62,9 @@ class Demands:
         """
         busy = np.where(self.delay, 0.0, self.offered / self.servers)
         rows = [int(row) for row in np.argsort(-busy, kind="stable") if busy[row] >= 1 - _ROUNDING]
-        return [(row, self._saturation(row, float(busy[row]))) for row in rows]
+        return [(row, self._saturation_error(row, float(busy[row]))) for row in rows]
 
-    def _saturation(self, row: int, busy: float) -> QueueingError:
+    def _saturation_error(self, row: int, busy: float) -> QueueingError:
         name = repr(self.names[row]) if self.names else str(row)
         columns = np.flatnonzero((self.demand_s[row] > 0) & (self.rate_per_s > 0))
         chains = [self.chain_names[column] if self.chain_names else str(column)

@@ -25,16 +25,16 @@ _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 KeyPath = tuple[str | int, ...]
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+def read_document(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """Return the file's values, and the line of each by its path of keys.
 
     Raises:
         QueueingError: The file cannot be read, or is not a valid document.
     """
     file = os.fspath(path)
-    text = _text(file)
+    text = _read_text(file)
     try:
-        _check(file, text)
+        _check_events(file, text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except QueueingError:
         raise
@@ -48,7 +48,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, in
     if not isinstance(root, yaml.MappingNode):
         raise QueueingError(f"{file}:1", "is not a block of keys", "write stations: and chains:")
     lines: dict[KeyPath, int] = {(): 1}
-    _lines(file, root, (), lines)
+    _record_lines(file, root, (), lines)
     try:
         values: dict[str, Any] = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError):
@@ -57,7 +57,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, in
     return values, lines
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     path = Path(file)
     try:
         if not path.is_file():
@@ -73,7 +73,7 @@ def _text(file: str) -> str:
                             "check path and permissions") from None
 
 
-def _check(file: str, text: str) -> None:
+def _check_events(file: str, text: str) -> None:
     """Reject dangerous or misleading YAML before it is built."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -93,7 +93,7 @@ def _check(file: str, text: str) -> None:
                                 "see docs/queueing.md")
 
 
-def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> None:
+def _record_lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> None:
     """Record the line of each value in `lines`.
 
     The depth of the document is limited already.
@@ -109,11 +109,11 @@ def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> No
                 raise QueueingError(f"{file}:{line}", f"{key.value!r} was given on line "
                                     f"{lines[inner]}", "keep one of them")
             lines[inner] = line
-            _lines(file, value, inner, lines)
+            _record_lines(file, value, inner, lines)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
             lines[(*path, number)] = value.start_mark.line + 1
-            _lines(file, value, (*path, number), lines)
+            _record_lines(file, value, (*path, number), lines)
     elif isinstance(node, yaml.ScalarNode):
         problem = explain_number(node) or _explain_text(node)
         if problem is not None:
@@ -130,11 +130,12 @@ def _explain_text(node: Any) -> tuple[str, str] | None:
     number = float(text.replace("_", ""))
     if "e" in text.lower():
         return (f"YAML reads {text[:40]} as text, for want of a point or of the exponent's sign",
-                f"write {_decimal(number)}")
-    return f"YAML reads {text[:40]} as text, for its leading zero", f"write {_decimal(number)}"
+                f"write {_format_number(number)}")
+    return (f"YAML reads {text[:40]} as text, for its leading zero",
+            f"write {_format_number(number)}")
 
 
-def _decimal(number: float) -> str:
+def _format_number(number: float) -> str:
     """Return a number in a form that YAML reads as a number."""
     if number == int(number) and abs(number) < 1e15:
         return str(int(number))

@@ -56,20 +56,20 @@ class ClosedSolution:
     marginals: dict[int, Array]
 
 
-def states(population: NDArray[np.int64]) -> int:
+def count_states(population: NDArray[np.int64]) -> int:
     """Return the number of population vectors of exact MVA."""
     return math.prod([int(n) + 1 for n in population])
 
 
-def cost(model: ClosedModel) -> int:
+def count_stored_values(model: ClosedModel) -> int:
     """Return how many values a solution of the model stores, at most SIZE_LIMIT."""
     rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
     a_state = rows + len(model.population)
-    size: int = states(model.population) * a_state << len(model.rates)
+    size: int = count_states(model.population) * a_state << len(model.rates)
     return size
 
 
-def steps(model: ClosedModel) -> int:
+def count_computed_values(model: ClosedModel) -> int:
     """Return how many values the recursion of a single chain computes without storing them."""
     rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
     size: int = int(model.population.sum()) * rows << len(model.rates)
@@ -83,11 +83,11 @@ def solve_closed(model: ClosedModel) -> ClosedSolution:
         QueueingError: The solution does not fit in memory.
     """
     if len(model.population) == 1:
-        return _SingleChain(model).walk(frozenset())
-    if cost(model) > SIZE_LIMIT:
-        raise QueueingError("network", f"exact MVA would pass {states(model.population):.3g} "
+        return _SingleChain(model).solve_without(frozenset())
+    if count_stored_values(model) > SIZE_LIMIT:
+        raise QueueingError("network", f"exact MVA would pass {count_states(model.population):.3g} "
                             "population vectors", "use the method linearizer")
-    return _Recursion(model).solution()
+    return _Recursion(model).solve_full()
 
 
 class _SingleChain:
@@ -99,20 +99,20 @@ class _SingleChain:
         self.plain = [row for row in np.flatnonzero(~model.delay) if row not in model.rates]
         self.flows: dict[frozenset[int], list[float]] = {}
 
-    def walk(self, removed: frozenset[int]) -> ClosedSolution:
+    def solve_without(self, removed: frozenset[int]) -> ClosedSolution:
         """Return the solution without some stations, and store its throughputs in `flows`.
 
         `flows` has the throughputs for 0, 1, ... N customers.
         """
         special = [_Place(row, self.model.rates[row].tolist(), self.demand[row],
-                              self._flow(removed | {row}))
+                              self._flow_without(removed | {row}))
                    for row in self.model.rates if row not in removed]
         demands = [self.demand[row] for row in self.plain]
         lengths, residence = [0.0] * len(demands), demands
         throughput, flow = 0.0, [0.0]
         for n in range(1, int(self.model.population[0]) + 1):
             residence = [d * (1.0 + length) for d, length in zip(demands, lengths, strict=True)]
-            total = self.fixed + sum(residence) + sum([s.arrive() for s in special])
+            total = self.fixed + sum(residence) + sum([s.residence_time() for s in special])
             throughput = n / total if total > 0 else math.inf
             flow.append(throughput)
             if total > 0:
@@ -127,9 +127,9 @@ class _SingleChain:
         return ClosedSolution(np.array([throughput]), rows,
                               {station.row: np.array(station.table) for station in special})
 
-    def _flow(self, removed: frozenset[int]) -> list[float]:
+    def _flow_without(self, removed: frozenset[int]) -> list[float]:
         if removed not in self.flows:
-            self.walk(removed)
+            self.solve_without(removed)
         return self.flows[removed]
 
 
@@ -145,7 +145,7 @@ class _Place:
         self.extra = [j / rate - j / rates[-1] for j, rate in enumerate(rates, 1)]
         self.residence, self.length = demand, 0.0
 
-    def arrive(self) -> float:
+    def residence_time(self) -> float:
         """Return the residence time of one more customer."""
         queue = sum([p * e for p, e in zip(self.table, self.extra, strict=True)])
         self.residence = self.demand * ((1.0 + self.length) / self.rates[-1] + queue)
@@ -174,37 +174,37 @@ class _Recursion:
         self.levels = [order[a:b] for a, b in itertools.pairwise(bounds)]
         self.throughputs: dict[frozenset[int], Array] = {}
 
-    def solution(self) -> ClosedSolution:
+    def solve_full(self) -> ClosedSolution:
         """Return the solution for the full population."""
-        return self._walk(frozenset())
+        return self._solve_without(frozenset())
 
-    def _throughput(self, removed: frozenset[int]) -> Array:
+    def _throughput_without(self, removed: frozenset[int]) -> Array:
         """Return the throughputs of the network without some stations.
 
         There is a row for every population vector, shape (P, Q).
         """
         if removed not in self.throughputs:
-            self._walk(removed)
+            self._solve_without(removed)
         return self.throughputs[removed]
 
-    def _walk(self, removed: frozenset[int]) -> ClosedSolution:
+    def _solve_without(self, removed: frozenset[int]) -> ClosedSolution:
         model = self.model
         demand = model.demand_s.copy()
         demand[list(removed)] = 0.0
         special = {row: _Marginal(model.rates[row], demand[row], len(self.vectors),
-                                  self._throughput(removed | {row}))
+                                  self._throughput_without(removed | {row}))
                    for row in model.rates if row not in removed}
         lengths = np.zeros((len(self.vectors), demand.shape[0]))
         flow = np.zeros(self.vectors.shape)
         residence = demand.copy()
         for level in self.levels:
-            residence = self._level(level, demand, special, lengths, flow)
+            residence = self._fill_level(level, demand, special, lengths, flow)
         self.throughputs[removed] = flow
         return ClosedSolution(flow[-1], residence * (model.population > 0),
                               {row: marginal.table[-1] for row, marginal in special.items()})
 
-    def _level(self, level: NDArray[np.int64], demand: Array, special: dict[int, _Marginal],
-               lengths: Array, flow: Array) -> Array:
+    def _fill_level(self, level: NDArray[np.int64], demand: Array, special: dict[int, _Marginal],
+                    lengths: Array, flow: Array) -> Array:
         """Fill one level of `lengths` and `flow`.
 
         Returns:

@@ -33,22 +33,23 @@ class Interval:
     high: float
 
 
-def certain(value: float) -> Interval:
+def exact_interval(value: float) -> Interval:
     """Return a computed value as an interval of width 0."""
     return Interval(value, value, value)
 
 
-def mean(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
+def mean_interval(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
     """Return the mean of a stationary sequence with its interval.
 
     Raises:
         QueueingError: There are fewer than 2 values per batch.
     """
-    of_batches = [float(batch.mean()) for batch in _split(values, batches)]
-    return around(float(values.mean()), of_batches)
+    of_batches = [float(batch.mean()) for batch in _split_batches(values, batches)]
+    return interval_around(float(values.mean()), of_batches)
 
 
-def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> Interval:
+def percentile_interval(values: NDArray[np.float64], percent: float,
+                        batches: int = BATCHES) -> Interval:
     """Return the percentile of a stationary sequence with its interval.
 
     The upper end is infinite if too few values are above it.
@@ -76,21 +77,21 @@ def _share_above(values: NDArray[np.float64], percent: float, batches: int) -> t
     if not 0 < percent < 100:
         raise QueueingError(f"percentile {percent}", "is outside 0 to 100", "give for example 95")
     value = float(np.percentile(values, percent))
-    above = np.array([float((batch > value).mean()) for batch in _split(values, batches)])
+    above = np.array([float((batch > value).mean()) for batch in _split_batches(values, batches)])
     shares = above if percent >= 50 else 1 - above
-    interval = around(float(shares.mean()), list(shares))
+    interval = interval_around(float(shares.mean()), list(shares))
     half = interval.high - interval.value
     return value, half / interval.value if interval.value > 0 else np.inf
 
 
-def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64]]:
+def _split_batches(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64]]:
     if values.size < 2 * batches:
         raise QueueingError("simulation", f"{values.size} customers are too few for {batches} "
                             "batches", "simulate more completions")
     return np.array_split(values, batches)
 
 
-def around(value: float, of_batches: list[float]) -> Interval:
+def interval_around(value: float, of_batches: list[float]) -> Interval:
     """Return a value with the interval that the means of batches give."""
     quantile = float(special.stdtrit(len(of_batches) - 1, 0.5 + LEVEL / 2))
     half = quantile * float(np.std(of_batches, ddof=1)) / len(of_batches) ** 0.5

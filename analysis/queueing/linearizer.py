@@ -18,7 +18,7 @@ from analysis.queueing.demands import Array, ChainSolution, Demands
 UPDATES = 2
 
 
-def solve(demands: Demands, epsilon: float = schweitzer.EPSILON) -> ChainSolution:
+def solve_linearizer(demands: Demands, epsilon: float = schweitzer.EPSILON) -> ChainSolution:
     """Return approximate means.
 
     Raises:
@@ -29,12 +29,13 @@ def solve(demands: Demands, epsilon: float = schweitzer.EPSILON) -> ChainSolutio
     population = reduced.population.astype(np.float64)
     # change[i, q, k]: growth of chain q's fraction at station i when a customer of chain k leaves.
     change = np.zeros((*reduced.demand_s.shape, population.size))
-    guess = schweitzer.spread(reduced.demand_s, population)
+    guess = schweitzer.spread_customers(reduced.demand_s, population)
     for _ in range(UPDATES):
-        length = core.solve(population, guess, change).queue
-        change = core.changes(population, length, change)
+        length = core.solve_fixed_point(population, guess, change).queue
+        change = core.update_changes(population, length, change)
         guess = length
-    return schweitzer.with_open(demands, core.solve(population, guess, change), fixed_s, slow)
+    return schweitzer.with_open(demands, core.solve_fixed_point(population, guess, change), fixed_s,
+                                slow)
 
 
 class _Core:
@@ -45,7 +46,7 @@ class _Core:
         self.demand, self.queueing = reduced.demand_s, ~reduced.delay[:, None]
         self.pause, self.epsilon = pause, epsilon
 
-    def solve(self, population: Array, guess: Array, change: Array) -> ChainSolution:
+    def solve_fixed_point(self, population: Array, guess: Array, change: Array) -> ChainSolution:
         """Return the means at a population vector.
 
         `population` has shape (Q,). `guess` has the first queue lengths, shape (M, Q).
@@ -54,7 +55,7 @@ class _Core:
         # less[q, k]: customers of chain q that an arriving customer of chain k may find.
         less = np.maximum(population[:, None] - np.eye(population.size), 0.0)
         for _ in range(schweitzer.ITERATIONS):
-            fraction = _fractions(length, population)
+            fraction = _customer_fractions(length, population)
             waiting = ((fraction[:, :, None] + change) * less).sum(axis=1)
             residence = self.demand * (1.0 + np.where(self.queueing, np.maximum(waiting, 0.0), 0.0))
             total = self.pause + residence.sum(axis=0)
@@ -64,21 +65,21 @@ class _Core:
                 return ChainSolution(throughput, residence)
         raise schweitzer.unsettled(self.reduced)
 
-    def changes(self, population: Array, length: Array, change: Array) -> Array:
+    def update_changes(self, population: Array, length: Array, change: Array) -> Array:
         """Return the differences of fractions, from the networks with one customer less."""
-        fraction = _fractions(length, population)
+        fraction = _customer_fractions(length, population)
         updated = np.zeros_like(change)
         for k in np.flatnonzero(population > 0):
             fewer = population.copy()
             fewer[k] -= 1
             guess = fraction * fewer
             # A chain whose last customer left has no fraction, so its difference is 0.
-            smaller = _fractions(self.solve(fewer, guess, change).queue, fewer)
+            smaller = _customer_fractions(self.solve_fixed_point(fewer, guess, change).queue, fewer)
             updated[:, :, k] = np.where(fewer > 0, smaller - fraction, 0.0)
         return updated
 
 
-def _fractions(length: Array, population: Array) -> Array:
+def _customer_fractions(length: Array, population: Array) -> Array:
     """Return the fraction of each chain's customers by station, 0 for an empty chain."""
     return np.divide(length, population, out=np.zeros_like(length),
                      where=np.broadcast_to(population > 0, length.shape))

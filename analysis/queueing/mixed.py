@@ -20,7 +20,7 @@ from analysis.queueing import exact
 from analysis.queueing.demands import Array, ChainSolution, Demands
 
 
-def solve(demands: Demands) -> ChainSolution:
+def solve_exact(demands: Demands) -> ChainSolution:
     """Return the exact means.
 
     Raises:

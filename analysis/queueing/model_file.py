@@ -85,33 +85,34 @@ class Model:
     measured: dict[str, tuple[Measurement, ...]]
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load_model(path: str | os.PathLike[str]) -> Model:
     """Return the model in a file.
 
     Raises:
         QueueingError: The file is not a valid model; one line `FILE:LINE: what; what to do`.
     """
     file = os.fspath(path)
-    values, lines = document.read(file)
+    values, lines = document.read_document(file)
     try:
         parsed = _File.model_validate(values)
     except ValidationError as error:
         # Report unknown keys first: a misspelt key explains a missing one.
         details = sorted(error.errors(include_url=False),
                          key=lambda detail: detail["type"] != "extra_forbidden")
-        raise _explain(file, lines, details[0], len(details) - 1) from None
+        raise _explain_error(file, lines, details[0], len(details) - 1) from None
     try:
-        return _model(parsed)
+        return _build_model(parsed)
     except QueueingError as error:
         raise QueueingError(f"{file}: {error.where}", error.what, error.advice) from None
 
 
-def _model(parsed: _File) -> Model:
+def _build_model(parsed: _File) -> Model:
     stations = tuple(QueueingStation(name, entry.discipline, entry.servers, entry.scv,
                                      entry.direction, entry.warm_up_s)
                      for name, entry in parsed.stations.items())
     network = QueueingNetwork(stations,
-                              tuple(_chain(name, entry) for name, entry in parsed.chains.items()))
+                              tuple(_build_chain(name, entry) for name, entry
+                                    in parsed.chains.items()))
     for name in set(network.index) & set(parsed.chains):
         raise QueueingError(f"station {name!r}", "and a chain have one name", "rename one of them")
     return Model(network, {
@@ -121,7 +122,7 @@ def _model(parsed: _File) -> Model:
         for name, points in parsed.measured.items()})
 
 
-def _chain(name: str, entry: _ChainEntry) -> Chain:
+def _build_chain(name: str, entry: _ChainEntry) -> Chain:
     classes = tuple(
         CustomerClass(of_class, tuple(Visit(v.station, v.service_s, v.visits, v.urgent)
                                       for v in member.visits), member.variant)
@@ -149,34 +150,35 @@ _WORDS = {
 }
 
 
-def _explain(file: str, lines: dict[KeyPath, int], detail: ErrorDetails,
-             more: int) -> QueueingError:
+def _explain_error(file: str, lines: dict[KeyPath, int], detail: ErrorDetails,
+                   more: int) -> QueueingError:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
     known = path
     while known not in lines:
         known = known[:-1]
-    what, advice = _say(detail, path)
+    what, advice = _describe_error(detail, path)
     name = ".".join(map(str, path))
     rest = f" (and {more} more)" if more else ""
     return QueueingError(f"{file}:{lines[known]}", f"{name} {what}", advice + rest)
 
 
-def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+def _describe_error(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return "is not a key of a model", choose_from(str(path[-1]), _keys_beside(path))
     if kind == "literal_error":
-        return f"is {_short(detail['input'])}", f"write {context['expected']}"
+        return f"is {_shorten(detail['input'])}", f"write {context['expected']}"
     if kind in _EDGES:
         words, key = _EDGES[kind]
-        return f"is {_short(detail['input'])}", f"write {words} {context[key]}"
+        return f"is {_shorten(detail['input'])}", f"write {words} {context[key]}"
     if kind in ("float_type", "int_type") and isinstance(detail["input"], str):
-        return (f"{_WORDS[kind][0]} but the text {_short(detail['input'])}",
+        return (f"{_WORDS[kind][0]} but the text {_shorten(detail['input'])}",
                 "write the number alone, without a unit and without quotes")
     if kind in _WORDS:
         return _WORDS[kind]
     is_block = kind in ("dict_type", "model_type")
-    return "is not a block of keys" if is_block else wording.what(detail), "see docs/queueing.md"
+    return "is not a block of keys" if is_block else wording.describe_error(
+        detail), "see docs/queueing.md"
 
 
 def _keys_beside(path: KeyPath) -> tuple[str, ...]:
@@ -187,6 +189,6 @@ def _keys_beside(path: KeyPath) -> tuple[str, ...]:
     return tuple(entry.model_fields) if entry else ()
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

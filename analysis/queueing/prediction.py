@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from analysis.queueing.answers import find_answer
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.intervals import Interval, certain
+from analysis.queueing.intervals import Interval, exact_interval
 from analysis.queueing.network import QueueingNetwork
 from analysis.queueing.response import find_response
-from analysis.queueing.simulate import simulate
-from analysis.queueing.solve import sharing, solve
+from analysis.queueing.simulate import simulate_network
+from analysis.queueing.solve import solve_network, with_processor_sharing
 from analysis.queueing.steady import VISIT_LIMIT, Progress, SteadySimulation
 from analysis.queueing.whatif import with_load
 
@@ -109,7 +109,7 @@ class Assessment:
     problems: tuple[QueueingError, ...] = ()
 
 
-def bottleneck(network: QueueingNetwork, chain: str | None = None) -> Bottleneck:
+def find_bottleneck(network: QueueingNetwork, chain: str | None = None) -> Bottleneck:
     """Return the station that limits a chain's throughput.
 
     Raises:
@@ -127,22 +127,23 @@ def bottleneck(network: QueueingNetwork, chain: str | None = None) -> Bottleneck
     row = int(room.argmin())
     per_server = float(column[row] / demands.servers[row])
     knee = math.inf if target.is_open else float(column.sum() + target.think_s) / per_server
-    return Bottleneck(network.stations[row].name, float(column[row]), _utilization(network, row),
+    return Bottleneck(network.stations[row].name, float(column[row]),
+                      _find_utilization(network, row),
                       max(0.0, float(room[row])), knee)
 
 
-def _utilization(network: QueueingNetwork, row: int) -> float:
+def _find_utilization(network: QueueingNetwork, row: int) -> float:
     demands = demands_of(network)
     offered = float(demands.offered[row] / demands.servers[row])
     if demands.find_saturated() or not demands.demand_s[row, demands.population > 0].any():
         return offered
-    return solve(sharing(network)).stations[row].utilization
+    return solve_network(with_processor_sharing(network)).stations[row].utilization
 
 
-def assess(network: QueueingNetwork, measurements: Sequence[Measurement], *,
-           chain: str | None = None, loads: Iterable[float] = (),
-           rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
-           progress: Progress | None = None) -> Assessment:
+def assess_model(network: QueueingNetwork, measurements: Sequence[Measurement], *,
+                 chain: str | None = None, loads: Iterable[float] = (),
+                 rng: np.random.Generator | None = None, visit_limit: int = VISIT_LIMIT,
+                 progress: Progress | None = None) -> Assessment:
     """Return predictions for every measured load and for further loads.
 
     Quantities without an exact solution are simulated. Measurements with `arrivals_s` are simulated
@@ -163,19 +164,19 @@ def assess(network: QueueingNetwork, measurements: Sequence[Measurement], *,
     target = network.chain(chain).name
     modelling = _Modelling(network, target, rng, visit_limit, progress)
     span = [point.load for point in measurements]
-    predictions = [modelling.of_measurement(point) for point in measurements]
+    predictions = [modelling.predict_measurement(point) for point in measurements]
     for load in loads:
         inside = bool(span) and min(span) <= load <= max(span)
-        response, throughput = modelling.means(load)
+        response, throughput = modelling.find_means(load)
         mark: Mark = ("saturated" if throughput is None else
                       "modelled" if inside else "extrapolated")
         predictions.append(Prediction(load, mark, ComparedValue(response),
                                       ComparedValue(throughput), None))
     judged = [entry for entry in predictions if entry.mark == "modelled"]
     return Assessment(
-        chain=target, predictions=tuple(predictions), bottleneck=bottleneck(network, target),
-        worst_error=_worst(entry.response_s for entry in judged),
-        worst_p95_error=_worst(entry.p95_s for entry in judged),
+        chain=target, predictions=tuple(predictions), bottleneck=find_bottleneck(network, target),
+        worst_error=_worst_error(entry.response_s for entry in judged),
+        worst_p95_error=_worst_error(entry.p95_s for entry in judged),
         problems=tuple(modelling.problems))
 
 
@@ -188,7 +189,7 @@ class _Modelling:
         self.visit_limit, self.progress = visit_limit, progress
         self.problems: list[QueueingError] = []
 
-    def means(self, load: float) -> tuple[Interval | None, Interval | None]:
+    def find_means(self, load: float) -> tuple[Interval | None, Interval | None]:
         """Return response time and throughput, None where there is no steady state."""
         answer = find_answer(with_load(self.network, self.chain, load), self.rng,
                              visit_limit=self.visit_limit, progress=self.progress)
@@ -198,18 +199,18 @@ class _Modelling:
                               for each in answer.problems]
         return found.response_s, found.throughput_per_s
 
-    def of_measurement(self, point: Measurement) -> Prediction:
+    def predict_measurement(self, point: Measurement) -> Prediction:
         """Return the prediction for a measured load."""
         p95: Interval | None = None
         if point.arrivals_s is None:
-            response, throughput = self.means(point.load)
+            response, throughput = self.find_means(point.load)
             if point.p95_s is not None and response is not None:
-                p95 = self._percentile(point.load)
+                p95 = self._find_percentile(point.load)
         else:
             loaded = with_load(self.network, self.chain, point.load)
-            run = simulate(loaded, self._numbers(point.load),
-                           arrivals_s={self.chain: point.arrivals_s}).chain(self.chain)
-            response, throughput = run.mean(), certain(run.throughput_per_s)
+            run = simulate_network(loaded, self._require_generator(point.load),
+                                   arrivals_s={self.chain: point.arrivals_s}).chain(self.chain)
+            response, throughput = run.mean(), exact_interval(run.throughput_per_s)
             p95 = run.percentile(P95)
         mark: Mark = ("saturated" if throughput is None else
                       "calibrated" if point.calibration else "modelled")
@@ -218,19 +219,19 @@ class _Modelling:
             throughput_per_s=ComparedValue(throughput, point.throughput_per_s),
             p95_s=None if p95 is None else ComparedValue(p95, point.p95_s))
 
-    def _numbers(self, load: float) -> np.random.Generator:
+    def _require_generator(self, load: float) -> np.random.Generator:
         if self.rng is None:
             raise QueueingError(f"load {load:g}", "percentiles are simulated", "pass an rng")
         return self.rng
 
-    def _percentile(self, load: float) -> Interval | None:
+    def _find_percentile(self, load: float) -> Interval | None:
         loaded = with_load(self.network, self.chain, load)
         found = find_response(loaded, loaded.chain(self.chain))
         if found is not None:
-            return certain(found.percentile(P95))
-        run = SteadySimulation(loaded, self._numbers(load), limit=self.visit_limit,
+            return exact_interval(found.percentile(P95))
+        run = SteadySimulation(loaded, self._require_generator(load), limit=self.visit_limit,
                                progress=self.progress)
-        run.go_on(lambda run: run.is_narrow(self.chain, P95))
+        run.run_until_narrow(lambda run: run.is_narrow(self.chain, P95))
         if run.is_known(self.chain, P95):
             return run.percentile(self.chain, P95)
         self.problems.append(QueueingError(
@@ -239,6 +240,6 @@ class _Modelling:
         return None
 
 
-def _worst(entries: Iterable[ComparedValue | None]) -> float | None:
+def _worst_error(entries: Iterable[ComparedValue | None]) -> float | None:
     errors = [entry.error for entry in entries if entry is not None and entry.error is not None]
     return max(errors, key=abs, default=None)

@@ -25,7 +25,7 @@ from analysis.queueing.sojourn import (
     PoissonVisits,
     SojournTime,
     closed_sojourn,
-    delay,
+    delay_sojourn,
     find_sojourn,
     is_markovian,
 )
@@ -116,7 +116,7 @@ def find_means(network: QueueingNetwork) -> dict[tuple[int, str], float] | None:
             return None
         for cycle in cycles:
             for visit in cycle.visits:
-                sojourn = traffic.sojourn(visit)
+                sojourn = traffic.sojourn_time(visit)
                 if sojourn is None:
                     return None
                 place = visit.station, chain.name
@@ -142,25 +142,26 @@ class _Traffic:
                                  for visit in member.visits}
             else:
                 self.cycles[chain.name] = cycles
-                self._add(chain, cycles)
+                self._add_cycles(chain, cycles)
 
-    def _add(self, chain: Chain, cycles: Sequence[PossibleCycle]) -> None:
+    def _add_cycles(self, chain: Chain, cycles: Sequence[PossibleCycle]) -> None:
         for cycle in cycles:
             for visit in cycle.visits:
                 self.arrivals.setdefault(visit.station, []).append(
                     PoissonVisits((chain.rate_per_s or 0.0) * cycle.probability, visit))
-            queues = [number for number, visit in enumerate(cycle.visits) if self._queues(visit)]
+            queues = [number for number, visit in enumerate(cycle.visits)
+                      if self._is_queue_visit(visit)]
             for first, second in pairwise(queues):
-                between = [delay(visit) for visit in cycle.visits[first + 1:second]]
+                between = [delay_sojourn(visit) for visit in cycle.visits[first + 1:second]]
                 edge = cycle.visits[first].station, cycle.visits[second].station
                 self.delays.setdefault(edge, set()).add(
                     None if any(each.transform for each in between)
                     else sum(each.constant_s for each in between))
 
-    def _queues(self, visit: PlannedVisit) -> bool:
+    def _is_queue_visit(self, visit: PlannedVisit) -> bool:
         return self.stations[visit.station].discipline != "delay"
 
-    def _before(self, row: int) -> set[int]:
+    def _stations_before(self, row: int) -> set[int]:
         """Return all stations from which customers reach a station."""
         reached: set[int] = set()
         while True:
@@ -171,7 +172,7 @@ class _Traffic:
             reached |= further
 
     def _has_poisson_arrivals(self, row: int) -> bool:
-        before = self._before(row)
+        before = self._stations_before(row)
         return row not in before and not (before | {row}) & self.unknown and all(
             self._has_poisson_departures(each) for each in before)
 
@@ -183,18 +184,18 @@ class _Traffic:
     def _is_markovian(self, row: int) -> bool:
         return is_markovian(self.stations[row], [each.visit for each in self.arrivals[row]])
 
-    def sojourn(self, visit: PlannedVisit) -> SojournTime | None:
+    def sojourn_time(self, visit: PlannedVisit) -> SojournTime | None:
         """Return the sojourn time of a visit, or None if not known."""
-        if self._queues(visit) and not self._has_poisson_arrivals(visit.station):
+        if self._is_queue_visit(visit) and not self._has_poisson_arrivals(visit.station):
             return None
         return find_sojourn(self.stations[visit.station], self.arrivals[visit.station], visit)
 
     def cycle_time(self, cycle: PossibleCycle) -> _CycleTime | None:
         """Return the response time of a cycle, or None if not known."""
-        queues = [visit.station for visit in cycle.visits if self._queues(visit)]
+        queues = [visit.station for visit in cycle.visits if self._is_queue_visit(visit)]
         if len(queues) > 1 and not self._are_independent(queues):
             return None
-        sojourns = [self.sojourn(visit) for visit in cycle.visits]
+        sojourns = [self.sojourn_time(visit) for visit in cycle.visits]
         found = tuple(each for each in sojourns if each is not None)
         return _CycleTime(cycle.probability, found) if len(found) == len(sojourns) else None
 
@@ -208,21 +209,21 @@ class _Traffic:
             return False
         delays = [self.delays[edge] for edge in pairwise(queues)]
         if any(len(each) > 1 or None in each for each in delays) or any(
-                row in self._before(row) for row in queues):
+                row in self._stations_before(row) for row in queues):
             return False
-        return sum(1 for _ in self._ways(queues[0], queues[-1])) == 1
+        return sum(1 for _ in self._routes_between(queues[0], queues[-1])) == 1
 
-    def _ways(self, first: int, last: int) -> Iterator[None]:
+    def _routes_between(self, first: int, last: int) -> Iterator[None]:
         """Yield once for each route from a station to another."""
         if first == last:
             yield None
             return
         for start, end in self.delays:
-            if start == first and (end == last or last in self._after(end)):
-                yield from self._ways(end, last)
+            if start == first and (end == last or last in self._stations_after(end)):
+                yield from self._routes_between(end, last)
 
-    def _after(self, row: int) -> set[int]:
-        return {second for _, second in self.delays if row in self._before(second)}
+    def _stations_after(self, row: int) -> set[int]:
+        return {second for _, second in self.delays if row in self._stations_before(second)}
 
 
 def _closed_response(network: QueueingNetwork, chain: Chain,
@@ -253,5 +254,5 @@ def _closed_response(network: QueueingNetwork, chain: Chain,
     if sojourn is None:
         return None
     return ResponseTime(tuple(_CycleTime(cycle.probability, tuple(
-        sojourn(visit) if visit.station == row else delay(visit) for visit in cycle.visits))
+        sojourn(visit) if visit.station == row else delay_sojourn(visit) for visit in cycle.visits))
         for cycle in cycles))

@@ -59,23 +59,24 @@ def list_visits(chain: Chain, network: QueueingNetwork) -> list[PossibleVisit]:
     return [PossibleVisit(member.variant, chance, PlannedVisit(
         network.index[visit.station], visit.service_s,
         network.station(visit.station).variation, visit.is_urgent))
-        for member in chain.classes for turn in range(_turns(member)) for visit in member.visits
+        for member in chain.classes for turn in range(_count_turns(member)) for visit
+            in member.visits
         if (chance := min(1.0, visit.visits - turn)) > 0]
 
 
-def _turns(member: CustomerClass) -> int:
+def _count_turns(member: CustomerClass) -> int:
     return math.ceil(max((visit.visits for visit in member.visits), default=0.0))
 
 
 def list_cycles(chain: Chain, network: QueueingNetwork) -> list[PossibleCycle] | None:
     """Return every cycle of a chain, or None if there are more than CYCLE_LIMIT."""
-    if sum(_turns(member) for member in chain.classes) > CYCLE_LIMIT:
+    if sum(_count_turns(member) for member in chain.classes) > CYCLE_LIMIT:
         return None
-    cycles = list(_cycles(chain, list_visits(chain, network)))
+    cycles = list(_make_cycles(chain, list_visits(chain, network)))
     return cycles if len(cycles) <= CYCLE_LIMIT else None
 
 
-def _cycles(chain: Chain, visits: list[PossibleVisit]) -> Iterator[PossibleCycle]:
+def _make_cycles(chain: Chain, visits: list[PossibleVisit]) -> Iterator[PossibleCycle]:
     for variant, share in shares_of(chain):
         cycles = [PossibleCycle(share, ())]
         for of_variant, chance, visit in visits:

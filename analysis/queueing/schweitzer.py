@@ -23,7 +23,7 @@ _ROUNDING = 1e-14
 ITERATIONS = 100_000
 
 
-def solve(demands: Demands, epsilon: float = EPSILON) -> ChainSolution:
+def solve_schweitzer(demands: Demands, epsilon: float = EPSILON) -> ChainSolution:
     """Return approximate means.
 
     Raises:
@@ -42,7 +42,7 @@ def _fixed_point(reduced: Demands, fixed_s: Array, epsilon: float) -> ChainSolut
     demand, population = reduced.demand_s, reduced.population.astype(np.float64)
     queueing = ~reduced.delay[:, None]
     pause = reduced.think_s + fixed_s.sum(axis=0)
-    length = spread(demand, population)
+    length = spread_customers(demand, population)
     # (n_q - 1) / n_q L_iq + sum of the other chains' L_is: all customers, less the share of one
     # customer of chain q.
     part = np.divide(1.0, population, out=np.zeros_like(population), where=population > 0)
@@ -73,7 +73,7 @@ def unsettled(demands: Demands) -> QueueingError:
         "chain of those with equal demands")
 
 
-def spread(demand: Array, population: Array) -> Array:
+def spread_customers(demand: Array, population: Array) -> Array:
     """Return each chain's customers evenly spread over its stations, shape (M, Q).
 
     This is the first guess of the queue lengths.

@@ -49,8 +49,8 @@ class Calendar:
         self.heap: list[tuple[float, int, StationServer | None, int, Customer]] = []
         self.entered = 0
 
-    def enter(self, time: float, server: StationServer | None, token: int,
-              customer: Customer) -> None:
+    def add_event(self, time: float, server: StationServer | None, token: int,
+                  customer: Customer) -> None:
         """Add an event.
 
         `server` is None for an arrival from outside or after a pause.
@@ -87,7 +87,7 @@ class Delay:
         """Accept a customer."""
         self.account(now)
         self.present += 1
-        self.calendar.enter(now + visit.work_s, self, 0, customer)
+        self.calendar.add_event(now + visit.work_s, self, 0, customer)
 
     def leave(self, now: float, _token: int, customer: Customer) -> Customer | None:
         """Return the customer of the event."""
@@ -123,7 +123,7 @@ class Queue:
             work_s += self.station.warm_up_after_s(now - self.left_s)
         if self.serving < self.servers:
             self.serving += 1
-            self.calendar.enter(now + work_s, self, 0, customer)
+            self.calendar.add_event(now + work_s, self, 0, customer)
         else:
             self.waiting.append((customer, work_s))
 
@@ -132,7 +132,7 @@ class Queue:
         self.account(now)
         if self.waiting:
             following, work_s = self.waiting.popleft()
-            self.calendar.enter(now + work_s, self, 0, following)
+            self.calendar.add_event(now + work_s, self, 0, following)
         else:
             self.serving -= 1
         self.left_s = now
@@ -168,7 +168,7 @@ class Sharing:
             work_s += self.station.warm_up_after_s(now - self.left_s)
         self.token += 1
         heapq.heappush(self.present, (self.attained + work_s, self.token, customer))
-        self._announce(now)
+        self._schedule_departure(now)
 
     def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
         """Return the customer with the least remaining service.
@@ -183,17 +183,17 @@ class Sharing:
         self.token += 1
         self.left_s = now
         if self.present:
-            self._announce(now)
+            self._schedule_departure(now)
         else:
             self.attained = 0.0
         return customer
 
-    def _announce(self, now: float) -> None:
+    def _schedule_departure(self, now: float) -> None:
         finish, _, customer = self.present[0]
         n = len(self.present)
         rate = 1.0 if n <= self.servers else self.servers / n
-        self.calendar.enter(now + max(finish - self.attained, 0.0) / rate, self, self.token,
-                            customer)
+        self.calendar.add_event(now + max(finish - self.attained, 0.0) / rate, self, self.token,
+                                customer)
 
     def account(self, now: float) -> None:
         """Add the time since the last call, and the service that each customer attained."""
@@ -232,12 +232,12 @@ class Preemptive:
         A customer whose service is interrupted resumes later.
         """
         self.account(now)
-        before, work_s = self._first(), visit.work_s
+        before, work_s = self._first_customer(), visit.work_s
         if before is None:
             work_s += self.station.warm_up_after_s(now - self.left_s)
         (self.urgent if visit.is_urgent else self.usual).append(_Served(customer, work_s))
-        if self._first() is not before:
-            self._announce(now)
+        if self._first_customer() is not before:
+            self._schedule_departure(now)
 
     def leave(self, now: float, token: int, _customer: Customer) -> Customer | None:
         """Return the customer in service, or None if the event is no longer valid.
@@ -249,22 +249,22 @@ class Preemptive:
         self.account(now)
         served = (self.urgent or self.usual).popleft()
         self.left_s = now
-        self._announce(now)
+        self._schedule_departure(now)
         return served.customer
 
     def account(self, now: float) -> None:
         """Add the time since the last call, and the service of the first customer."""
-        passed, first = now - self.last, self._first()
+        passed, first = now - self.last, self._first_customer()
         if first is not None:
             first.left_s -= passed
             self.busy_s += passed
             self.present_s += (len(self.urgent) + len(self.usual)) * passed
         self.last = now
 
-    def _first(self) -> _Served | None:
+    def _first_customer(self) -> _Served | None:
         return next(iter(self.urgent or self.usual), None)
 
-    def _announce(self, now: float) -> None:
+    def _schedule_departure(self, now: float) -> None:
         self.token += 1
-        if (first := self._first()) is not None:
-            self.calendar.enter(now + max(first.left_s, 0.0), self, self.token, first.customer)
+        if (first := self._first_customer()) is not None:
+            self.calendar.add_event(now + max(first.left_s, 0.0), self, self.token, first.customer)

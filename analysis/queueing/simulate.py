@@ -49,11 +49,11 @@ class SimulatedChain:
 
     def mean(self) -> Interval:
         """Return the mean response time in seconds."""
-        return intervals.mean(self.responses_s)
+        return intervals.mean_interval(self.responses_s)
 
     def percentile(self, percent: float) -> Interval:
         """Return a percentile of the response time in seconds."""
-        return intervals.percentile(self.responses_s, percent)
+        return intervals.percentile_interval(self.responses_s, percent)
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,10 @@ class Simulation:
                             choose_from(str(name), (chain.name for chain in self.chains)))
 
 
-def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions: int = 20_000,
-             warmup: float = 0.1,
-             arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
+def simulate_network(network: QueueingNetwork, rng: np.random.Generator, *,
+                     completions: int = 20_000,
+                     warmup: float = 0.1,
+                     arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
     """Simulate `completions` cycles of all chains together after a warm-up.
 
     The same state of the generator gives the same results.
@@ -111,14 +112,14 @@ def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions:
         demands_of(network).check_stable()
     run = SimulationRun(network, rng, dict(arrivals_s or {}))
     if arrivals_s:
-        run.until(lambda: run.traced == 0)
+        run.run_until(lambda: run.traced == 0)
     else:
         population = sum(chain.population or 0 for chain in network.chains)
         discarded = max(int(completions * warmup), 2 * population)
-        run.until(lambda: run.done >= discarded)
-        run.begin()
-        run.until(lambda: run.done >= completions)
-    return run.result()
+        run.run_until(lambda: run.done >= discarded)
+        run.end_warm_up()
+        run.run_until(lambda: run.done >= completions)
+    return run.to_simulation()
 
 
 def _check_arrivals(network: QueueingNetwork,
@@ -142,7 +143,7 @@ class SimulationRun:
                  arrivals_s: dict[str, NDArray[np.float64]]) -> None:
         self.network, self.calendar, self.now = network, Calendar(), 0.0
         self.draw = _Numbers(rng)
-        self.servers = [_server(station, self.calendar) for station in network.stations]
+        self.servers = [_make_server(station, self.calendar) for station in network.stations]
         self.routes = [_Route(chain, network, self.draw) for chain in network.chains]
         self.responses: list[list[float]] = [[] for _ in network.chains]
         self.residence_s = [[0.0] * len(network.chains) for _ in network.stations]
@@ -165,44 +166,44 @@ class SimulationRun:
         elif chain.is_open:
             if not chain.rate_per_s:
                 return
-            time = self.now + self.draw.work(1.0 / chain.rate_per_s, 1.0)
+            time = self.now + self.draw.draw_work(1.0 / chain.rate_per_s, 1.0)
         else:
-            time = self.now + (self.draw.work(chain.think_s, 1.0) if chain.think_s else 0.0)
-        self.calendar.enter(time, None, 0, Customer(q, time))
+            time = self.now + (self.draw.draw_work(chain.think_s, 1.0) if chain.think_s else 0.0)
+        self.calendar.add_event(time, None, 0, Customer(q, time))
 
-    def until(self, finished: Callable[[], bool]) -> None:
+    def run_until(self, finished: Callable[[], bool]) -> None:
         """Process events until `finished` returns true."""
         heap = self.calendar.heap
         while not finished():
             self.now, _, server, token, customer = heapq.heappop(heap)
             if server is None:
-                self._enter(customer)
+                self._admit_customer(customer)
                 continue
             leaving = server.leave(self.now, token, customer)
             if leaving is None:
                 continue
             self.residence_s[leaving.station][leaving.chain] += self.now - leaving.came
             if leaving.left:
-                self._visit(leaving)
+                self._start_visit(leaving)
             else:
-                self._finish(leaving)
+                self._finish_cycle(leaving)
 
-    def _enter(self, customer: Customer) -> None:
+    def _admit_customer(self, customer: Customer) -> None:
         if self.network.chains[customer.chain].is_open:
             self._next_arrival(customer.chain)
-        customer.left = self.routes[customer.chain].cycle()
+        customer.left = self.routes[customer.chain].draw_cycle()
         if customer.left:
-            self._visit(customer)
+            self._start_visit(customer)
         else:
-            self._finish(customer)
+            self._finish_cycle(customer)
 
-    def _visit(self, customer: Customer) -> None:
+    def _start_visit(self, customer: Customer) -> None:
         visit = customer.left.pop()
         customer.station, customer.came = visit.station, self.now
         self.visited += 1
         self.servers[visit.station].arrive(self.now, customer, visit)
 
-    def _finish(self, customer: Customer) -> None:
+    def _finish_cycle(self, customer: Customer) -> None:
         self.done += 1
         self.responses[customer.chain].append(self.now - customer.since)
         if customer.chain in self.traces:
@@ -210,7 +211,7 @@ class SimulationRun:
         elif not self.network.chains[customer.chain].is_open:
             self._next_arrival(customer.chain)
 
-    def begin(self) -> None:
+    def end_warm_up(self) -> None:
         """End the warm-up and discard its statistics."""
         self.done, self.start = 0, self.now
         self.responses = [[] for _ in self.responses]
@@ -219,7 +220,7 @@ class SimulationRun:
             server.account(self.now)
             server.busy_s = server.present_s = 0.0
 
-    def result(self) -> Simulation:
+    def to_simulation(self) -> Simulation:
         """Return the results since the warm-up."""
         passed = self.now - self.start
         for server in self.servers:
@@ -235,7 +236,7 @@ class SimulationRun:
                 for station, server in zip(self.network.stations, self.servers, strict=True)))
 
 
-def _server(station: QueueingStation, calendar: Calendar) -> StationServer:
+def _make_server(station: QueueingStation, calendar: Calendar) -> StationServer:
     if station.discipline == "delay":
         return Delay(calendar)
     if station.discipline == "priority":
@@ -254,7 +255,7 @@ class _Numbers:
         self.rng = rng
         self.blocks: dict[float, list[float]] = {-1.0: []}
 
-    def work(self, mean: float, variation: float) -> float:
+    def draw_work(self, mean: float, variation: float) -> float:
         """Return a service time with this mean and squared coefficient of variation."""
         if variation == 0:
             return mean
@@ -265,7 +266,7 @@ class _Numbers:
             block.extend(draws.tolist())
         return mean * block.pop()
 
-    def uniform(self) -> float:
+    def draw_uniform(self) -> float:
         """Return a random number from 0 to 1."""
         block = self.blocks[-1.0]
         if not block:
@@ -285,19 +286,19 @@ class _Route:
                       for of_variant, chance, visit in list_visits(chain, network)]
         self.steps.reverse()
 
-    def cycle(self) -> list[DrawnVisit]:
+    def draw_cycle(self) -> list[DrawnVisit]:
         """Return the visits of one cycle in reverse order."""
-        variant = self._variant()
+        variant = self._draw_variant()
         draw = self.draw
-        return [DrawnVisit(station, draw.work(mean, variation), is_urgent)
+        return [DrawnVisit(station, draw.draw_work(mean, variation), is_urgent)
                 for of_variant, chance, station, mean, variation, is_urgent in self.steps
                 if (of_variant is None or of_variant == variant)
-                and (chance == 1 or draw.uniform() < chance)]
+                and (chance == 1 or draw.draw_uniform() < chance)]
 
-    def _variant(self) -> str | None:
+    def _draw_variant(self) -> str | None:
         if not self.shares:
             return None
-        point = self.draw.uniform()
+        point = self.draw.draw_uniform()
         for name, share in self.shares:
             point -= share
             if point < 0:

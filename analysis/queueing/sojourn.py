@@ -73,7 +73,7 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
     Above saturation it is not known either.
     """
     if station.discipline == "delay":
-        return delay(visit)
+        return delay_sojourn(visit)
     if station.discipline == "priority" and visit.is_urgent:
         arrivals = [each for each in arrivals if each.visit.is_urgent]
     if station.is_cold or offered_load(arrivals) >= station.servers:
@@ -82,12 +82,12 @@ def find_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
             station.discipline == "fcfs" and station.servers == 1):
         # Without urgent visits among the arrivals, both kinds are served in order of arrival.
         is_behind = station.discipline == "priority" and not visit.is_urgent
-        return (_behind_urgent if is_behind else _in_order)(arrivals, visit)
-    return _markovian(station, arrivals, visit)
+        return (_preempted_sojourn if is_behind else _fcfs_sojourn)(arrivals, visit)
+    return _markovian_sojourn(station, arrivals, visit)
 
 
-def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
-               visit: PlannedVisit) -> SojournTime | None:
+def _markovian_sojourn(station: QueueingStation, arrivals: Sequence[PoissonVisits],
+                       visit: PlannedVisit) -> SojournTime | None:
     """Return the sojourn time of M/M/c, or None for other service.
 
     The discipline is FCFS or processor sharing.
@@ -96,30 +96,30 @@ def _markovian(station: QueueingStation, arrivals: Sequence[PoissonVisits],
         return None
     offered = offered_load(arrivals)
     if station.discipline == "fcfs":
-        return _in_order_of_many(station.servers, offered, visit)
+        return _multi_server_sojourn(station.servers, offered, visit)
     found = _before_arrival(station.servers, offered)
     if found is None:
         return None
     births = np.full(len(found), math.fsum(each.rate_per_s for each in arrivals))
     births[-1] = 0.0
-    return _sharing(station.servers, found, births, visit)
+    return _sharing_sojourn(station.servers, found, births, visit)
 
 
-def delay(visit: PlannedVisit) -> SojournTime:
+def delay_sojourn(visit: PlannedVisit) -> SojournTime:
     """Return the sojourn time at a delay station."""
     if visit.variation == 0:
         return SojournTime(visit.mean_s, visit.mean_s)
     return SojournTime(visit.mean_s, 0.0, gamma_transform(visit.mean_s, visit.variation))
 
 
-def _service(visit: PlannedVisit) -> tuple[float, Transform]:
+def _service_parts(visit: PlannedVisit) -> tuple[float, Transform]:
     """Return the constant part of a service time, and the transform of the random part."""
     if visit.variation == 0:
         return visit.mean_s, np.ones_like
     return 0.0, gamma_transform(visit.mean_s, visit.variation)
 
 
-def _mixture(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float]:
+def _mix_arrivals(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float]:
     """Return the parameters of the service times of all arrivals together.
 
     These are the total rate, 1 minus the transform, and the second moment.
@@ -132,35 +132,35 @@ def _mixture(arrivals: Sequence[PoissonVisits]) -> tuple[float, Transform, float
     return rate, lambda s: np.sum([share * part(s) for share, part in parts], axis=0), second
 
 
-def _workload(arrivals: Sequence[PoissonVisits]) -> tuple[Transform, float]:
+def _find_workload(arrivals: Sequence[PoissonVisits]) -> tuple[Transform, float]:
     """Return the work that an arrival finds at a single server, as transform and mean.
 
     The formula is that of Pollaczek and Khinchine.
     """
-    rate, complement, second = _mixture(arrivals)
+    rate, complement, second = _mix_arrivals(arrivals)
     idle = 1.0 - offered_load(arrivals)
     return lambda s: idle / (1.0 - rate * complement(s) / s), rate * second / 2 / idle
 
 
-def _in_order(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
-    constant_s, service = _service(visit)
+def _fcfs_sojourn(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
+    constant_s, service = _service_parts(visit)
     if not any(each.rate_per_s for each in arrivals):
-        return delay(visit)
-    waiting, mean_s = _workload(arrivals)
+        return delay_sojourn(visit)
+    waiting, mean_s = _find_workload(arrivals)
     return SojournTime(mean_s + visit.mean_s, constant_s, lambda s: waiting(s) * service(s))
 
 
-def _behind_urgent(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
+def _preempted_sojourn(arrivals: Sequence[PoissonVisits], visit: PlannedVisit) -> SojournTime:
     """Return the time of a visit that urgent visits interrupt.
 
     The work found and the visit's own work are lengthened by busy periods of urgent visits.
     """
     urgent = [each for each in arrivals if each.visit.is_urgent and each.rate_per_s]
     if not urgent:
-        return _in_order(arrivals, visit)
-    rate, complement, _ = _mixture(urgent)
-    constant_s, service = _service(visit)
-    waiting, waiting_s = _workload(arrivals)
+        return _fcfs_sojourn(arrivals, visit)
+    rate, complement, _ = _mix_arrivals(urgent)
+    constant_s, service = _service_parts(visit)
+    waiting, waiting_s = _find_workload(arrivals)
 
     def transform(s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         more = rate * _busy_complement(s, rate, complement)
@@ -184,7 +184,7 @@ def _busy_complement(s: NDArray[np.complex128], rate: float, complement: Transfo
     return found
 
 
-def _in_order_of_many(servers: int, offered: float, visit: PlannedVisit) -> SojournTime:
+def _multi_server_sojourn(servers: int, offered: float, visit: PlannedVisit) -> SojournTime:
     """Return the time of M/M/c: service, plus an exponential wait.
 
     The probability of the wait is Erlang's C.
@@ -211,10 +211,10 @@ def _before_arrival(servers: int, offered: float) -> NDArray[np.float64] | None:
     size = servers + 2 + int(np.log(_CUT) / np.log(offered / servers))
     if size > STATE_LIMIT:
         return None
-    return _weighted(np.arange(size) * np.log(offered), servers)
+    return _normalize_weights(np.arange(size) * np.log(offered), servers)
 
 
-def _weighted(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
+def _normalize_weights(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
     """Return the distribution with these weights divided by the products of min(k, servers)."""
     rates = np.minimum(np.arange(1, len(logs)), servers)
     weights = logs - np.concatenate([[0.0], np.cumsum(np.log(rates))])
@@ -222,26 +222,27 @@ def _weighted(logs: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum())
 
 
-def _sharing(servers: int, found: NDArray[np.float64], births: NDArray[np.float64],
-             visit: PlannedVisit) -> SojournTime:
+def _sharing_sojourn(servers: int, distribution: NDArray[np.float64], births: NDArray[np.float64],
+                     visit: PlannedVisit) -> SojournTime:
     """Return the time of a customer that shares the servers with others.
 
     Other customers come at the rates `births` and leave at the rate of the customer.
     """
-    others = np.arange(len(found))
+    others = np.arange(len(distribution))
     rate = np.minimum(others + 1, servers) / visit.mean_s
     own, deaths = rate / (others + 1), rate * others / (others + 1)
 
     def passage(s: complex, to: NDArray[np.float64]) -> NDArray[np.complex128]:
-        band = np.zeros((3, len(found)), dtype=np.complex128)
+        band = np.zeros((3, len(distribution)), dtype=np.complex128)
         band[0, 1:], band[2, :-1] = -births[:-1], -deaths[1:]
         band[1] = s + births + rate
         from scipy import linalg  # large, and left out of the container image
 
         return np.asarray(linalg.solve_banded((1, 1), band, to, check_finite=False))
 
-    return SojournTime(float((found @ passage(0.0, np.ones(len(found)))).real), 0.0, lambda s: (
-        np.array([found @ passage(complex(point), own) for point in s])))
+    return SojournTime(float((distribution @ passage(0.0, np.ones(len(distribution)))).real), 0.0,
+                       lambda s: (
+        np.array([distribution @ passage(complex(point), own) for point in s])))
 
 
 def closed_sojourn(station: QueueingStation, population: int, demand_s: float, pause_s: float,
@@ -265,25 +266,26 @@ def closed_sojourn(station: QueueingStation, population: int, demand_s: float, p
     if pause_s:
         away = population - 1 - others
         logs = logs + away * np.log(pause_s) - special.gammaln(away + 1)
-        found = _weighted(logs, station.servers)
+        found = _normalize_weights(logs, station.servers)
     else:
         found = (others == population - 1).astype(np.float64)
     if station.discipline == "ps":
         if not pause_s:
-            return lambda visit: _sharing(station.servers, found, np.zeros(population), visit)
+            return lambda visit: _sharing_sojourn(station.servers, found, np.zeros(population),
+                                                  visit)
         births = (population - 1 - others) / pause_s
-        return lambda visit: _sharing(station.servers, found, births, visit)
-    return lambda visit: _in_order_of_found(station.servers, found, visit)
+        return lambda visit: _sharing_sojourn(station.servers, found, births, visit)
+    return lambda visit: _sojourn_behind(station.servers, found, visit)
 
 
-def _in_order_of_found(servers: int, found: NDArray[np.float64],
-                       visit: PlannedVisit) -> SojournTime:
+def _sojourn_behind(servers: int, distribution: NDArray[np.float64],
+                    visit: PlannedVisit) -> SojournTime:
     """Return the time of a visit that finds some number of other customers.
 
     Each customer ahead that has no free server adds one wait.
     """
-    ahead = np.maximum(np.arange(len(found)) - servers + 1, 0)
-    weights = np.bincount(ahead, weights=found)
+    ahead = np.maximum(np.arange(len(distribution)) - servers + 1, 0)
+    weights = np.bincount(ahead, weights=distribution)
     likely = np.flatnonzero(weights > _CUT * weights.max())
     first, weights = likely[0], weights[likely[0]:likely[-1] + 1]
     step_s = visit.mean_s / servers
@@ -294,4 +296,4 @@ def _in_order_of_found(servers: int, found: NDArray[np.float64],
             wait = wait * factor + weight
         return np.asarray(wait * factor ** first / (1.0 + s * visit.mean_s))
 
-    return SojournTime(visit.mean_s + float(ahead @ found) * step_s, 0.0, transform)
+    return SojournTime(visit.mean_s + float(ahead @ distribution) * step_s, 0.0, transform)

@@ -101,7 +101,7 @@ class Solution:
                             choose_from(name, (means.name for means in self.stations)))
 
 
-def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
+def solve_network(network: QueueingNetwork, method: Method = "auto") -> Solution:
     """Return the means of a network.
 
     The method `auto` is exact while that takes about a second, and the Linearizer beyond.
@@ -112,23 +112,23 @@ def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
     """
     check_product_form(network)
     demands = demands_of(network)
-    chosen = _choose(demands, method)
+    chosen = _choose_solver(demands, method)
     solution = _METHODS[chosen](demands)
-    return Solution(method=chosen, chains=_chains(network, demands, solution),
-                    stations=_stations(network, demands, solution),
-                    classes=tuple(_classes(network, demands, solution)))
+    return Solution(method=chosen, chains=_chain_means(network, demands, solution),
+                    stations=_station_means(network, demands, solution),
+                    classes=tuple(_class_means(network, demands, solution)))
 
 
 def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, ChainMeans]:
-    """Return only the means of each chain, which is faster than `solve` for many what-ifs.
+    """Return only the means of each chain, which is faster than `solve_network` for many what-ifs.
 
     Raises:
-        QueueingError: In the same cases as `solve`.
+        QueueingError: In the same cases as `solve_network`.
     """
     check_product_form(network)
     demands = demands_of(network)
-    solution = _METHODS[_choose(demands, method)](demands)
-    return {means.name: means for means in _chains(network, demands, solution)}
+    solution = _METHODS[_choose_solver(demands, method)](demands)
+    return {means.name: means for means in _chain_means(network, demands, solution)}
 
 
 def choose_method(network: QueueingNetwork) -> str:
@@ -140,13 +140,13 @@ def choose_method(network: QueueingNetwork) -> str:
     if not has_product_form(network):
         return "simulation"
     demands = demands_of(network)
-    method = _choose(demands, "auto")
+    method = _choose_solver(demands, "auto")
     several = (demands.servers > 1) & ~demands.delay
     visited = (demands.demand_s[:, demands.population > 0] > 0).any(axis=1)
     return "simulation" if method == "linearizer" and (several & visited).any() else method
 
 
-def sharing(network: QueueingNetwork) -> QueueingNetwork:
+def with_processor_sharing(network: QueueingNetwork) -> QueueingNetwork:
     """Return the network with processor sharing instead of FCFS and priorities.
 
     The new network saturates at the same loads, and has a product form with any service times.
@@ -156,33 +156,35 @@ def sharing(network: QueueingNetwork) -> QueueingNetwork:
         for station in network.stations))
 
 
-_METHODS = {"exact": mixed.solve, "schweitzer": schweitzer.solve, "linearizer": linearizer.solve}
+_METHODS = {"exact": mixed.solve_exact, "schweitzer": schweitzer.solve_schweitzer,
+            "linearizer": linearizer.solve_linearizer}
 
 
-def _choose(demands: Demands, method: str) -> str:
+def _choose_solver(demands: Demands, method: str) -> str:
     if method not in get_args(Method):
         raise QueueingError(f"method {method!r}", "is unknown",
                             choose_from(method, get_args(Method)))
     if method != "auto":
         return method
-    if exact.states(demands.population) > EXACT_LIMIT:
+    if exact.count_states(demands.population) > EXACT_LIMIT:
         return "linearizer"
     demands.check_stable()
     model = mixed.closed_model(demands)
-    size = exact.steps(model) if len(demands.population) == 1 else exact.cost(model)
+    size = exact.count_computed_values(model) if len(
+        demands.population) == 1 else exact.count_stored_values(model)
     return "exact" if size <= EXACT_LIMIT else "linearizer"
 
 
-def _chains(network: QueueingNetwork, demands: Demands,
-            solution: ChainSolution) -> tuple[ChainMeans, ...]:
+def _chain_means(network: QueueingNetwork, demands: Demands,
+                 solution: ChainSolution) -> tuple[ChainMeans, ...]:
     response = np.where(demands.population + demands.rate_per_s > 0,
                         solution.residence_s.sum(axis=0), 0.0)
     return tuple(ChainMeans(chain.name, float(solution.throughput_per_s[q]), float(response[q]))
                  for q, chain in enumerate(network.chains))
 
 
-def _stations(network: QueueingNetwork, demands: Demands,
-              solution: ChainSolution) -> tuple[StationMeans, ...]:
+def _station_means(network: QueueingNetwork, demands: Demands,
+                   solution: ChainSolution) -> tuple[StationMeans, ...]:
     busy = demands.demand_s @ solution.throughput_per_s
     queue = solution.queue.sum(axis=1)
     return tuple(StationMeans(
@@ -193,8 +195,8 @@ def _stations(network: QueueingNetwork, demands: Demands,
         for i, station in enumerate(network.stations))
 
 
-def _classes(network: QueueingNetwork, demands: Demands,
-             solution: ChainSolution) -> Iterator[ClassMeans]:
+def _class_means(network: QueueingNetwork, demands: Demands,
+                 solution: ChainSolution) -> Iterator[ClassMeans]:
     for q, chain in enumerate(network.chains):
         flow = float(solution.throughput_per_s[q])
         for member in chain.classes:

@@ -60,7 +60,7 @@ class Precision:
     share: float = 0.35
 
 
-def forgetting_time_s(network: QueueingNetwork) -> float:
+def relaxation_time_s(network: QueueingNetwork) -> float:
     """Return the longest relaxation time of a station in seconds, for its open chains.
 
     It is 0 without any open chain.
@@ -109,7 +109,7 @@ class SteadySimulation:
         self.network, self.limit, self.progress = network, limit, progress
         self.run = SimulationRun(network, rng, {})
         self.customers = sum(chain.population or 0 for chain in network.chains)
-        self.forgetting_s = forgetting_time_s(network)
+        self.forgetting_s = relaxation_time_s(network)
         self.parts: list[list[NDArray[np.float64]]] = [[] for _ in network.chains]
         self.marks: list[tuple[float, NDArray[np.float64], list[int]]] = []
         self.cycles, self.is_settled = 0, False
@@ -129,24 +129,24 @@ class SteadySimulation:
         fewest = max(_FEWEST // 10, _PASSES_BEFORE * self.customers)
         done = 0
         while done < fewest or self.run.now < _WARM_UP * self.forgetting_s:
-            done += self._step(min(_STEP, fewest))
+            done += self._simulate_cycles(min(_STEP, fewest))
             needed = self.visited * self._needed_s(warm_up=True) / max(self.run.now, 1e-300)
             if self.is_exhausted or needed > self.limit:
                 self.limit = 0  # cannot reach a steady state
                 return
-        self.run.begin()
+        self.run.end_warm_up()
         for part in self.parts:
             part.clear()
         self.run.responses = [[] for _ in self.run.responses]
-        self._mark()
+        self._record_mark()
 
     def _needed_s(self, *, warm_up: bool = False) -> float:
         return self.forgetting_s * (_SPAN + _WARM_UP if warm_up else _SPAN)
 
-    def _step(self, cycles: int) -> int:
+    def _simulate_cycles(self, cycles: int) -> int:
         """Simulate some more cycles."""
         self.run.done = 0
-        self.run.until(lambda: self.run.done >= cycles)
+        self.run.run_until(lambda: self.run.done >= cycles)
         for part, responses in zip(self.parts, self.run.responses, strict=True):
             part.append(np.array(responses))
             responses.clear()
@@ -154,7 +154,7 @@ class SteadySimulation:
             self.progress(self.visited, self.limit)
         return self.run.done
 
-    def _mark(self) -> None:
+    def _record_mark(self) -> None:
         for server in self.run.servers:
             server.account(self.run.now)
         self.marks.append((self.run.now, np.array([
@@ -162,13 +162,13 @@ class SteadySimulation:
             zip(self.run.residence_s, self.run.servers, strict=True)]),
             [sum(map(len, part)) for part in self.parts]))
 
-    def go_on(self, is_narrow: Callable[[SteadySimulation], bool]) -> None:
+    def run_until_narrow(self, is_narrow: Callable[[SteadySimulation], bool]) -> None:
         """Simulate until settled and narrow, then as long again, or until the limit."""
         fewest, is_confirmed = max(_FEWEST, _PASSES * self.customers), False
         step = max(1, min(_STEP, fewest // 10))
         while not self.is_exhausted:
-            self.cycles += self._step(step)
-            self._mark()
+            self.cycles += self._simulate_cycles(step)
+            self._record_mark()
             passed_s = self.run.now - self.run.start
             if self.cycles < fewest or passed_s < self._needed_s():
                 continue
@@ -185,11 +185,11 @@ class SteadySimulation:
 
     def mean(self, chain: str) -> Interval:
         """Return the mean response time of a chain."""
-        return _widest(partial(intervals.mean, self.responses_s(chain)))
+        return _widest(partial(intervals.mean_interval, self.responses_s(chain)))
 
     def percentile(self, chain: str, percent: float) -> Interval:
         """Return a percentile of a chain's response time."""
-        return _widest(partial(intervals.percentile, self.responses_s(chain), percent))
+        return _widest(partial(intervals.percentile_interval, self.responses_s(chain), percent))
 
     def is_narrow(self, chain: str, percent: float | None = None, factor: float = 1.0,
                   precision: Precision = Precision()) -> bool:
@@ -198,7 +198,7 @@ class SteadySimulation:
         if percent is None:
             if values.size < 2 * BATCHES:
                 return False
-            interval = _widest(partial(intervals.mean, values), (FEW_BATCHES, BATCHES))
+            interval = _widest(partial(intervals.mean_interval, values), (FEW_BATCHES, BATCHES))
             return interval.high - interval.value <= factor * precision.mean * interval.value
         if values.size * min(percent, 100 - percent) / 100 < 5 * BATCHES or (
                 not self._has_tail(percent, _CONFIRMED)):
@@ -221,11 +221,12 @@ class SteadySimulation:
 
     def throughput_per_s(self, chain: int) -> Interval:
         """Return the cycles per second of a chain, by its column."""
-        return self._rate(lambda before, after: after[2][chain] - before[2][chain])
+        return self._rate_interval(lambda before, after: after[2][chain] - before[2][chain])
 
     def busy_servers(self, row: int) -> Interval:
         """Return the mean number of busy servers of a station."""
-        return self._rate(lambda before, after: float(after[1][row, -1] - before[1][row, -1]))
+        return self._rate_interval(lambda before,
+                                   after: float(after[1][row, -1] - before[1][row, -1]))
 
     def residence_s(self, row: int) -> Interval:
         """Return the seconds per cycle at a station, summed over chains."""
@@ -234,17 +235,17 @@ class SteadySimulation:
             / max(after[2][chain] - before[2][chain], 1)
             for chain in range(len(self.network.chains)))))
 
-    def _rate(self, amount: Callable[[_Mark, _Mark], float]) -> Interval:
+    def _rate_interval(self, amount: Callable[[_Mark, _Mark], float]) -> Interval:
         return self._interval(
             lambda before, after: amount(before, after) / (after[0] - before[0]))
 
     def _interval(self, value: Callable[[_Mark, _Mark], float]) -> Interval:
         """Return what is seen between two marks, of the whole run, with its interval."""
         whole = value(self.marks[0], self.marks[-1])
-        return _widest(lambda batches: intervals.around(
-            whole, [value(*pair) for pair in self._batches(batches)]))
+        return _widest(lambda batches: intervals.interval_around(
+            whole, [value(*pair) for pair in self._batch_marks(batches)]))
 
-    def _batches(self, batches: int) -> list[tuple[_Mark, _Mark]]:
+    def _batch_marks(self, batches: int) -> list[tuple[_Mark, _Mark]]:
         places = np.linspace(0, len(self.marks) - 1, min(batches, len(self.marks) - 1) + 1)
         chosen = [self.marks[int(place)] for place in places.round()]
         return list(pairwise(chosen))

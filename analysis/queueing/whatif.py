@@ -34,7 +34,7 @@ def parse_setting(text: str) -> tuple[str, float]:
     return name, number
 
 
-def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNetwork:
+def apply_settings(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNetwork:
     """Return a network with changed settings.
 
     - STATION.speed divides the station's service times, STATION.servers sets the number of servers.
@@ -51,26 +51,26 @@ def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNe
         QueueingError: A station, chain, variant or setting does not exist, or a value is not valid.
     """
     for name, value in settings.items():
-        network = _set(network, name, value)
+        network = _apply_setting(network, name, value)
     return network
 
 
 def with_load(network: QueueingNetwork, chain: str, load: float) -> QueueingNetwork:
     """Return a network with a chain's population or rate (customers per second) set."""
     setting = "rate_per_s" if network.chain(chain).is_open else "population"
-    return _of_chain(network, network.chain(chain), setting, load)
+    return _set_chain(network, network.chain(chain), setting, load)
 
 
-def _set(network: QueueingNetwork, name: str, value: float) -> QueueingNetwork:
+def _apply_setting(network: QueueingNetwork, name: str, value: float) -> QueueingNetwork:
     owner, _, what = name.rpartition(".")
     where = f"what-if {name!r}"
     chains = {chain.name: chain for chain in network.chains}
     if not owner:
-        return _share(network, name, value)
+        return _set_share(network, name, value)
     if owner in network.index and what in OF_STATION:
-        return _of_station(network, owner, what, value)
+        return _set_station(network, owner, what, value)
     if owner in chains and what in OF_CHAIN:
-        return _of_chain(network, chains[owner], what, value)
+        return _set_chain(network, chains[owner], what, value)
     if owner in network.index or owner in chains:
         known = (*(OF_STATION if owner in network.index else ()),
                  *(OF_CHAIN if owner in chains else ()))
@@ -79,7 +79,7 @@ def _set(network: QueueingNetwork, name: str, value: float) -> QueueingNetwork:
                         choose_from(owner, (*network.index, *chains)))
 
 
-def _of_station(network: QueueingNetwork, name: str, what: str, value: float) -> QueueingNetwork:
+def _set_station(network: QueueingNetwork, name: str, what: str, value: float) -> QueueingNetwork:
     station, where = network.station(name), f"what-if '{name}.{what}'"
     if what == "servers":
         if value != int(value) or value < 1:
@@ -113,7 +113,7 @@ def _map_visits(network: QueueingNetwork, station: str,
         replace(chain, classes=tuple(map(changed, chain.classes))) for chain in network.chains))
 
 
-def _of_chain(network: QueueingNetwork, chain: Chain, what: str, value: float) -> QueueingNetwork:
+def _set_chain(network: QueueingNetwork, chain: Chain, what: str, value: float) -> QueueingNetwork:
     where = f"what-if '{chain.name}.{what}'"
     if (what == "rate_per_s") != chain.is_open:
         kind = "open" if chain.is_open else "closed"
@@ -128,7 +128,7 @@ def _of_chain(network: QueueingNetwork, chain: Chain, what: str, value: float) -
                                          for entry in network.chains))
 
 
-def _share(network: QueueingNetwork, variant: str, value: float) -> QueueingNetwork:
+def _set_share(network: QueueingNetwork, variant: str, value: float) -> QueueingNetwork:
     where = f"what-if {variant!r}"
     variants = {name for chain in network.chains for name in chain.shares}
     if variant not in variants:
@@ -136,12 +136,12 @@ def _share(network: QueueingNetwork, variant: str, value: float) -> QueueingNetw
     if not 0 <= value <= 1:
         raise QueueingError(where, f"{value:g} is not a share", "give a number from 0 to 1")
     return replace(network, chains=tuple(
-        replace(chain, shares=_rescaled(where, chain.shares, variant, value))
+        replace(chain, shares=_rescale_shares(where, chain.shares, variant, value))
         if variant in chain.shares else chain for chain in network.chains))
 
 
-def _rescaled(where: str, shares: Mapping[str, float], variant: str,
-              value: float) -> dict[str, float]:
+def _rescale_shares(where: str, shares: Mapping[str, float], variant: str,
+                    value: float) -> dict[str, float]:
     others = {name: share for name, share in shares.items() if name != variant}
     if not others and value != 1:
         raise QueueingError(where, "is the chain's only variant", "its share stays 1")

@@ -5,8 +5,13 @@ tests/analysis.
 """
 
 from analysis.statistics.correction import benjamini_hochberg, holm
-from analysis.statistics.differences import Comparison, paired, welch, welch_over
-from analysis.statistics.effects import cliffs_delta, hedges_g, hedges_g_paired, magnitude
+from analysis.statistics.differences import (
+    Comparison,
+    compare_paired,
+    compare_welch,
+    compare_welch_pairs,
+)
+from analysis.statistics.effects import cliffs_delta, hedges_g, hedges_g_paired, magnitude_word
 from analysis.statistics.estimates import (
     LEVEL,
     Estimate,
@@ -17,16 +22,16 @@ from analysis.statistics.estimates import (
     paired_differences,
     sample_variance,
 )
-from analysis.statistics.extremes import spread
+from analysis.statistics.extremes import relative_spread
 from analysis.statistics.needed import (
     MOST,
     POWER,
     Outcome,
-    decided,
+    decide_outcome,
     pairs_needed,
     repetitions_to_decide,
 )
-from analysis.statistics.robust import Trend, modified_z_scores, trend
+from analysis.statistics.robust import Trend, find_trend, modified_z_scores
 
 __all__ = [
     "LEVEL",
@@ -39,22 +44,22 @@ __all__ = [
     "Trend",
     "benjamini_hochberg",
     "cliffs_delta",
-    "decided",
+    "compare_paired",
+    "compare_welch",
+    "compare_welch_pairs",
+    "decide_outcome",
+    "find_trend",
     "hedges_g",
     "hedges_g_paired",
     "holm",
-    "magnitude",
+    "magnitude_word",
     "mean",
     "mean_bca",
     "median",
     "modified_z_scores",
-    "paired",
     "paired_differences",
     "pairs_needed",
+    "relative_spread",
     "repetitions_to_decide",
     "sample_variance",
-    "spread",
-    "trend",
-    "welch",
-    "welch_over",
 ]

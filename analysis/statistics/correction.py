@@ -19,7 +19,7 @@ def holm(p_values: Iterable[float]) -> Sample:
     Raises:
         ValueError: A value is not a probability.
     """
-    p = _probabilities(p_values)
+    p = _check_probabilities(p_values)
     order = np.argsort(p, kind="stable")
     raised = p[order] * np.arange(p.size, 0, -1)
     adjusted = np.empty_like(p)
@@ -39,7 +39,7 @@ def benjamini_hochberg(p_values: Iterable[float]) -> Sample:
     Raises:
         ValueError: A value is not a probability.
     """
-    p = _probabilities(p_values)
+    p = _check_probabilities(p_values)
     order = np.argsort(p, kind="stable")
     raised = p[order] * p.size / np.arange(1, p.size + 1)
     adjusted = np.empty_like(p)
@@ -47,7 +47,7 @@ def benjamini_hochberg(p_values: Iterable[float]) -> Sample:
     return adjusted
 
 
-def _probabilities(values: Iterable[float]) -> Sample:
+def _check_probabilities(values: Iterable[float]) -> Sample:
     p = np.fromiter(values, dtype=np.float64)
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError("p-values lie between 0 and 1")

@@ -34,8 +34,8 @@ class Comparison:
     delta: float
 
 
-def paired(first: Mapping[int, float], second: Mapping[int, float],
-           level: float = LEVEL) -> Comparison:
+def compare_paired(first: Mapping[int, float], second: Mapping[int, float],
+                   level: float = LEVEL) -> Comparison:
     """Compare two samples by their differences within blocks.
 
     This is the t test of paired samples: Box, Hunter and Hunter (2005), "Statistics for
@@ -55,7 +55,8 @@ def paired(first: Mapping[int, float], second: Mapping[int, float],
                                    [second[block] for block in common]))
 
 
-def welch(first: Iterable[float], second: Iterable[float], level: float = LEVEL) -> Comparison:
+def compare_welch(first: Iterable[float], second: Iterable[float],
+                  level: float = LEVEL) -> Comparison:
     """Compare samples that share no blocks and may differ in spread.
 
     Welch (1947), "The generalization of Student's problem when several different population
@@ -78,13 +79,13 @@ def welch(first: Iterable[float], second: Iterable[float], level: float = LEVEL)
                       _p_value(apart, error, freedom), *effects)
 
 
-def welch_over(pairs: Iterable[tuple[Iterable[float], Iterable[float]]],
-               level: float = LEVEL) -> tuple[Estimate, float | None]:
+def compare_welch_pairs(pairs: Iterable[tuple[Iterable[float], Iterable[float]]],
+                        level: float = LEVEL) -> tuple[Estimate, float | None]:
     """Return the mean difference over pairs of samples and its p-value.
 
-    The method is that of `welch`, for cases where one pair has too few values to decide. Spreads
-    may differ from pair to pair. Satterthwaite (1946), "An approximate distribution of estimates of
-    variance components", Biometrics Bulletin 2(6), 110-114.
+    The method is that of `compare_welch`, for cases where one pair has too few values to decide.
+    Spreads may differ from pair to pair. Satterthwaite (1946), "An approximate distribution of
+    estimates of variance components", Biometrics Bulletin 2(6), 110-114.
 
     Args:
         pairs: The first and the second sample of each pair.

@@ -30,8 +30,8 @@ def hedges_g(first: Iterable[float], second: Iterable[float],
     freedom = a.size + b.size - 2
     pooled = np.sqrt(((a.size - 1) * np.var(a, ddof=1) + (b.size - 1) * np.var(b, ddof=1))
                      / freedom)
-    effect = _standardized(float(np.mean(a) - np.mean(b)), float(pooled), freedom,
-                           a.size * b.size / (a.size + b.size), level)
+    effect = _standardized_effect(float(np.mean(a) - np.mean(b)), float(pooled), freedom,
+                                  a.size * b.size / (a.size + b.size), level)
     return effect and replace(effect, n=a.size + b.size)
 
 
@@ -46,8 +46,9 @@ def hedges_g_paired(differences: Iterable[float], level: float = LEVEL) -> Estim
     sample = finite_sample(differences)
     if sample.size < 3:
         return None
-    effect = _standardized(float(np.mean(sample)), float(np.std(sample, ddof=1)), sample.size - 1,
-                           sample.size, level)
+    effect = _standardized_effect(float(np.mean(sample)), float(np.std(sample, ddof=1)), sample.size
+                                  - 1,
+                                  sample.size, level)
     return effect and replace(effect, n=sample.size)
 
 
@@ -67,7 +68,7 @@ def cliffs_delta(first: Iterable[float], second: Iterable[float]) -> float:
     return float(int(below) - int(above)) / (a.size * b.size)
 
 
-def magnitude(delta: float) -> str:
+def magnitude_word(delta: float) -> str:
     """Return the word for the size of Cliff's delta.
 
     The words are negligible, small, medium and large (Romano et al. 2006).
@@ -75,21 +76,21 @@ def magnitude(delta: float) -> str:
     return next((word for least, word in _MAGNITUDES if abs(delta) >= least), "negligible")
 
 
-def _standardized(apart: float, spread: float, freedom: int, size: float,
-                  level: float) -> Estimate | None:
+def _standardized_effect(apart: float, spread: float, freedom: int, size: float,
+                         level: float) -> Estimate | None:
     """Return Hedges' g with its interval, where t is apart / spread x sqrt(size)."""
     if spread <= 1e-12 * abs(apart):
         return None
     root = float(np.sqrt(size))
     low, high = (float(special.nctdtrinc(freedom, probability, apart / spread * root)) / root
                  for probability in ((1 + level) / 2, (1 - level) / 2))
-    middle = _bias(freedom) * apart / spread
+    middle = _bias_factor(freedom) * apart / spread
     if not low <= middle <= high:  # too many deviations for the inversion
         return Estimate(middle, None, None, freedom)
     return Estimate(middle, low, high, freedom)
 
 
-def _bias(freedom: int) -> float:
+def _bias_factor(freedom: int) -> float:
     """Return Hedges' exact factor J, which removes the bias of a standardized difference."""
     logs = float(special.gammaln(freedom / 2) - special.gammaln((freedom - 1) / 2))
     return float(np.exp(logs) / np.sqrt(freedom / 2))

@@ -19,7 +19,7 @@ from analysis.statistics.estimates import LEVEL, Estimate, Sample
 _NODES, _REACH = 160, 9.0
 
 
-def spread(blocks: Sample, level: float = LEVEL) -> Estimate:
+def relative_spread(blocks: Sample, level: float = LEVEL) -> Estimate:
     """Return the relative excess of the largest mean: largest / smallest - 1.
 
     `blocks` has a row per block and a column per cell. It needs at least two rows and two columns,

@@ -20,7 +20,7 @@ MOST = 1000
 _SURE = 30.0
 
 
-def decided(difference: Estimate, margin: float = 0.0) -> Outcome:
+def decide_outcome(difference: Estimate, margin: float = 0.0) -> Outcome:
     """Return the outcome of a difference's interval.
 
     `margin` is the difference that does not matter, in the same unit. An interval within the margin
@@ -59,7 +59,7 @@ def pairs_needed(effect: float, margin: float = 0.0, level: float = LEVEL, power
         return max(_power_of_difference(abs(effect), count, level),
                    _power_of_equivalence(abs(effect), margin, count, level)) >= power
 
-    return _first(enough, most)
+    return _smallest_sufficient(enough, most)
 
 
 def repetitions_to_decide(differences: Iterable[float], margin: float = 0.0, level: float = LEVEL,
@@ -83,7 +83,7 @@ def repetitions_to_decide(differences: Iterable[float], margin: float = 0.0, lev
     return None if pairs is None else max(0, pairs - sample.size)
 
 
-def _first(enough: Callable[[int], bool], most: int) -> int | None:
+def _smallest_sufficient(enough: Callable[[int], bool], most: int) -> int | None:
     """Return the first number from 2 to `most` that is enough, or None.
 
     If a number is enough, all larger numbers must be enough too.
@@ -106,7 +106,7 @@ def _power_of_difference(effect: float, count: int, level: float) -> float:
     Only intervals on the side of the effect count.
     """
     critical = float(special.stdtrit(count - 1, (1 + level) / 2))
-    return 1 - _below(critical, count, effect * float(np.sqrt(count)))
+    return 1 - _noncentral_t_cdf(critical, count, effect * float(np.sqrt(count)))
 
 
 def _power_of_equivalence(effect: float, margin: float, count: int, level: float) -> float:
@@ -115,10 +115,11 @@ def _power_of_equivalence(effect: float, margin: float, count: int, level: float
         return 0.0
     critical = float(special.stdtrit(count - 1, (1 + level) / 2))
     root = float(np.sqrt(count))
-    return 1 - sum(_below(critical, count, (margin + sign * effect) * root) for sign in (-1, 1))
+    return 1 - sum(_noncentral_t_cdf(critical, count, (margin + sign * effect) * root) for sign
+                   in (-1, 1))
 
 
-def _below(t: float, count: int, shift: float) -> float:
+def _noncentral_t_cdf(t: float, count: int, shift: float) -> float:
     """Return the distribution function of noncentral t for non-negative `t` and `shift`."""
     if shift > _SURE:
         return 0.0 if t < shift / 2 else 1.0

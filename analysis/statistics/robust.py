@@ -46,7 +46,7 @@ class Trend:
     slope: float | None
 
 
-def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
+def find_trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
     """Test whether series of (times, values) rise or fall together.
 
     Each series has its own level. This is the seasonal Kendall test, with the series as seasons,
@@ -67,7 +67,7 @@ def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
         first, second = np.triu_indices(t.size, 1)
         run, rise = t[second] - t[first], x[second] - x[first]
         total += int((np.sign(run) * np.sign(rise)).sum())
-        variance += _variance(t.size, _ties(x), _ties(t))
+        variance += _kendall_variance(t.size, _count_ties(x), _count_ties(t))
         slopes.append(rise[run != 0] / run[run != 0])
     joined = np.concatenate(slopes) if slopes else np.empty(0)
     # Continuity correction: S changes in whole steps, but the normal distribution is continuous.
@@ -76,12 +76,12 @@ def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
     return Trend(total, float(2 * special.ndtr(-z)), slope)
 
 
-def _ties(values: Sample) -> Sample:
+def _count_ties(values: Sample) -> Sample:
     """Return the count of each distinct value."""
     return np.unique(values, return_counts=True)[1].astype(np.float64)
 
 
-def _variance(size: int, first: Sample, second: Sample) -> float:
+def _kendall_variance(size: int, first: Sample, second: Sample) -> float:
     """Return the variance of Kendall's S for independent sides, with ties on both sides.
 
     Kendall (1970), "Rank Correlation Methods", 4th edition, 4.4.

@@ -35,13 +35,13 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if self._task.check_mode:
             return result | {"skipped": True}
-        done = run(arguments["argv"])
+        done = run_program(arguments["argv"])
         if done.returncode:
             raise AnsibleActionFail(done.stderr.strip())
         return result | {"stdout_lines": done.stdout.splitlines(), "changed": bool(done.stdout)}
 
 
-def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run_program(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program to its end. A program of this Python runs in a fork of this process."""
     plain = [argument.encode().decode() for argument in argv]  # not Ansible's own strings
     if plain[0] != sys.executable:

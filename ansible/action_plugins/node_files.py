@@ -49,20 +49,21 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
             raise AnsibleActionFail("files need a Python file that validates them")
         dest, stale, leftover = Path(arguments["dest"]), {}, []
         if arguments["state"] == "absent":
-            leftover = [name for name in owned(arguments["files"], arguments["folders"])
+            leftover = [name for name in owned_paths(arguments["files"], arguments["folders"])
                         if os.path.lexists(dest / name)]
         else:
-            rendered = {name: self._rendered(name, task_vars or {}) for name in arguments["files"]}
+            rendered = {name: self._render_file(name, task_vars or {}) for name
+                        in arguments["files"]}
             stale = {name: text for name, text in rendered.items()
                      if not is_current(dest / name, text)}
         result.update(written=sorted(stale), removed=leftover, changed=bool(stale or leftover))
         if not self._task.check_mode:
-            remove(dest, leftover)
+            remove_paths(dest, leftover)
             if stale:
-                replace(dest, stale, arguments["validate"])
+                replace_files(dest, stale, arguments["validate"])
         return result
 
-    def _rendered(self, name: str, task_vars: dict[str, Any]) -> str:
+    def _render_file(self, name: str, task_vars: dict[str, Any]) -> str:
         source = self._find_needle("templates", f"{Path(name).name}.j2")
         template = trust_as_template(self._loader.get_text_file_contents(source))
         templar = self._templar.copy_with_new_env(
@@ -72,7 +73,7 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
         return str(text).strip("\n") + "\n"
 
 
-def owned(files: list[str], folders: list[str]) -> list[str]:
+def owned_paths(files: list[str], folders: list[str]) -> list[str]:
     """Return what a role has to remove: folders, and the files outside of them."""
     return folders + [name for name in files
                       if not any(name.startswith(f"{folder}/") for folder in folders)]
@@ -94,7 +95,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def remove(dest: Path, names: list[str]) -> None:
+def remove_paths(dest: Path, names: list[str]) -> None:
     """Remove `names` from `dest`, and `dest` itself if no daemon's files are left there."""
     for name in names:
         path = dest / name
@@ -107,7 +108,7 @@ def remove(dest: Path, names: list[str]) -> None:
 
 
 @functools.cache
-def checker(path: str) -> ModuleType:
+def load_checker(path: str) -> ModuleType:
     """Load a Python file as a module, once for all nodes."""
     plain = path.encode().decode()  # compiled code cannot contain Ansible's own strings
     spec = importlib.util.spec_from_file_location(Path(plain).stem, plain)
@@ -118,7 +119,7 @@ def checker(path: str) -> ModuleType:
     return module
 
 
-def replace(dest: Path, texts: dict[str, str], validate: str) -> None:
+def replace_files(dest: Path, texts: dict[str, str], validate: str) -> None:
     """Write `texts` below `dest`, all or none, after `validate` accepted them under their names."""
     make_folder(dest / SOCKETS)
     scratch = Path(tempfile.mkdtemp(prefix=".files.", dir=dest))
@@ -127,7 +128,7 @@ def replace(dest: Path, texts: dict[str, str], validate: str) -> None:
             make_folder((scratch / name).parent)
             (scratch / name).touch(mode=FILE_MODE)
             (scratch / name).write_bytes(text.encode())
-        if complaints := checker(validate).complaints(scratch, sorted(texts)):
+        if complaints := load_checker(validate).complaints(scratch, sorted(texts)):
             said = "\n".join(complaints)
             raise AnsibleActionFail(f"refused, nothing written to {dest}: {said}")
         for name in texts:

@@ -69,21 +69,21 @@ def check_value(line: int, key: str, value: str) -> str:
     return text
 
 
-def need(values: Mapping[str, object], keys: list[str], where: str) -> None:
+def require_keys(values: Mapping[str, object], keys: list[str], where: str) -> None:
     """Refuse `values` that lack one of `keys`."""
     for key in keys:
         if key not in values:
             raise ConfigError(0, f"{where} needs {key}")
 
 
-def need_numbers(values: Mapping[str, str], keys: list[str]) -> None:
+def require_numbers(values: Mapping[str, str], keys: list[str]) -> None:
     """Refuse `values` where one of `keys` is not a whole number."""
     for key in keys:
         if key in values and not WHOLE_NUMBER.fullmatch(values[key]):
             raise ConfigError(0, f"{key} must be a number, not {values[key]}")
 
 
-def need_wep_key(values: Mapping[str, str]) -> None:
+def require_wep_key(values: Mapping[str, str]) -> None:
     """Refuse a WEP key with another length than WEP-40's and WEP-104's."""
     if "wep_key0" in values and not HEX_KEY.fullmatch(values["wep_key0"]):
         raise ConfigError(0, "wep_key0 must be 10 or 26 hexadecimal digits")
@@ -92,7 +92,7 @@ def need_wep_key(values: Mapping[str, str]) -> None:
 # --- hostapd and wpa_supplicant: KEY=VALUE, and blocks of them ---------------------------------
 
 
-def settings(
+def parse_settings(
     lines: list[tuple[int, str]], repeatable: frozenset[str] = frozenset()
 ) -> dict[str, str]:
     """Parse KEY=VALUE lines. The daemons allow no space around the sign."""
@@ -107,7 +107,7 @@ def settings(
     return values
 
 
-def significant(text: str) -> list[tuple[int, str]]:
+def significant_lines(text: str) -> list[tuple[int, str]]:
     """Return lines with their numbers, without indentation.
 
     Comments and blank lines are left out.
@@ -118,16 +118,17 @@ def significant(text: str) -> list[tuple[int, str]]:
 
 def check_hostapd(text: str) -> None:
     """Check hostapd.conf."""
-    values = settings(significant(text), HOSTAPD_REPEATABLE)
-    need(values, ["interface", "driver", "ctrl_interface", "ssid", "hw_mode", "channel"], "hostapd")
-    need_numbers(values, HOSTAPD_NUMBERS + HOSTAPD_DYNAMIC_WEP)
-    need_wep_key(values)
+    values = parse_settings(significant_lines(text), HOSTAPD_REPEATABLE)
+    require_keys(values, ["interface", "driver", "ctrl_interface", "ssid", "hw_mode", "channel"],
+                 "hostapd")
+    require_numbers(values, HOSTAPD_NUMBERS + HOSTAPD_DYNAMIC_WEP)
+    require_wep_key(values)
     if values.get("ieee8021x") == "1":
-        need(values, HOSTAPD_RADIUS, "ieee8021x=1")
+        require_keys(values, HOSTAPD_RADIUS, "ieee8021x=1")
     if "wep_key0" in values:
-        need(values, ["wep_default_key"], "wep_key0")
+        require_keys(values, ["wep_default_key"], "wep_key0")
     if not values.keys().isdisjoint(HOSTAPD_DYNAMIC_WEP):
-        need(values, ["ieee8021x", *HOSTAPD_DYNAMIC_WEP], "dynamic WEP")
+        require_keys(values, ["ieee8021x", *HOSTAPD_DYNAMIC_WEP], "dynamic WEP")
     if "wpa" in values:
         check_wpa(values)
 
@@ -139,13 +140,13 @@ def takes_eap(key_management: str) -> bool:
 
 def check_wpa(values: Mapping[str, str]) -> None:
     """Check the part of hostapd.conf that WPA adds."""
-    need(values, ["wpa_key_mgmt"], "wpa")
+    require_keys(values, ["wpa_key_mgmt"], "wpa")
     if any(key.startswith("wep_") for key in values):
         raise ConfigError(0, "wpa and WEP keys exclude each other")
     if not {"wpa_pairwise", "rsn_pairwise"} & values.keys():
         raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
     if takes_eap(values["wpa_key_mgmt"]):
-        need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
+        require_keys(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
     elif values["wpa_key_mgmt"] != "OWE" and not (
         {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
     ):
@@ -156,27 +157,27 @@ def check_wpa(values: Mapping[str, str]) -> None:
 
 def check_wpa_supplicant(text: str) -> None:
     """Check wpa_supplicant.conf with exactly one network."""
-    outside, network = with_network(text)
-    need(outside, ["ctrl_interface", "ap_scan"], "wpa_supplicant")
+    outside, network = parse_network(text)
+    require_keys(outside, ["ctrl_interface", "ap_scan"], "wpa_supplicant")
     check_network(network)
 
 
 def check_macsec(text: str) -> None:
     """Check macsec.conf: wpa_supplicant's format, with a network for MKA."""
-    outside, network = with_network(text)
-    need(outside, ["ctrl_interface", "ap_scan", "eapol_version"], "macsec")
-    need(network, ["key_mgmt", "mka_cak", "mka_ckn", *MKA_NUMBERS], "network")
-    need_numbers(network, MKA_NUMBERS)
+    outside, network = parse_network(text)
+    require_keys(outside, ["ctrl_interface", "ap_scan", "eapol_version"], "macsec")
+    require_keys(network, ["key_mgmt", "mka_cak", "mka_ckn", *MKA_NUMBERS], "network")
+    require_numbers(network, MKA_NUMBERS)
     if not re.fullmatch(r"[0-9a-f]{32}", network["mka_cak"]):
         raise ConfigError(0, "mka_cak must be 32 hexadecimal digits")
 
 
-def with_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
+def parse_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
     """Parse the part before wpa_supplicant's one network, and the network."""
     outside: list[tuple[int, str]] = []
     networks: list[list[tuple[int, str]]] = []
     opened = 0
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         if line == "network={":
             if opened:
                 raise ConfigError(number, f"the block of line {opened} is still open")
@@ -192,27 +193,28 @@ def with_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
         raise ConfigError(opened, "the block is never closed")
     if len(networks) != 1:
         raise ConfigError(0, f"needs one network, has {len(networks)}")
-    return settings(outside), settings(networks[0])
+    return parse_settings(outside), parse_settings(networks[0])
 
 
 def check_network(network: Mapping[str, str]) -> None:
     """Check the one network block of wpa_supplicant.conf."""
-    need(network, ["ssid", "scan_freq", "key_mgmt"], "network")
-    need_numbers(network, NETWORK_NUMBERS)
+    require_keys(network, ["ssid", "scan_freq", "key_mgmt"], "network")
+    require_numbers(network, NETWORK_NUMBERS)
     for frequency in network["scan_freq"].split():
-        need_numbers({"scan_freq": frequency}, ["scan_freq"])
-    need_wep_key(network)
+        require_numbers({"scan_freq": frequency}, ["scan_freq"])
+    require_wep_key(network)
     if "eap" in network:
-        need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
+        require_keys(network, ["identity", *CREDENTIALS.get(network["eap"], [])],
+                     f"eap={network['eap']}")
     elif takes_eap(network["key_mgmt"]) or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
     if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT", "FILS")):
-        need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
+        require_keys(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
         has_secret = not takes_eap(network["key_mgmt"]) and network["key_mgmt"] != "OWE"
         if has_secret and not {"psk", "sae_password"} & network.keys():
             raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
     if "wep_tx_keyidx" in network:
-        need(network, ["wep_key0"], "wep_tx_keyidx")
+        require_keys(network, ["wep_key0"], "wep_tx_keyidx")
 
 
 # --- strongSwan and FreeRADIUS: KEY = VALUE in nested braces ------------------------------------
@@ -222,14 +224,14 @@ class Tree(dict[str, "Tree | str"]):
     """A block: settings and blocks by name."""
 
 
-def tree(text: str, *, words: bool) -> Tree:
+def parse_tree(text: str, *, words: bool) -> Tree:
     """Parse nested braces.
 
     `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers.
     """
     root = Tree()
     path: list[tuple[int, Tree]] = [(0, root)]
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         here = path[-1][1]
         header = re.fullmatch(r"([\w.-]+(?: [\w.-]+)?) \{", line)
         setting = re.fullmatch(r"([\w-]+) :?= ?(.*)", line)
@@ -256,7 +258,7 @@ def tree(text: str, *, words: bool) -> Tree:
     return root
 
 
-def block(parent: Tree, key: str, where: str) -> Tree:
+def require_block(parent: Tree, key: str, where: str) -> Tree:
     """Return the block `key` of `parent`. Refuse it if it is missing, a setting, or empty."""
     found = parent.get(key)
     if not isinstance(found, Tree) or not found:
@@ -266,76 +268,80 @@ def block(parent: Tree, key: str, where: str) -> Tree:
 
 def check_strongswan(text: str) -> None:
     """Check strongswan.conf of one charon."""
-    charon = block(tree(text, words=False), "charon", "strongswan.conf")
-    need(charon, ["load"], "charon")
-    need(block(block(charon, "plugins", "charon"), "vici", "plugins"), ["socket"], "vici")
-    block(charon, "filelog", "charon")
+    charon = require_block(parse_tree(text, words=False), "charon", "strongswan.conf")
+    require_keys(charon, ["load"], "charon")
+    require_keys(require_block(require_block(charon, "plugins", "charon"), "vici", "plugins"),
+                 ["socket"], "vici")
+    require_block(charon, "filelog", "charon")
 
 
 def check_swanctl(text: str) -> None:
     """Check swanctl.conf with at least one connection that has ends and children."""
-    connections = block(tree(text, words=False), "connections", "swanctl.conf")
+    connections = require_block(parse_tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
-        connection = block(connections, name, "connections")
+        connection = require_block(connections, name, "connections")
         if name.startswith(("hold-", "pass-")):  # not negotiated with a peer
-            children = block(connection, "children", name)
+            children = require_block(connection, "children", name)
             for child in children:
-                need(block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")
+                require_keys(require_block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")
             continue
-        need(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
+        require_keys(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
         for end in ("local", "remote"):
-            need(block(connection, end, name), ["auth", "pubkeys", "id"], f"{name}.{end}")
-        children = block(connection, "children", name)
+            require_keys(require_block(connection, end, name), ["auth", "pubkeys", "id"],
+                         f"{name}.{end}")
+        children = require_block(connection, "children", name)
         for child in children:
-            need(block(children, child, name), SWANCTL_CHILD, f"{name}.{child}")
+            require_keys(require_block(children, child, name), SWANCTL_CHILD, f"{name}.{child}")
 
 
 def check_radiusd(text: str) -> None:
     """Check radiusd.conf with its modules and one virtual server."""
-    root = tree(text, words=True)
-    need(root, ["name", "pidfile", "run_dir", "$INCLUDE clients.conf"], "radiusd.conf")
-    modules = block(root, "modules", "radiusd.conf")
-    need(block(modules, "files", "modules"), ["usersfile"], "files")
-    eap = block(modules, "eap", "modules")
-    need(eap, ["default_eap_type"], "eap")
-    need(eap, [str(eap["default_eap_type"])], "eap with that default_eap_type")
-    server = block(root, "server qop", "radiusd.conf")
-    listen = block(server, "listen", "server")
-    need(listen, ["type", "ipaddr", "port"], "listen")
+    root = parse_tree(text, words=True)
+    require_keys(root, ["name", "pidfile", "run_dir", "$INCLUDE clients.conf"], "radiusd.conf")
+    modules = require_block(root, "modules", "radiusd.conf")
+    require_keys(require_block(modules, "files", "modules"), ["usersfile"], "files")
+    eap = require_block(modules, "eap", "modules")
+    require_keys(eap, ["default_eap_type"], "eap")
+    require_keys(eap, [str(eap["default_eap_type"])], "eap with that default_eap_type")
+    server = require_block(root, "server qop", "radiusd.conf")
+    listen = require_block(server, "listen", "server")
+    require_keys(listen, ["type", "ipaddr", "port"], "listen")
     if listen.get("proto") == "tcp":
-        need(listen, ["clients"], "listen by TCP")
-        need(block(listen, "tls", "listen by TCP"), [*CERTIFICATE, "require_client_cert"], "tls")
+        require_keys(listen, ["clients"], "listen by TCP")
+        require_keys(require_block(listen, "tls", "listen by TCP"),
+                     [*CERTIFICATE, "require_client_cert"], "tls")
     for section in ("authorize", "authenticate"):
-        need(block(server, section, "server"), ["eap"], section)
+        require_keys(require_block(server, section, "server"), ["eap"], section)
 
 
 def check_proxy(text: str) -> None:
     """Check proxy.conf: a server that forwards everything inside TLS, and decides nothing."""
-    root = tree(text, words=True)
-    need(root, ["name", "pidfile", "run_dir"], "proxy.conf")
-    need(block(root, "client access_point", "proxy.conf"), ["ipaddr", "secret"], "client")
-    server = block(root, "home_server decides", "proxy.conf")
-    need(server, ["proto", "ipaddr", "port", "src_ipaddr", "secret"], "home_server")
-    tls = block(server, "tls", "home_server")
-    need(tls, CERTIFICATE if "private_key_file" in tls else ["ca_file"], "tls")
-    listen = block(block(root, "server qop", "proxy.conf"), "listen", "server")
-    need(listen, ["type", "ipaddr", "port"], "listen")
+    root = parse_tree(text, words=True)
+    require_keys(root, ["name", "pidfile", "run_dir"], "proxy.conf")
+    require_keys(require_block(root, "client access_point", "proxy.conf"), ["ipaddr", "secret"],
+                 "client")
+    server = require_block(root, "home_server decides", "proxy.conf")
+    require_keys(server, ["proto", "ipaddr", "port", "src_ipaddr", "secret"], "home_server")
+    tls = require_block(server, "tls", "home_server")
+    require_keys(tls, CERTIFICATE if "private_key_file" in tls else ["ca_file"], "tls")
+    listen = require_block(require_block(root, "server qop", "proxy.conf"), "listen", "server")
+    require_keys(listen, ["type", "ipaddr", "port"], "listen")
 
 
 def check_clients(text: str) -> None:
     """Check clients.conf with at least one client."""
-    clients = tree(text, words=True)
+    clients = parse_tree(text, words=True)
     if "clients radsec" in clients:
-        clients = block(clients, "clients radsec", "clients.conf")
+        clients = require_block(clients, "clients radsec", "clients.conf")
     if not clients:
         raise ConfigError(0, "clients.conf needs a client")
     for name in clients:
-        need(block(clients, name, "clients.conf"), ["ipaddr", "secret"], name)
+        require_keys(require_block(clients, name, "clients.conf"), ["ipaddr", "secret"], name)
 
 
 def check_users(text: str) -> None:
     """Check FreeRADIUS' users file, in the forms that the role writes."""
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         if line == 'DEFAULT Tmp-String-0 := "%{User-Name}"':
             continue
         entry = re.fullmatch(r"('.*') (?:Cleartext-Password|Tmp-String-0) := ('.*')", line)
@@ -347,7 +353,7 @@ def check_users(text: str) -> None:
 
 def check_denied(text: str) -> None:
     """Check the file of denied users: a name on each line, with its treatment."""
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         entry = re.fullmatch(r"('.*') Auth-Type := Reject", line)
         if not entry:
             raise ConfigError(number, "not 'NAME' Auth-Type := Reject")
@@ -356,23 +362,23 @@ def check_denied(text: str) -> None:
 
 def check_eap_server(text: str) -> None:
     """Check eap_server.conf of hostapd as the authentication server."""
-    values = settings(significant(text))
-    need(values, EAP_SERVER, "an authentication server")
-    need_numbers(values, ["radius_server_auth_port", "fragment_size"])
+    values = parse_settings(significant_lines(text))
+    require_keys(values, EAP_SERVER, "an authentication server")
+    require_numbers(values, ["radius_server_auth_port", "fragment_size"])
 
 
 def check_eap_clients(text: str) -> None:
     """Check the addresses and secrets of RADIUS clients, at least one."""
-    if not significant(text):
+    if not significant_lines(text):
         raise ConfigError(0, "needs a client")
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         if not re.fullmatch(r"[0-9.]+/32 \S.*", line):
             raise ConfigError(number, "not ADDRESS/32 SECRET")
 
 
 def check_eap_users(text: str) -> None:
     """Check the EAP methods by the first character of a name."""
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         if line not in ('"0"* AKA', '"6"* AKA\'', "* TLS"):
             raise ConfigError(number, "not a method as the role writes it")
 
@@ -380,7 +386,7 @@ def check_eap_users(text: str) -> None:
 def check_krb5(text: str) -> None:
     """Check krb5.conf and similar files: sections, settings, and blocks of a realm in them."""
     section, realm, given = "", "", set[tuple[str, str, str]]()
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         heading = re.fullmatch(r"\[(\w+)\]", line)
         opening = re.fullmatch(r"([\w.-]+) = \{", line)
         setting = re.fullmatch(r"([\w.-]+) = (.+)", line)
@@ -406,7 +412,7 @@ def check_krb5(text: str) -> None:
 
 def check_principals(text: str) -> None:
     """Check commands for kadmin.local, in the forms that the role writes."""
-    for number, line in significant(text):
+    for number, line in significant_lines(text):
         if not re.fullmatch(r"addprinc (-nokey|-pw [0-9a-f]+) \S+|ktadd -norandkey -k \S+ \S+",
                             line):
             raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")

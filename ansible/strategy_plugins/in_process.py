@@ -62,7 +62,7 @@ def compile_once(environment: type[AnsibleEnvironment]) -> None:
     compile_ = environment.compile
     compiled: dict[tuple[Any, ...], Any] = {}
 
-    def look(self: AnsibleEnvironment, source: Any, *how: Any, **more: Any) -> Any:
+    def compile_cached(self: AnsibleEnvironment, source: Any, *how: Any, **more: Any) -> Any:
         if how or more or not isinstance(source, str):
             return compile_(self, source, *how, **more)
         context = _TemplateCompileContext.current(optional=True)
@@ -71,17 +71,17 @@ def compile_once(environment: type[AnsibleEnvironment]) -> None:
             compiled[key] = compile_(self, source)
         return compiled[key]
 
-    environment.compile = look
+    environment.compile = compile_cached
 
 
 def parse_once(loader: type[DataLoader]) -> None:
     """Parse a file of variables once. Ansible's manager of variables would do it for each task."""
     load = loader.load_from_file
 
-    def look(self: DataLoader, file_name: str, cache: str = "all", **how: Any) -> Any:
+    def load_cached(self: DataLoader, file_name: str, cache: str = "all", **how: Any) -> Any:
         return load(self, file_name, cache="all" if cache == "vaulted" else cache, **how)
 
-    loader.load_from_file = look
+    loader.load_from_file = load_cached
 
 
 class StrategyModule(linear.StrategyModule):  # type: ignore[misc,unused-ignore]

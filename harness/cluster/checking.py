@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.cluster import measuring, received
 from harness.cluster.connection import Cluster, WorkerLost
-from harness.cluster.received import LieError, WorkerIdentity, printable
+from harness.cluster.received import InvalidWorkerMessage, WorkerIdentity, printable_line
 from harness.engine import provenance, variants
 from harness.engine.plan import Plan
 
@@ -41,45 +41,46 @@ class Checker:
         self._plan = plan
         self._cluster = cluster
         self._folder = folder
-        self._advice = f"give '{variants.provision(plan)}'"
+        self._advice = f"give '{variants.provision_command(plan)}'"
         # Where this machine lacks an image, the first worker's image is the reference.
-        self._images = variants.keys(plan)
+        self._images = variants.built_image_keys(plan)
 
-    async def checked(self, worker: ClusterWorker) -> ClusterWorker:
+    async def check_worker(self, worker: ClusterWorker) -> ClusterWorker:
         """Return the worker with its processors, packages and finished steps.
 
         Raises:
             WorkerLost: The worker may not measure; the text is the reason.
         """
-        identity = await self._identity(worker.address)
-        if complaint := self._complaint(identity):
+        identity = await self._request_identity(worker.address)
+        if complaint := self._find_difference(identity):
             raise WorkerLost(complaint)
         self._images = identity.images | self._images
-        provenance.keep(self._folder, {**identity.description, "worker": worker.label})
+        provenance.add_circumstances(self._folder, {**identity.description, "worker": worker.label})
         return replace(worker, processors=identity.processors, finished=identity.finished,
                        packages=frozenset(identity.images))
 
-    async def _identity(self, address: str) -> WorkerIdentity:
+    async def _request_identity(self, address: str) -> WorkerIdentity:
         reason = "it says nothing"
         try:
-            async with asyncio.timeout(_PATIENCE_S), contextlib.aclosing(self._cluster.call(
-                    address, measuring.identify, self._plan)) as said:
+            async with asyncio.timeout(_PATIENCE_S), contextlib.aclosing(
+                self._cluster.run_on_worker(
+                    address, measuring.send_identity, self._plan)) as said:
                 async for document in said:
-                    message = received.read(document)
+                    message = received.parse_message(document)
                     if isinstance(message, WorkerIdentity):
                         return message
-        except (WorkerLost, LieError, TimeoutError) as error:
+        except (WorkerLost, InvalidWorkerMessage, TimeoutError) as error:
             reason = str(error) or reason
         raise WorkerLost(f"cannot say what it measures with ({reason}); start it with './qop "
                          "worker' from the same checkout as this one")
 
-    def _complaint(self, identity: WorkerIdentity) -> str:
+    def _find_difference(self, identity: WorkerIdentity) -> str:
         """Return a message about how the worker's code or images differ, "" if they do not."""
         code = provenance.code_digest(self._plan.study.id)
         if identity.code != code:
-            return (f"measures with other code ({printable(identity.code[:12])}, here "
+            return (f"measures with other code ({printable_line(identity.code[:12])}, here "
                     f"{code[:12]}); bring both to the same version and start it again")
-        if not variants.suffice(self._plan, identity.images):
+        if not variants.can_measure(self._plan, identity.images):
             return (f"has no guest image for builder {self._plan.settings.builder}; "
                     f"{self._advice} there")
         image = identity.description.get("image")
@@ -90,6 +91,7 @@ class Checker:
                     f"or {self._advice} there")
         for name, key in identity.images.items():
             if key != self._images.get(name, key):
-                return (f"has another guest image ({printable(key)}, not {self._images[name]}); "
+                return (
+                    f"has another guest image ({printable_line(key)}, not {self._images[name]}); "
                         f"{self._advice} on both and start it again")
         return ""

@@ -17,7 +17,7 @@ import dask
 from distributed import Client, wait
 
 from harness.cluster import guard, keys, remote
-from harness.cluster.extra import SETTINGS, be_quiet
+from harness.cluster.extra import SETTINGS, silence_logs
 from harness.cluster.keys import ClusterKey, Role
 from harness.errors import UserError
 
@@ -48,7 +48,7 @@ class Cluster:
         self._where = where
         self._run = run
 
-    async def workers(self) -> set[str]:
+    async def worker_addresses(self) -> set[str]:
         """Return the addresses of the connected workers.
 
         Raises:
@@ -62,8 +62,8 @@ class Cluster:
                         "workers and give the same command again, which goes on from here",
                         status=1)
 
-    async def call(self, worker: str, function: Callable[..., Any], *arguments: Any,
-                   **options: Any) -> AsyncGenerator[Mapping[str, Any]]:
+    async def run_on_worker(self, worker: str, function: Callable[..., Any], *arguments: Any,
+                            **options: Any) -> AsyncGenerator[Mapping[str, Any]]:
         """Run a function on exactly one worker and yield its messages until it ends.
 
         The function gets the run, a serial number and the arguments. It sends its messages as dask
@@ -77,11 +77,11 @@ class Cluster:
         topic = f"{guard.TOPIC}{serial}"
         said: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
 
-        def hear(event: tuple[float, Any]) -> None:
+        def queue_event(event: tuple[float, Any]) -> None:
             if isinstance(event[1], dict) and event[1].pop("worker", "") == worker:
                 said.put_nowait(event[1])
 
-        self._client.subscribe_topic(topic, hear)
+        self._client.subscribe_topic(topic, queue_event)
         future = self._client.submit(function, self._run, serial, *arguments,
                                      key=f"{function.__name__}-{serial}", workers=[worker],
                                      pure=False, allow_other_workers=False, **options)
@@ -108,31 +108,31 @@ class Cluster:
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
         if status != "finished":
-            is_there = worker in await self.workers()
+            is_there = worker in await self.worker_addresses()
             raise WorkerLost("its task failed" if is_there else "the worker is gone")
 
 
 @contextlib.asynccontextmanager
-async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
+async def connect_to_cluster(where: str, run: str) -> AsyncIterator[Cluster]:
     """Connect to the cluster that `--cluster` names.
 
     Raises:
         UserError: No scheduler answers, or it refuses the key.
     """
-    be_quiet()
-    guard.trusting_nobody()
+    silence_logs()
+    guard.refuse_pickles()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
         if where.startswith("ssh:"):
-            scheduler = ClusterKey.new()
-            address = await stack.enter_async_context(remote.started(where, scheduler))
-            key = scheduler.of(Role.RUN)
+            scheduler = ClusterKey.from_secret()
+            address = await stack.enter_async_context(remote.start_cluster(where, scheduler))
+            key = scheduler.derive_key(Role.RUN)
         else:
-            address, key = where, keys.find(where, Role.RUN)
+            address, key = where, keys.find_key(where, Role.RUN)
             await keys.refuse_foreign_key(address, key)
         try:
             client = await _QuietClient(address, asynchronous=True, timeout=_CONNECT_S,
-                                        security=key.security(), set_as_default=False)
+                                        security=key.tls_security(), set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise UserError(f"--cluster {where}: no scheduler answers there to this key "
                             f"({' '.join(str(error).split())[:150]}); start one with './qop "
@@ -146,7 +146,7 @@ async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
                 await client.close(timeout=_CLOSE_S)
 
 
-def check(where: str) -> None:
+def check_cluster_name(where: str) -> None:
     """Raise UserError if `where` is no scheduler's address and no list of hosts."""
     if where.startswith("ssh:"):
         is_good = all(_HOST.fullmatch(host) for host in where.removeprefix("ssh:").split(","))

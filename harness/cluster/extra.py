@@ -26,19 +26,20 @@ SETTINGS: dict[str, Any] = {
 _LOUD = ("distributed", "asyncssh", "tornado")
 
 
-def require(what: str) -> None:
+def require_dask(option: str) -> None:
     """Raise UserError with installation advice if dask.distributed is missing.
 
     Args:
-        what: The option that needs dask, for the message.
+        option: The option that needs dask, for the message.
     """
     if importlib.util.find_spec("distributed") is None:
-        raise UserError(f"{what}: dask.distributed is not installed; get it with '{sys.executable} "
+        raise UserError(
+            f"{option}: dask.distributed is not installed; get it with '{sys.executable} "
                         "-m pip install --require-hashes --only-binary :all: -r "
                         f"{ROOT / 'requirements' / 'cluster.lock'}'")
 
 
-def be_quiet() -> None:
+def silence_logs() -> None:
     """Silence the logs of dask and its libraries, because qop reports each error itself.
 
     Dask sets the levels of many of its loggers on import, so each of them is set here.

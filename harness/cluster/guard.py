@@ -2,7 +2,7 @@
 
 Dask's own messages carry pickles from a client to workers: a share is a function and its
 arguments. No pickles are needed in the other direction, but dask has no setting for that (in
-2026.8: "pickling can no longer be disabled"). Therefore a task that called `trusting_nobody`
+2026.8: "pickling can no longer be disabled"). Therefore a task that called `refuse_pickles`
 refuses to unpickle. This covers a whole run and a whole scheduler, except while the scheduler
 reads or processes messages of a run. From a worker, only the needed operations are accepted, in
 messages of limited size about the worker itself.
@@ -44,22 +44,22 @@ class RefusedError(EOFError, TypeError):
     """
 
 
-def trusting_nobody() -> None:
+def refuse_pickles() -> None:
     """Make this task and all tasks that it starts from now on refuse pickles."""
-    _install()
+    _patch_dask()
     _trusts.set(False)
 
 
-async def apart(work: Coroutine[Any, Any, Result]) -> Result:
+async def run_without_pickles(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine in a task that refuses to unpickle. The caller is not affected."""
-    async def distrusting() -> Result:
-        trusting_nobody()
+    async def run_refusing() -> Result:
+        refuse_pickles()
         return await work
-    return await asyncio.create_task(distrusting())
+    return await asyncio.create_task(run_refusing())
 
 
 @contextlib.contextmanager
-def trusting() -> Iterator[None]:
+def accept_pickles() -> Iterator[None]:
     """Allow unpickling inside the context, for data that a run has sent."""
     before = _trusts.set(True)
     try:
@@ -69,7 +69,7 @@ def trusting() -> Iterator[None]:
 
 
 @functools.cache
-def _install() -> None:
+def _patch_dask() -> None:
     """Patch dask so that it does not unpickle, decompress or allocate untrusted data.
 
     Pickles inside a message are replaced by None, so that one worker's pickle does not end another
@@ -77,28 +77,28 @@ def _install() -> None:
     """
     core, tcp = distributed.protocol.core, distributed.comm.tcp
     for name in ("merge_and_deserialize", "decompress"):
-        setattr(core, name, _replaced(getattr(core, name)))
-    tcp.read_bytes_rw = _bounded(tcp.read_bytes_rw)
-    sys.addaudithook(_hook)
+        setattr(core, name, _skip_if_refusing(getattr(core, name)))
+    tcp.read_bytes_rw = _limit_size(tcp.read_bytes_rw)
+    sys.addaudithook(_audit_pickles)
 
 
-def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
+def _skip_if_refusing(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to return None for pickled or compressed data of an untrusted peer."""
     @functools.wraps(function)
-    def replaces(*arguments: Any, **options: Any) -> Any:
+    def call_if_accepting(*arguments: Any, **options: Any) -> Any:
         return function(*arguments, **options) if _trusts.get() else None
-    return replaces
+    return call_if_accepting
 
 
-def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
-    async def reads(stream: Any, size: int) -> Any:
+def _limit_size(read: Callable[..., Any]) -> Callable[..., Any]:
+    async def read_limited(stream: Any, size: int) -> Any:
         if size > MESSAGE_BYTES and not _trusts.get():
             raise CommClosedError(f"a message of {size} bytes")
         return await read(stream, size)
-    return reads
+    return read_limited
 
 
-def _hook(event: str, _: object) -> None:
+def _audit_pickles(event: str, _: object) -> None:
     """Refuse to look up names for a pickle.
 
     Without names a pickle cannot create or call anything.
@@ -107,23 +107,23 @@ def _hook(event: str, _: object) -> None:
         raise RefusedError("what comes from a worker is not unpickled")
 
 
-def of_run(comm: Comm) -> None:
+def accept_run_messages(comm: Comm) -> None:
     """Allow unpickling of all that a run sends on a connection."""
     read = comm.read
 
-    async def believed(*arguments: Any, **options: Any) -> Any:
-        with trusting():
+    async def read_accepting(*arguments: Any, **options: Any) -> Any:
+        with accept_pickles():
             return await read(*arguments, **options)
 
-    comm.read = believed
+    comm.read = read_accepting
 
 
-def of_worker(comm: Comm) -> None:
+def restrict_worker_messages(comm: Comm) -> None:
     """Close a worker's connection when it sends an operation that workers may not send."""
     read = comm.read
     address = ""
 
-    async def judged(*arguments: Any, **options: Any) -> Any:
+    async def read_allowed(*arguments: Any, **options: Any) -> Any:
         nonlocal address
         messages = await read(*arguments, **options)
         for message in messages if isinstance(messages, (tuple, list)) else (messages,):
@@ -134,7 +134,7 @@ def of_worker(comm: Comm) -> None:
                     raise CommClosedError(f"a worker may not say {message.get('op')!r}")
         return messages
 
-    comm.read = judged
+    comm.read = read_allowed
 
 
 def _may_say(message: dict[str, Any], address: str) -> bool:

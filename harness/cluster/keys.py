@@ -63,10 +63,10 @@ class ClusterKey:
     scheduler: bytes
 
     @classmethod
-    def new(cls, secret: bytes = b"") -> ClusterKey:
+    def from_secret(cls, secret: bytes = b"") -> ClusterKey:
         """Return the scheduler's key of a new cluster, from `secret` or a random secret."""
         secret = secret or secrets.token_bytes(_BYTES)
-        return cls(Role.SCHEDULER, secret, _public(secret))
+        return cls(Role.SCHEDULER, secret, _public_key(secret))
 
     @classmethod
     def parse(cls, text: str, role: Role) -> ClusterKey:
@@ -88,38 +88,38 @@ class ClusterKey:
             raise UserError(f"{VARIABLE}: is the key for a {name}, and this is a {role.value}; "
                             "give the one that the scheduler printed for it")
         secret, scheduler = content[:_BYTES], content[_BYTES:]
-        return cls(role, secret, scheduler) if scheduler else cls.new(secret)
+        return cls(role, secret, scheduler) if scheduler else cls.from_secret(secret)
 
     def __str__(self) -> str:
         content = self.secret + (b"" if self.role is Role.SCHEDULER else self.scheduler)
         return f"{self.role.value}-{base64.urlsafe_b64encode(content).decode()}"
 
-    def of(self, role: Role) -> ClusterKey:
+    def derive_key(self, role: Role) -> ClusterKey:
         """Derive the key for another role from the scheduler's key."""
         secret = hmac.digest(self.secret, f"qop cluster, {role.value}".encode(), hashlib.sha256)
         return ClusterKey(role, secret, self.scheduler)
 
-    def believed(self) -> dict[Role, bytes]:
+    def trusted_keys(self) -> dict[Role, bytes]:
         """Return the public keys of the roles that may connect.
 
         A scheduler accepts runs and workers; those accept the scheduler.
         """
         if self.role is not Role.SCHEDULER:
             return {Role.SCHEDULER: self.scheduler}
-        return {role: _public(self.of(role).secret) for role in (Role.RUN, Role.WORKER)}
+        return {role: _public_key(self.derive_key(role).secret) for role in (Role.RUN, Role.WORKER)}
 
-    def security(self) -> Security:
+    def tls_security(self) -> Security:
         """Return dask's TLS settings: the role's certificate and its trusted authorities."""
         private = Ed25519PrivateKey.from_private_bytes(self.secret)
-        own = {"cert": _certificate(self.role, private.public_key(), private),
+        own = {"cert": _make_certificate(self.role, private.public_key(), private),
                "key": private.private_bytes(
                    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                    serialization.NoEncryption()).decode()}
         # Only name and public key of an authority's certificate count, so any key may sign it
         # here; only the role itself knows the authority's secret.
-        believed = [_certificate(role, Ed25519PublicKey.from_public_bytes(public),
-                                 Ed25519PrivateKey.generate(), is_authority=True)
-                    for role, public in self.believed().items()]
+        believed = [_make_certificate(role, Ed25519PublicKey.from_public_bytes(public),
+                                      Ed25519PrivateKey.generate(), is_authority=True)
+                    for role, public in self.trusted_keys().items()]
         return Security(
             require_encryption=True, tls_min_version=ssl.TLSVersion.TLSv1_3,
             tls_ca_file="".join(believed),
@@ -138,7 +138,7 @@ async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
         UserError: TLS failed because of the scheduler's certificate or this key's.
     """
     host, port = get_address_host_port(address)
-    context = key.security().get_connection_args(key.role.value.replace("run", "client"))
+    context = key.tls_security().get_connection_args(key.role.value.replace("run", "client"))
     try:
         async with asyncio.timeout(_HANDSHAKE_S):
             reader, writer = await asyncio.open_connection(
@@ -158,19 +158,19 @@ async def refuse_foreign_key(address: str, key: ClusterKey) -> None:
                         f"another cluster's; use the key for a {key.role.value} that it printed")
 
 
-def role_of(certificate: bytes, believed: dict[Role, bytes]) -> Role | None:
+def role_of(certificate: bytes, trusted: dict[Role, bytes]) -> Role | None:
     """Return the role whose public key a verified certificate (DER) has, or None."""
     key = x509.load_der_x509_certificate(certificate).public_key()
-    return next((role for role, public in believed.items()
+    return next((role for role, public in trusted.items()
                  if isinstance(key, Ed25519PublicKey) and key.public_bytes_raw() == public), None)
 
 
-def _public(secret: bytes) -> bytes:
+def _public_key(secret: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def _certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey, *,
-                 is_authority: bool = False) -> str:
+def _make_certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey, *,
+                      is_authority: bool = False) -> str:
     """Return a certificate (PEM) issued by a role's authority.
 
     The authority's own certificate may not sign further authorities.
@@ -190,11 +190,11 @@ def _certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey
 # Keys are stored where workers and runs of the same user find them, while their scheduler lasts.
 
 
-def _kept(address: str, role: Role) -> Path:
+def _key_path(address: str, role: Role) -> Path:
     return cache_root() / "cluster" / "keys" / f"{address.partition('://')[2]}-{role.value}"
 
 
-def keep(address: str, key: ClusterKey) -> list[Path]:
+def store_keys(address: str, key: ClusterKey) -> list[Path]:
     """Store a scheduler's keys for runs and workers, readable only by its user.
 
     Raises:
@@ -202,16 +202,16 @@ def keep(address: str, key: ClusterKey) -> list[Path]:
     """
     paths = []
     for role in (Role.RUN, Role.WORKER):
-        path = _kept(address, role)
+        path = _key_path(address, role)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.unlink(missing_ok=True)
         path.touch(0o600, exist_ok=False)
-        path.write_text(f"{key.of(role)}\n")
+        path.write_text(f"{key.derive_key(role)}\n")
         paths.append(path)
     return paths
 
 
-def given_by_input() -> bool:
+def read_from_input() -> bool:
     """Read the key from standard input if the environment says so. Return whether it was read."""
     if os.environ.get(VARIABLE) != FROM_INPUT:
         return False
@@ -219,29 +219,30 @@ def given_by_input() -> bool:
     return True
 
 
-def scheduler() -> ClusterKey:
+def find_scheduler_key() -> ClusterKey:
     """Return a scheduler's own key: from the environment, or a new one.
 
     Raises:
         UserError: The text in the environment is no scheduler's key.
     """
-    text = _given()
-    return ClusterKey.parse(text, Role.SCHEDULER) if text else ClusterKey.new()
+    text = _take_from_environment()
+    return ClusterKey.parse(text, Role.SCHEDULER) if text else ClusterKey.from_secret()
 
 
-def find(address: str, role: Role) -> ClusterKey:
+def find_key(address: str, role: Role) -> ClusterKey:
     """Return the key for a role in a scheduler's cluster: from the environment, or stored here.
 
     Raises:
         UserError: There is no key, or it is invalid.
     """
     try:
-        return ClusterKey.parse(_given() or _kept(address, role).read_text(), role)
+        return ClusterKey.parse(_take_from_environment() or _key_path(address, role).read_text(),
+                                role)
     except OSError:
         raise UserError(f"{address}: no key for this cluster here; put {VARIABLE}=... in front "
                         "of the command, as its scheduler printed it") from None
 
 
-def _given() -> str:
+def _take_from_environment() -> str:
     """Return the key's text and remove it from the environment, which child processes inherit."""
     return os.environ.pop(VARIABLE, "")

@@ -38,18 +38,18 @@ _ENVELOPE_BYTES = 1 << 16
 Measurer = Callable[[Share, ResultsFolder, EventLog, Callable[[Record], None]], Awaitable[None]]
 
 
-async def campaign(share: Share, results: ResultsFolder, events: EventLog,
-                   kept: Callable[[Record], None]) -> None:
+async def run_campaign(share: Share, results: ResultsFolder, events: EventLog,
+                       on_record: Callable[[Record], None]) -> None:
     """Measure a share like a local run, with the existing guest images.
 
     Args:
         share: The steps to measure.
         results: The results folder, open for writing.
         events: Log for the events of the share.
-        kept: Called with each record once it is stored.
+        on_record: Called with each record once it is stored.
     """
-    machine = await asyncio.to_thread(setup.machine, share.plan, builds=False)
-    await Campaign(share.plan, machine, results, events, kept=kept).run(*share.split())
+    machine = await asyncio.to_thread(setup.machine_for_plan, share.plan, builds=False)
+    await Campaign(share.plan, machine, results, events, kept=on_record).run(*share.split_steps())
 
 
 class _Voice:
@@ -61,12 +61,12 @@ class _Voice:
     def __call__(self, kind: str, **content: Any) -> None:
         self._say({"kind": kind, **content})
 
-    def event(self, event: Event) -> None:
+    def send_event(self, event: Event) -> None:
         """Send an event. The run creates its own event for each record."""
         if event["event"] not in ("repetition-recorded", "repetition-flagged"):
             self("event", event=dict(event))
 
-    def finding(self, results: ResultsFolder, entry: Record) -> None:
+    def send_finding(self, results: ResultsFolder, entry: Record) -> None:
         """Send a finished repetition: its record as JSON, and its files as bytes by name."""
         captures, files = (
             {path.name: path.read_bytes() for path in sorted((folder / entry.name).glob("*"))}
@@ -81,54 +81,56 @@ class _Voice:
              captures=captures, files=files)
 
 
-def identity(plan: Plan) -> dict[str, Any]:
+def describe_machine(plan: Plan) -> dict[str, Any]:
     """Return what this machine measures a plan with, as fields of `received.WorkerIdentity`."""
-    images = variants.keys(plan)
+    images = variants.built_image_keys(plan)
     known = {"code": provenance.code_digest(plan.study.id), "images": images}
-    if not variants.suffice(plan, images):
+    if not variants.can_measure(plan, images):
         return known | {"processors": 1, "description": "{}"}
-    machine = setup.machine(plan, builds=False)
+    machine = setup.machine_for_plan(plan, builds=False)
     return known | {"processors": len(machine.processors),
-                    "description": json.dumps(provenance.describe(plan, machine))}
+                    "description": json.dumps(provenance.describe_provenance(plan, machine))}
 
 
-def identify(run: str, serial: str, plan: Plan) -> None:
+def send_identity(run: str, serial: str, plan: Plan) -> None:
     """Send what this worker measures with, and its machine's finished steps of this run."""
-    finished = tuple(sorted({name for _, name in spool.left(run)}))
-    _Voice(serial)("identity", **identity(plan), finished=finished)
+    finished = tuple(sorted({name for _, name in spool.find_leftovers(run)}))
+    _Voice(serial)("identity", **describe_machine(plan), finished=finished)
 
 
-async def measure(run: str, serial: str, share: Share, measurer: Measurer = campaign) -> None:
+async def measure_share(run: str, serial: str, share: Share,
+                        measurer: Measurer = run_campaign) -> None:
     """Measure a share and send its messages. The last one says how it ended.
 
     The share ends when its run gave it up or is gone; dask shows that by the task's state.
     """
     worker = get_worker()
     say = _Voice(serial)
-    spool.forget(run, worker.id)  # the run has all of the last share, or it would send no new one
-    task = asyncio.create_task(_measured(run, share, measurer, say))
+    spool.remove_spool(run,
+                       worker.id)  # the run has all of the last share, or it would send no new one
+    task = asyncio.create_task(_measure_remaining(run, share, measurer, say))
     try:
         while not (await asyncio.wait({task}, timeout=_LOOK_S))[0]:
-            state = worker.state.tasks.get(f"{measure.__name__}-{serial}")
+            state = worker.state.tasks.get(f"{measure_share.__name__}-{serial}")
             if state is None or state.state != "executing":
                 break
     finally:  # dask cancels this when the worker closes
         task.cancel()  # only once: a second cancellation would interrupt the clean-up
         await asyncio.wait({task})
-        say("end", broken="stopped" if task.cancelled() else _why(task.exception()),
-            logs=_logs(spool.place(run, worker.id)))
+        say("end", broken="stopped" if task.cancelled() else _describe_failure(task.exception()),
+            logs=_collect_logs(spool.spool_path(run, worker.id)))
         if task.cancelled():
-            spool.forget(run, worker.id)
+            spool.remove_spool(run, worker.id)
 
 
-def _why(error: BaseException | None) -> str:
+def _describe_failure(error: BaseException | None) -> str:
     if error is None:
         return ""
     text = " ".join(str(error).split())[:300]
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
-def _logs(folder: Path) -> dict[str, bytes]:
+def _collect_logs(folder: Path) -> dict[str, bytes]:
     """Return the newest logs of a results folder up to LOG_BYTES, by path below logs/."""
     logs = ResultsFolder(folder).logs
     left = LOG_BYTES
@@ -140,13 +142,13 @@ def _logs(folder: Path) -> dict[str, bytes]:
     return sent
 
 
-async def _measured(run: str, share: Share, measurer: Measurer, say: _Voice) -> None:
+async def _measure_remaining(run: str, share: Share, measurer: Measurer, say: _Voice) -> None:
     """Send the results that a killed worker left of a share, then measure the other steps."""
-    for folder, name in spool.left(run):
-        if name in share.steps and share.awaits(
+    for folder, name in spool.find_leftovers(run):
+        if name in share.steps and share.is_expected(
                 entry := stored.read(folder.records / f"{name}.json")):
-            say.finding(folder, entry)
-            share.strike(entry)
-    with spool.opened(run, get_worker().id, share.captures) as results:
-        await measurer(share, results, EventLog(results.path, say.event),
-                       functools.partial(say.finding, results))
+            say.send_finding(folder, entry)
+            share.mark_received(entry)
+    with spool.open_spool(run, get_worker().id, share.captures) as results:
+        await measurer(share, results, EventLog(results.path, say.send_event),
+                       functools.partial(say.send_finding, results))

@@ -27,7 +27,7 @@ from harness.engine import recording
 from harness.engine.packing import SUFFIX
 from harness.engine.plan import Plan, Step
 from harness.portable.contents import FileKind, kind_of
-from measure.record import Record, RecordError, said
+from measure.record import Record, RecordError, describe_validation_error
 from policies.errors import one_line
 from studies import records as stored
 
@@ -49,7 +49,7 @@ _ShortText = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 _OF_ITS_OWN = frozenset({"load_average"})
 
 
-class LieError(Exception):
+class InvalidWorkerMessage(Exception):
     """A worker sent an invalid message. The text describes it for the user."""
 
 
@@ -111,7 +111,7 @@ Message = WorkerIdentity | SentFinding | Happened | Ended
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 
-def read(document: Mapping[str, Any]) -> Message:
+def parse_message(document: Mapping[str, Any]) -> Message:
     """Parse a worker's message.
 
     Raises:
@@ -120,10 +120,12 @@ def read(document: Mapping[str, Any]) -> Message:
     try:
         return _MESSAGES.validate_python(document)
     except ValidationError as error:
-        raise LieError(f"it said something that nobody does ({printable(said(error))})") from None
+        raise InvalidWorkerMessage(
+            "it said something that nobody does "
+            f"({printable_line(describe_validation_error(error))})") from None
 
 
-def printable(text: str) -> str:
+def printable_line(text: str) -> str:
     """Return a worker's text on one line, without terminal control characters."""
     return one_line(" ".join(text.split())[:_LONGEST_TEXT])
 
@@ -143,7 +145,7 @@ class ShareHearing:
         self.broken: str | None = None
         self._events = 0
 
-    def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def accept_event(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return an event with its known fields.
 
         Raises:
@@ -151,41 +153,41 @@ class ShareHearing:
         """
         self._events += 1
         if self._events > _EVENTS_A_STEP * (1 + len(self._steps)):
-            raise LieError("its events do not end")
+            raise InvalidWorkerMessage("its events do not end")
         kind = str(event.get("event"))
         fields: dict[str, Any] = {name: event.get(name)
                                   for name in ("event", *_EVENTS.get(kind, ()))}
         if kind not in _EVENTS or not all(
                 isinstance(value, str if name in _TEXTS else int | float)
                 for name, value in fields.items()):
-            raise LieError("it told of an event that there is not")
+            raise InvalidWorkerMessage("it told of an event that there is not")
         if "name" in fields and fields["name"] not in self._steps:
-            raise LieError("it told of a repetition that is not of its share")
+            raise InvalidWorkerMessage("it told of a repetition that is not of its share")
         if fields.get("testbed", "") not in {"", *self.share.plan.testbeds}:
-            raise LieError("it told of a testbed that is not of the plan")
+            raise InvalidWorkerMessage("it told of a testbed that is not of the plan")
         if kind == "repetition-started":
             self.under_way.add(fields["name"])
         elif kind == "repetition-measured":
             self.under_way.discard(fields["name"])
-        return fields | ({"reason": printable(fields["reason"])} if "reason" in fields else {})
+        return fields | ({"reason": printable_line(fields["reason"])} if "reason" in fields else {})
 
-    def end(self, ended: Ended) -> None:
+    def accept_end(self, ended: Ended) -> None:
         """Record the end of the share, and check that its logs may be stored.
 
         Raises:
             LieError: A second end, a path that is no log, or too many bytes of logs.
         """
         if self.broken is not None:
-            raise LieError("it ended a second time")
+            raise InvalidWorkerMessage("it ended a second time")
         for path in ended.logs:
             if kind_of(f"logs/{path}") is not FileKind.LOG:
-                raise LieError("a log that is none, or would stand elsewhere "
-                               f"({printable(path)!r})")
+                raise InvalidWorkerMessage("a log that is none, or would stand elsewhere "
+                                           f"({printable_line(path)!r})")
         if sum(map(len, ended.logs.values())) > LOG_BYTES:
-            raise LieError(f"more than {LOG_BYTES >> 20} MB of logs")
-        self.broken = printable(ended.broken)
+            raise InvalidWorkerMessage(f"more than {LOG_BYTES >> 20} MB of logs")
+        self.broken = printable_line(ended.broken)
 
-    def record(self, finding: SentFinding) -> Record:
+    def accept_record(self, finding: SentFinding) -> Record:
         """Return the record of a finding that may be stored.
 
         Raises:
@@ -194,39 +196,41 @@ class ShareHearing:
         try:
             entry = stored.parse(finding.record, "its record")
         except RecordError as error:
-            raise LieError(printable(str(error))) from None
+            raise InvalidWorkerMessage(printable_line(str(error))) from None
         step = self._steps.get(entry.name)
         if step is None:
-            raise LieError(f"the record {printable(entry.name)}, which is not of its share")
-        if what := _foreign(entry, step, self.share.plan):
-            raise LieError(f"a record of {step.name} with {what}")
+            raise InvalidWorkerMessage(
+                f"the record {printable_line(entry.name)}, which is not of its share")
+        if what := _describe_mismatch(entry, step, self.share.plan):
+            raise InvalidWorkerMessage(f"a record of {step.name} with {what}")
         captures = {f"{capture.get('file')}{SUFFIX}" for capture in entry.captures}
         for folder, there, names in (("captures", finding.captures, captures),
                                      ("files", finding.files, set(entry.files))):
             for name in there:
                 if name not in names or "/" in name or not kind_of(f"{folder}/{step.name}/{name}"):
-                    raise LieError(f"with {step.name} a file that its record does not name, or "
-                                   f"that holds no data ({printable(name)!r})")
-        if not self.share.awaits(entry):
-            raise LieError(f"the record {entry.name} a second time")
+                    raise InvalidWorkerMessage(
+                        f"with {step.name} a file that its record does not name, or "
+                                               f"that holds no data ({printable_line(name)!r})")
+        if not self.share.is_expected(entry):
+            raise InvalidWorkerMessage(f"the record {entry.name} a second time")
         return entry
 
-    def kept(self, entry: Record) -> None:
+    def mark_stored(self, entry: Record) -> None:
         """Mark a record of the share as stored."""
-        self.share.strike(entry)
+        self.share.mark_received(entry)
         self.under_way.discard(entry.name)
         self.has_records = True
 
 
-def _foreign(entry: Record, step: Step, plan: Plan) -> str:
+def _describe_mismatch(entry: Record, step: Step, plan: Plan) -> str:
     """Describe how a record differs from the plan for its step, "" if it does not."""
-    environment = recording.circumstances(plan, step)
+    environment = recording.describe_circumstances(plan, step)
     levels = {name: level.digest for name, level in step.cell.levels.items() if level.digest}
     parts = (("another cell", entry.cell, dict(step.cell.ids)),
              ("another study", (entry.study.id, entry.study.version),
               (plan.study.id, plan.study.version)),
              ("another level's content", entry.digests, levels),
-             ("other settings", entry.asked, plan.asked.kept()),
+             ("other settings", entry.asked, plan.asked.to_stored_settings()),
              *((f"another {name}", entry.environment.get(name), value)
                for name, value in environment.items() if name not in _OF_ITS_OWN))
     texts = [entry.reason, *(entry.environment.get("flags") or ())]

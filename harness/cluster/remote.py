@@ -25,7 +25,7 @@ _END_S = 20.0
 
 
 @contextlib.asynccontextmanager
-async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
+async def start_cluster(where: str, key: ClusterKey) -> AsyncIterator[str]:
     """Start a scheduler on the first host and a worker on each. Yield the scheduler's address.
 
     Raises:
@@ -36,11 +36,11 @@ async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
         try:
             host = first.rpartition("@")[2]
             said = await stack.enter_async_context(
-                _worker(first, ["--scheduler", f"tls://{host}:0"], key))
+                _start_worker(first, ["--scheduler", f"tls://{host}:0"], key))
             address = said.split()[-1]
-            worker = key.of(Role.WORKER)
+            worker = key.derive_key(Role.WORKER)
             for other in others:
-                await stack.enter_async_context(_worker(other, [address], worker))
+                await stack.enter_async_context(_start_worker(other, [address], worker))
         except (OSError, asyncssh.Error, TimeoutError, UserError) as error:
             raise UserError(f"--cluster {where}: cannot be started "
                             f"({' '.join(str(error).split())[:300]}); can you log in there "
@@ -50,7 +50,7 @@ async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _worker(host: str, arguments: Sequence[str], key: ClusterKey) -> AsyncIterator[str]:
+async def _start_worker(host: str, arguments: Sequence[str], key: ClusterKey) -> AsyncIterator[str]:
     """Start a worker on a host and yield its first line of output.
 
     Raises:

@@ -37,23 +37,23 @@ class Share:
     steps: dict[str, Step] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
 
-    def add(self, steps: Iterable[Step], again: Iterable[Step] = ()) -> None:
-        """Expect records of these steps. Steps in `again` have a flagged record."""
-        flagged = {step.name: step for step in again}
+    def add_steps(self, steps: Iterable[Step], flagged_steps: Iterable[Step] = ()) -> None:
+        """Expect records of these steps. Steps in `flagged_steps` have a flagged record."""
+        flagged = {step.name: step for step in flagged_steps}
         self.steps |= {step.name: step for step in steps} | flagged
         self.again |= flagged.keys()
 
-    def split(self) -> tuple[list[Step], list[Step]]:
+    def split_steps(self) -> tuple[list[Step], list[Step]]:
         """Return the steps to measure for the first time, and those to measure `again`."""
         return ([step for name, step in self.steps.items() if name not in self.again],
                 [step for name, step in self.steps.items() if name in self.again])
 
-    def awaits(self, entry: Record) -> bool:
+    def is_expected(self, entry: Record) -> bool:
         """Return whether this record is expected. For flagged steps it must be an exclusive one."""
         return entry.name in self.steps and (
             entry.name not in self.again or bool(entry.environment.get("alone")))
 
-    def strike(self, entry: Record) -> None:
+    def mark_received(self, entry: Record) -> None:
         """Stop expecting a record. If it is flagged, expect an exclusive one instead."""
         if contention.is_due_again(entry.environment):
             self.again.add(entry.name)
@@ -68,23 +68,25 @@ class Backlog(Share):
 
     _losses: Counter[str] = field(default_factory=Counter)
 
-    def testbeds(self, without: Collection[str] = (),
-                 finished: Collection[str] = ()) -> list[TestbedKey]:
+    def waiting_testbeds(self, excluded_packages: Collection[str] = (),
+                         finished: Collection[str] = ()) -> list[TestbedKey]:
         """Return the testbeds that steps wait for, in the order in which to measure them.
 
-        Testbeds that need one of the packages in `without` are left out. Testbeds with steps that
-        are `finished` on some machine come first, then those with the longest expected duration.
+        Testbeds that need one of the packages in `excluded_packages` are left out. Testbeds with
+        steps that are `finished` on some machine come first, then those with the longest expected
+        duration.
         """
         there = {self.plan.testbed_of(step.cell) for name, step in self.steps.items()
                  if name in finished}
         lasting_s: defaultdict[TestbedKey, float] = defaultdict(float)
         for step in self.steps.values():
-            lasting_s[self.plan.testbed_of(step.cell)] += self.plan.expected(step.cell).duration_s
+            lasting_s[self.plan.testbed_of(step.cell)] += self.plan.expected_cost(
+                step.cell).duration_s
         return sorted((key for key in lasting_s
-                       if self.plan.testbeds[key].spec.packages not in without),
+                       if self.plan.testbeds[key].spec.packages not in excluded_packages),
                       key=lambda key: (key not in there, -lasting_s[key]))
 
-    def take(self, testbeds: Collection[TestbedKey]) -> Share:
+    def take_share(self, testbeds: Collection[TestbedKey]) -> Share:
         """Remove the steps of these testbeds from the backlog and return them as a share."""
         share = Share(self.plan, self.captures, {
             name: step for name, step in self.steps.items()
@@ -107,7 +109,7 @@ class Backlog(Share):
         return [share.steps[name] for name in given_up - share.again]
 
 
-def how_many(testbeds: int, processors: int, all_processors: int) -> int:
+def testbeds_per_share(testbeds: int, processors: int, all_processors: int) -> int:
     """Return the number of waiting testbeds for a worker: all of its part, or half.
 
     Half is used where it still keeps the worker busy. A faster worker can then take the other half

@@ -22,52 +22,52 @@ from harness.portable import folder_lock
 _FORGOTTEN_S = 86_400.0
 
 
-def place(run: str, worker: str = "") -> Path:
+def spool_path(run: str, worker: str = "") -> Path:
     """Return the results folder of a worker, or the parent folder of a run without `worker`."""
     return cache_root() / "cluster" / "spool" / run / worker
 
 
 @contextlib.contextmanager
-def opened(run: str, worker: str, captures: str) -> Iterator[ResultsFolder]:
+def open_spool(run: str, worker: str, captures: str) -> Iterator[ResultsFolder]:
     """Open a worker's results folder for writing inside the context.
 
     Raises:
         UserError: The folder cannot be created, or another process writes there.
     """
     with contextlib.ExitStack() as stack:
-        with _changing():
-            results = stack.enter_context(ResultsFolder(place(run, worker), captures))
+        with _lock_spool():
+            results = stack.enter_context(ResultsFolder(spool_path(run, worker), captures))
         yield results
 
 
-def left(run: str) -> Iterator[tuple[ResultsFolder, str]]:
+def find_leftovers(run: str) -> Iterator[tuple[ResultsFolder, str]]:
     """Yield folder and name of each finished step of ended workers on this machine."""
-    for folder in map(ResultsFolder, _idle(place(run))):
+    for folder in map(ResultsFolder, _idle_folders(spool_path(run))):
         for path in sorted(folder.records.glob("*.json")):
             yield folder, path.stem
 
 
-def forget(run: str, worker: str) -> None:
+def remove_spool(run: str, worker: str) -> None:
     """Remove a worker's folder: its run has the results, or does not want them."""
-    with _changing():
-        shutil.rmtree(place(run, worker), ignore_errors=True)
+    with _lock_spool():
+        shutil.rmtree(spool_path(run, worker), ignore_errors=True)
         with contextlib.suppress(OSError):  # the folder did not exist, or another worker uses it
-            place(run).rmdir()
+            spool_path(run).rmdir()
 
 
 def forget_run(run: str, _: str = "") -> None:
     """Remove a run's folders of ended workers, and all folders that are too old."""
-    for there in place("").glob("*"):
+    for there in spool_path("").glob("*"):
         # The folder may contain one that is in use.
-        with _changing(), contextlib.suppress(OSError):
+        with _lock_spool(), contextlib.suppress(OSError):
             is_old = there.stat().st_mtime < time.time() - _FORGOTTEN_S
-            for folder in _idle(there) if is_old or there.name == run else []:
+            for folder in _idle_folders(there) if is_old or there.name == run else []:
                 shutil.rmtree(folder, ignore_errors=True)
             there.rmdir()
 
 
 @contextlib.contextmanager
-def _changing() -> Iterator[None]:
+def _lock_spool() -> Iterator[None]:
     """Keep other workers of this machine from creating or removing folders inside the context.
 
     Creating a folder takes several steps: its parents, itself, its lock. Without this lock another
@@ -80,5 +80,5 @@ def _changing() -> Iterator[None]:
         yield
 
 
-def _idle(run: Path) -> list[Path]:
+def _idle_folders(run: Path) -> list[Path]:
     return [folder for folder in sorted(run.glob("*")) if not folder_lock.is_taken(folder)]

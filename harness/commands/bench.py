@@ -95,11 +95,11 @@ def command(what: str, **options: Any) -> int:
         from harness.selftest import yardsticks
 
         if bench.yardsticks == _GUEST:
-            options["scales"] = yardsticks.embedded()
-            click.echo(options["scales"].line())
+            options["scales"] = yardsticks.measure_embedded()
+            click.echo(options["scales"].format_line())
         else:
             click.echo(yardsticks.core_line())
-    run = importlib.import_module(bench.module).bench
+    run = importlib.import_module(bench.module).run_bench
     return int(run(**{name: options[name] for name in bench.takes}) or 0)
 
 

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from harness.commands import showing
-from harness.commands.report import load, study_of
+from harness.commands.report import find_folder_study, load_results
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,32 +44,34 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
     run by the real clock and one by the virtual clock, the difference is the time of the processor.
     It comes on top of airtime and protocol.
     """
-    names = _names(first, second)
-    tables = _compared((load(first), load(second)), study_of(first), names, baseline, correction)
+    names = _run_names(first, second)
+    tables = _compare_runs((load_results(first), load_results(second)), find_folder_study(first),
+                           names, baseline, correction)
     if changed:
         from analysis.comparison import changed_only
 
         tables = [changed_only(table) for table in tables]
-    _print(tables)
+    _print_tables(tables)
     if out is not None:
-        _write(tables, names, out)
+        _write_comparison(tables, names, out)
 
 
-def _compared(runs: tuple[Results, Results], study: Study, names: tuple[str, str], baseline: str,
-              correction: str) -> list[Table]:
+def _compare_runs(runs: tuple[Results, Results], study: Study, names: tuple[str, str],
+                  baseline: str,
+                  correction: str) -> list[Table]:
     from analysis import Cells, NothingToReport, clock_comparison, comparison
 
     try:
         if runs[0].clock == runs[1].clock:
-            return comparison.compare(*runs, names=names, baseline=baseline,
-                                      correction=correction)
-        return clock_comparison.compare(*runs, names=names, correction=correction,
-                                        parts=study.parts(Cells(runs[0])))
+            return comparison.compare_runs(*runs, names=names, baseline=baseline,
+                                           correction=correction)
+        return clock_comparison.compare_clocks(*runs, names=names, correction=correction,
+                                               parts=study.parts(Cells(runs[0])))
     except NothingToReport as error:
         raise UserError(str(error)) from None
 
 
-def _names(first: Path, second: Path) -> tuple[str, str]:
+def _run_names(first: Path, second: Path) -> tuple[str, str]:
     """Return the names of two runs.
 
     These are their folders' names, or the paths as given if the names are equal.
@@ -82,34 +84,34 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
     return str(first), str(second)
 
 
-def _print(tables: Sequence[Table]) -> None:
+def _print_tables(tables: Sequence[Table]) -> None:
     """Print all tables that have rows.
 
     A table without rows has one line. The notes, which are the same for all tables, are printed
     once.
     """
-    from analysis.present.terminal import terminal
+    from analysis.present.terminal import to_console
 
-    console = showing.console()
+    console = showing.make_console()
     for table in tables:
         if table.rows:
-            console.print(terminal(dataclasses.replace(table, notes=())))
+            console.print(to_console(dataclasses.replace(table, notes=())))
         else:
             console.print(Text(f"{table.title}: no significant difference", style="bold"))
     for note in tables[0].notes:
         console.print(Text(f"- {note}", style="dim"))
 
 
-def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
+def _write_comparison(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     """Write the comparison as a page, and as files for other programs."""
     from analysis import clock_figure
-    from analysis.clock import caveat
+    from analysis.clock import clock_caveat
     from analysis.present.report import Report, Section
 
     there = tuple(table for table in tables if table.rows)
-    drawn = tuple(filter(None, (clock_figure.figure(tables),)))
+    drawn = tuple(filter(None, (clock_figure.make_clock_figure(tables),)))
     said = "Real and virtual time side by side." if drawn else "Two runs side by side."
     page = Report(f"{names[0]} and {names[1]}", said,
-                  caveat=caveat(tables[0].clock) if tables else "",
+                  caveat=clock_caveat(tables[0].clock) if tables else "",
                   sections=(Section("comparison", "Comparison", "", drawn, there),))
     showing.write_out(page, out)

@@ -10,7 +10,7 @@ import click
 from harness.engine import results
 from harness.portable import archive, exporting, interrupts
 from harness.portable.documents import Choice
-from measure.document import printable
+from measure.document import to_printable
 
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,18 +26,18 @@ def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
     The archive holds plan, records, provenance, events and logs, but no report. Two exports of a
     folder are equal in every byte. A damaged folder is refused.
     """
-    folder = folder or results.latest(results.RESULTS)
+    folder = folder or results.latest_folder(results.RESULTS)
     results.require_manifest(folder)
     name = f"{archive.folder_name(folder)}.tar.gz"
     if file is None:
         file = Path(name)
     elif file.is_dir():
         file /= name
-    with interrupts.heeded():
-        done = exporting.export(folder, file, captures)
+    with interrupts.interrupt_on_signals():
+        done = exporting.export_folder(folder, file, captures)
     click.echo(f"{done.file}: {done.records} records, {done.captures} captures, "
                f"{done.bytes / 1e6:.1f} MB")
     click.echo(f"  digest of plan and records: {done.digest}")
     if done.foreign:
-        names = printable(", ".join(map(click.format_filename, done.foreign)))
+        names = to_printable(", ".join(map(click.format_filename, done.foreign)))
         click.echo(f"  left out, no part of the results: {names}")

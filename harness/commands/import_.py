@@ -8,7 +8,7 @@ import click
 
 from harness.engine import results
 from harness.portable import importing, interrupts
-from measure.document import printable
+from measure.document import to_printable
 
 
 @click.command("import", context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +21,7 @@ def command(file: Path, out: Path | None) -> None:
     Everything is checked before any file appears in FOLDER. If FOLDER holds results of the same
     plan, missing results are added. Results of the same name that differ are refused.
     """
-    with interrupts.heeded():
+    with interrupts.interrupt_on_signals():
         done = importing.import_archive(file, out, results.RESULTS)
     already = done.records - done.added
     there = f"; {already} records were there already" if already else ""
@@ -29,7 +29,7 @@ def command(file: Path, out: Path | None) -> None:
     click.echo(f"{done.folder}: {done.added} records and {done.captures} captures {how}{there}")
     click.echo(f"  digest of its plan and records: {done.digest}")
     for line in done.notices:
-        click.echo(f"  ! {printable(line)}")
+        click.echo(f"  ! {to_printable(line)}")
     if done.left_out:
         click.echo("  left out, './qop report' makes our own of the records: "
-                   f"{printable(', '.join(done.left_out))}")
+                   f"{to_printable(', '.join(done.left_out))}")

@@ -27,13 +27,13 @@ from harness.errors import UserError
 from studies.study import Study
 
 
-def _options(study: Study) -> list[click.Parameter]:
+def _lab_options(study: Study) -> list[click.Parameter]:
     """Return the options of the command for a study.
 
     These are a level of each factor, the study's settings and the lab's own options.
     """
     return [
-        *one_cell.levels(study, study.lab.levels), *options.settings(study),
+        *one_cell.level_options(study, study.lab.levels), *options.setting_options(study),
         click.Option(["--study"], default=study.id, show_default=True,
                      help=f"One of {', '.join(studies.names())}."),
         click.Option(["--node"], default="", help="Where to go; default: the first node, or the "
@@ -47,8 +47,8 @@ def _options(study: Study) -> list[click.Parameter]:
     ]
 
 
-def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
-         **own: Any) -> int:
+def _open_lab(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
+              **own: Any) -> int:
     """Start a testbed, connect its user and open a shell on a node.
 
     In the shell, the name of every node is a command. Alone it opens a shell on that node; 'NAME ip
@@ -56,24 +56,24 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     prints its output. Options of the lab itself must precede COMMAND.
     """
     chosen = studies.load(study)
-    builder = builders.resolve(builder, on)
-    plan = request.plan(replace(one_cell.request_of(chosen, own), measures=False),
-                        {"on": on, "builder": builder, "clock": "real"})
+    builder = builders.choose_builder(builder, on)
+    plan = request.build_plan(replace(one_cell.build_request(chosen, own), measures=False),
+                              {"on": on, "builder": builder, "clock": "real"})
     network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
     if node not in network.nodes:
         raise UserError(f"--node {node}: no such node; choose from {', '.join(network.nodes)}")
-    machine = setup.machine(plan)
+    machine = setup.machine_for_plan(plan)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
         [planned] = plan.testbeds.values()
         testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
-            return asyncio.run(_visit(testbed, plan, node, argv))
+            return asyncio.run(_open_shell(testbed, plan, node, argv))
         except (TestbedLost, TestbedFailed) as error:
             raise UserError(f"{plan.cells[0].name}: {error}", status=1) from None
 
 
-def _named(args: Sequence[str]) -> str:
+def _find_study_option(args: Sequence[str]) -> str:
     """Return the study of the option `--study`, before the command for the node begins."""
     rest = iter(args)
     for text in rest:
@@ -87,11 +87,11 @@ def _named(args: Sequence[str]) -> str:
     return ""
 
 
-command = options.StudyCommand("lab", _run, params=_options, named=_named,
+command = options.StudyCommand("lab", _open_lab, params=_lab_options, named=_find_study_option,
                                allow_interspersed_args=False)
 
 
-async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
+async def _open_shell(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is not a terminal; give a COMMAND to run on the node")
@@ -102,12 +102,12 @@ async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str,
     study, cell = plan.study, plan.cells[0]
     try:
         click.echo(f"starting {cell.name} ...", err=True)
-        made = secrets.make()
+        made = secrets.make_secrets()
         await testbed.open(made, render.Renderer(made, testbed.work))
         if study.lab.call:
-            await testbed.call(study.lab.call, study.task(cell, plan.asked))
+            await testbed.call_command(study.lab.call, study.task(cell, plan.asked))
         if not interactive:
-            ended = await testbed.shell(node=node, argv=list(argv))
+            ended = await testbed.run_shell(node=node, argv=list(argv))
             click.echo(ended["output"], nl=False)
             return int(ended["status"])
         nodes = ", ".join(testbed.spec.network.nodes)
@@ -115,16 +115,16 @@ async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str,
                    err=True)
         inside = os.ttyname(sys.stdin.fileno()) if not isinstance(
             testbed.machine, EmbeddedMachine) else "/dev/ttyS2"
-        with _raw(sys.stdin.fileno()):
-            await testbed.shell(node=node, argv=["bash", "--norc", "-i"], terminal=inside,
-                                term=os.environ.get("TERM", "vt100"))
+        with _raw_terminal(sys.stdin.fileno()):
+            await testbed.run_shell(node=node, argv=["bash", "--norc", "-i"], terminal=inside,
+                                    term=os.environ.get("TERM", "vt100"))
         return 0
     finally:
         await testbed.close()
 
 
 @contextmanager
-def _raw(descriptor: int) -> Iterator[None]:
+def _raw_terminal(descriptor: int) -> Iterator[None]:
     """Set the terminal to raw mode in this context.
 
     Every key then reaches the guest, whose own terminal line edits the input.

@@ -35,7 +35,7 @@ from studies.study import LivePage, Study
 _LOOK_S = 0.2
 
 
-def command(name: str, study_id: str) -> click.Command:
+def page_command(name: str, study_id: str) -> click.Command:
     """Return the command of a study's live page.
 
     Args:
@@ -45,7 +45,7 @@ def command(name: str, study_id: str) -> click.Command:
     Raises:
         UserError: The study cannot be loaded, or has no such page.
     """
-    with request.of_user():
+    with request.convert_refusals():
         study = studies.load(study_id)
     page = study.live
     if page is None or page.folder.name != name:
@@ -57,22 +57,22 @@ def command(name: str, study_id: str) -> click.Command:
             raise UserError("--attach: is for a run that lasts, --replay for one that is over; "
                             "give one of them")
         if replay is not None:
-            _check(replay, study, "--replay")
+            _check_folder(replay, study, "--replay")
             _refuse_of_runs("--replay")
-            return _serve(ShownRecordings(replay, page), page, Door(port))
+            return _serve_page(ShownRecordings(replay, page), page, Door(port))
         if attach is not None:
-            _check(attach, study, "--attach")
+            _check_folder(attach, study, "--attach")
             _refuse_of_runs("--attach")
             if not folder_lock.is_taken(attach):
                 raise UserError(f"--attach {attach}: no run writes there; give --replay to look at "
                                 "what it holds")
-            return _serve(ShownRun(attach, page), page, door.of(attach, port), attach)
-        return _measure(study, page, port, **asked)
+            return _serve_page(ShownRun(attach, page), page, door.find_access(attach, port), attach)
+        return _measure_cell(study, page, port, **asked)
 
     return click.Command(
         name, callback=run, help=f"{page.help}\n\nThe page is for this machine's browsers alone, "
         "at an address that nobody can guess. Closing it changes nothing; Ctrl-C ends the "
-        "streams, and what was measured is recorded.", params=_params(study, page),
+        "streams, and what was measured is recorded.", params=_page_params(study, page),
         context_settings={"help_option_names": ["-h", "--help"]})
 
 
@@ -87,10 +87,10 @@ def _refuse_of_runs(shown_by: str) -> None:
                             "shows another; leave one out")
 
 
-def _params(study: Study, page: LivePage) -> list[click.Parameter]:
+def _page_params(study: Study, page: LivePage) -> list[click.Parameter]:
     folder = click.Path(path_type=Path, file_okay=False)
     return [
-        *one_cell.levels(study, page.levels), *options.settings(study),
+        *one_cell.level_options(study, page.levels), *options.setting_options(study),
         click.Option(["--replay"], metavar="FOLDER", type=folder,
                      help="Show what a results folder holds, of whatever clock."),
         click.Option(["--attach"], metavar="FOLDER", type=folder,
@@ -104,7 +104,7 @@ def _params(study: Study, page: LivePage) -> list[click.Parameter]:
                      help="Who makes nodes and radios; auto: the first that works.")]
 
 
-def _check(folder: Path, study: Study, option: str) -> None:
+def _check_folder(folder: Path, study: Study, option: str) -> None:
     """Raise UserError for a folder whose results belong to another study."""
     manifest = results.require_manifest(folder)
     if manifest.study.id != study.id:
@@ -114,20 +114,21 @@ def _check(folder: Path, study: Study, option: str) -> None:
 
 # --- a new run -----------------------------------------------------------------------------------
 
-def _measure(study: Study, page: LivePage, port: int, *, out: Path | None, builder: str,
-             **own: Any) -> int:
+def _measure_cell(study: Study, page: LivePage, port: int, *, out: Path | None, builder: str,
+                  **own: Any) -> int:
     """Measure one cell and show it on a page, until both have ended."""
-    asked = one_cell.request_of(study, own, page.sets)
-    plan = request.plan(asked, {"clock": "real", "builder": builders.resolve(builder, "guest")})
+    asked = one_cell.build_request(study, own, page.sets)
+    plan = request.build_plan(asked, {"clock": "real",
+                                      "builder": builders.choose_builder(builder, "guest")})
     folder = out or results.RESULTS / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{page.folder.name}"
     if (folder / "plan.json").exists():
         raise UserError(f"--out {folder}: holds results already; choose another folder, or give "
                         "--replay to look at them")
     folder.mkdir(parents=True, exist_ok=True)
     with PageServer(shown := ShownRun(folder, page), page.folder, Door(port)) as server:
-        door.keep(folder, Door(server.port, server.token))
+        door.store_access(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
-        with shown, _running(plan, asked, folder) as run:
+        with shown, _run_process(plan, asked, folder) as run:
             is_shown_on = _until_over(run, folder, page) and _has_record(folder)
             if is_shown_on:
                 click.echo(f"recorded in {folder}; the page stays until Ctrl-C")
@@ -142,16 +143,17 @@ def _has_record(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _running(plan: Plan, asked: RunRequest, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _run_process(plan: Plan, run_request: RunRequest,
+                 folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start the run in a session of its own, and end it with this context.
 
     The terminal's Ctrl-C therefore reaches only this process, which passes it on.
     """
     words = ["run", plan.study.id, "--clock", "real", "--repetitions", "1", "--out", str(folder)]
     for factor in plan.study.factors:
-        for file in asked.files.get(factor.name, ()):
+        for file in run_request.files.get(factor.name, ()):
             words += [factor.file_option, str(file)]
-        if not asked.files.get(factor.name):
+        if not run_request.files.get(factor.name):
             words += ["--only", f"{factor.name}={plan.cells[0].ids[factor.name]}"]
     for name, value in plan.asked.model_dump(mode="json").items():
         words += ["--set", f"{name}={value}"]
@@ -180,20 +182,20 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> b
         return True
     told: list[str] = []
     with contextlib.suppress(UserError):
-        told = control.say(folder, None, page.stop)
-    if told or any(event["event"] == "repetition-measured" for event in events.read(
+        told = control.send_message(folder, None, page.stop)
+    if told or any(event["event"] == "repetition-measured" for event in events.read_events(
             folder / events.FILE)):
         with contextlib.suppress(KeyboardInterrupt):
             run.wait()
     return False
 
 
-def _serve(shown: ShownRun | ShownRecordings, page: LivePage, at: Door,
-           folder: Path | None = None) -> int:
+def _serve_page(source: ShownRun | ShownRecordings, page: LivePage, at: Door,
+                folder: Path | None = None) -> int:
     """Show a run or recordings until Ctrl-C."""
-    with PageServer(shown, page.folder, at) as server, shown:
+    with PageServer(source, page.folder, at) as server, source:
         if folder is not None:
-            door.keep(folder, Door(server.port, server.token))
+            door.store_access(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
         _until_interrupted()
     return 0

@@ -45,24 +45,24 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
     model. The model is then calibrated and checked by the folder's measurements. This command
     measures nothing.
     """
-    from analysis.queueing import QueueingError, load
+    from analysis.queueing import QueueingError, load_model
 
     try:
-        model = _of_results(file) if file.is_dir() else load(file)
-        asked = _Questions(model, _changed(model.network, what_ifs), chain, seed, bounds)
-        tables = asked.tables(loads)
-        sentences = _print(tables, asked.sentences())
+        model = _model_from_results(file) if file.is_dir() else load_model(file)
+        asked = _Questions(model, _apply_what_ifs(model.network, what_ifs), chain, seed, bounds)
+        tables = asked.answer_tables(loads)
+        sentences = _print_answers(tables, asked.answer_sentences())
     except QueueingError as error:
         raise UserError(str(error)) from None
     if out is not None:
-        _write(file, tables, sentences, out)
+        _write_report(file, tables, sentences, out)
     if asked.problems:
         raise UserError(" | ".join(asked.problems))
     if asked.has_doubt:
         raise UserError(f"{file}: the simulation was too short for an answer; see above", status=1)
 
 
-def _of_results(folder: Path) -> Model:
+def _model_from_results(folder: Path) -> Model:
     """Return the model of a results folder's study, calibrated by its measurements.
 
     Raises:
@@ -71,9 +71,9 @@ def _of_results(folder: Path) -> Model:
     from analysis.queueing import QueueingError
     from harness.commands import report
 
-    study = report.study_of(folder)
+    study = report.find_folder_study(folder)
     try:
-        model = study.queueing_model(report.load(folder))
+        model = study.queueing_model(report.load_results(folder))
     except QueueingError as error:
         raise UserError(f"{folder}: {error}") from None
     if model is None:
@@ -82,10 +82,10 @@ def _of_results(folder: Path) -> Model:
     return model
 
 
-def _changed(network: QueueingNetwork, what_ifs: Sequence[str]) -> QueueingNetwork | None:
-    from analysis.queueing import apply, parse_setting
+def _apply_what_ifs(network: QueueingNetwork, what_ifs: Sequence[str]) -> QueueingNetwork | None:
+    from analysis.queueing import apply_settings, parse_setting
 
-    return apply(network, dict(map(parse_setting, what_ifs))) if what_ifs else None
+    return apply_settings(network, dict(map(parse_setting, what_ifs))) if what_ifs else None
 
 
 class _Questions:
@@ -112,51 +112,53 @@ class _Questions:
         self.problems: list[str] = []
         self.has_doubt = False
 
-    def tables(self, loads: Sequence[float]) -> list[Table]:
+    def answer_tables(self, loads: Sequence[float]) -> list[Table]:
         """Return tables of chains and stations, and predictions for measured or requested loads.
 
         Predictions are made with the unchanged model, because measurements belong to that model.
         """
         from analysis import model_tables
-        from analysis.queueing import assess, find_answer
+        from analysis.queueing import assess_model, find_answer
 
         asked = self._one_chain("--load") if loads else None
-        with _progress() as progress:
+        with _show_progress() as progress:
             for version, network in self.versions:
                 answer = find_answer(network, self.rng, progress=progress)
                 self.answers.append(answer)
                 self.problems += [f"{version}{problem}" for problem in answer.problems]
-            assessments = {each.name: assess(
+            assessments = {each.name: assess_model(
                 self.model.network, self.model.measured.get(each.name, ()), chain=each.name,
                 loads=loads if each.name == asked else (), rng=self.rng, progress=progress)
                 for each in self.model.network.chains
                 if self.model.measured.get(each.name) or each.name == asked}
         self.problems += [str(problem) for each in assessments.values()
                           for problem in each.problems]
-        tables = model_tables.tables([network for _, network in self.versions], self.answers)
-        return [*tables, model_tables.predictions(assessments)] if assessments else tables
+        tables = model_tables.make_model_tables([network for _, network in self.versions],
+                                                self.answers)
+        return [*tables, model_tables.make_prediction_table(assessments)] if assessments else tables
 
-    def sentences(self) -> Iterator[str]:
+    def answer_sentences(self) -> Iterator[str]:
         """Yield each chain's bottleneck, and its answer to each bound."""
         import numpy as np
 
-        from analysis.queueing import QueueingError, capacity
+        from analysis.queueing import QueueingError, find_capacity
 
         for (version, network), answer in zip(self.versions, self.answers, strict=True):
             for each in network.chains:
                 if self.chain in (None, each.name):
-                    yield version + self._bottleneck(network, answer, each.name)
+                    yield version + self._describe_bottleneck(network, answer, each.name)
             for bound in self.bounds:
                 try:
-                    with _progress() as progress:
-                        found = capacity(network, bound, chain=self.bounded,
-                                         rng=np.random.default_rng(self.seed), progress=progress)
+                    with _show_progress() as progress:
+                        found = find_capacity(network, bound, chain=self.bounded,
+                                              rng=np.random.default_rng(self.seed),
+                                              progress=progress)
                 except QueueingError as error:
                     if f"{version}{error}" not in self.problems:
                         self.problems.append(f"{version}{error}")
                     continue
                 self.has_doubt |= not found.is_known
-                yield f"{version}{found.sentence()}."
+                yield f"{version}{found.to_sentence()}."
 
     def _one_chain(self, option: str) -> str:
         """Return the chain for an option. Raises UserError if there are several."""
@@ -167,11 +169,12 @@ class _Questions:
                             f"--chain, for example --chain {network.chains[0].name}")
         return network.chain(self.chain).name
 
-    def _bottleneck(self, network: QueueingNetwork, answer: NetworkAnswer, chain: str) -> str:
-        from analysis.queueing import QueueingError, bottleneck
+    def _describe_bottleneck(self, network: QueueingNetwork, answer: NetworkAnswer,
+                             chain: str) -> str:
+        from analysis.queueing import QueueingError, find_bottleneck
 
         try:
-            limit = bottleneck(network, chain)
+            limit = find_bottleneck(network, chain)
         except QueueingError:
             return f"{chain}: it visits delays only, and nothing limits its load."
         [busy] = [each.utilization for each in answer.stations if each.name == limit.station]
@@ -184,7 +187,7 @@ class _Questions:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _show_progress() -> Iterator[Callable[[int, int], None] | None]:
     """Show the progress of a simulation on a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -195,13 +198,13 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
             f"simulating: {made:,} visits (up to {limit:,}); Ctrl-C ends it")
 
 
-def _print(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
+def _print_answers(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
     """Print tables, and each sentence as soon as it is known; return the sentences."""
-    from analysis.present.terminal import terminal
+    from analysis.present.terminal import to_console
 
-    console = showing.console()
+    console = showing.make_console()
     for table in tables:
-        console.print(terminal(table))
+        console.print(to_console(table))
     printed = []
     for sentence in sentences:
         click.echo(sentence)
@@ -209,7 +212,7 @@ def _print(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
     return printed
 
 
-def _write(file: Path, tables: Sequence[Table], sentences: Sequence[str], out: Path) -> None:
+def _write_report(file: Path, tables: Sequence[Table], sentences: Sequence[str], out: Path) -> None:
     from analysis.present.report import Report, Section
 
     page = Report(f"The model {file.name}", " ".join(sentences),

@@ -16,34 +16,34 @@ from studies.study import Study
 _LEVEL = "level_of_"
 
 
-def levels(study: Study, unless_asked: Mapping[str, str]) -> list[click.Parameter]:
+def level_options(study: Study, default_levels: Mapping[str, str]) -> list[click.Parameter]:
     """Return an option for a level of each factor.
 
     Args:
         study: The study.
-        unless_asked: Default levels, by factor.
+        default_levels: Default levels, by factor.
     """
     return [click.Option([f"--{factor.name}", f"{_LEVEL}{factor.name}"],
-                         default=unless_asked.get(factor.name), show_default=True,
+                         default=default_levels.get(factor.name), show_default=True,
                          help=f"{factor.title}: a name, or a file where the study takes files.")
             for factor in study.factors]
 
 
-def request_of(study: Study, own: Mapping[str, Any],
-               sets: Mapping[str, str] | None = None) -> RunRequest:
+def build_request(study: Study, option_values: Mapping[str, Any],
+                  sets: Mapping[str, str] | None = None) -> RunRequest:
     """Return a request for one level of each factor, by name or from a file.
 
     Factors without a given level have that of the first matching cell.
 
     Args:
         study: The study.
-        own: Values of the study's own options, by parameter.
+        option_values: Values of the study's own options, by parameter.
         sets: Settings to use unless an option sets them.
     """
     levels: dict[str, list[str]] = {}
     files: dict[str, list[Path]] = {}
     for factor in study.factors:
-        text = own[f"{_LEVEL}{factor.name}"]
+        text = option_values[f"{_LEVEL}{factor.name}"]
         if text is not None and factor.file_option and text.endswith((".yml", ".yaml")):
             files[factor.name] = [Path(text)]
         elif text is not None:
@@ -51,15 +51,15 @@ def request_of(study: Study, own: Mapping[str, Any],
     open_factors = [factor.name for factor in study.factors
                     if factor.name not in {*levels, *files}]
     if open_factors:
-        there = {factor.name: request.read(
+        there = {factor.name: request.read_levels(
             study, factor, levels.get(factor.name, ()), files.get(factor.name, ()))
             for factor in study.factors}
         chosen = {name: every if name in open_factors else every[-1:]
                   for name, every in there.items()}
-        with request.of_study(study, "cells"):
+        with request.convert_study_errors(study, "cells"):
             first = next(iter(study.cells(chosen)), None)
         if first is not None:
             levels |= {name: [first.ids[name]] for name in open_factors}
-    asked = options.asked_of(own)
+    asked = options.explicit_settings(option_values)
     return RunRequest(study, levels=levels, files=files, options=asked, is_single=True,
                       sets={name: text for name, text in (sets or {}).items() if name not in asked})

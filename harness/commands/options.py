@@ -26,8 +26,8 @@ SEED = click.IntRange(0, 2**32 - 1)
 class StudyCommand(click.Command):
     """A command whose options depend on the study that its arguments name.
 
-    The command itself has the options of the default study. `of` returns the command for another
-    study.
+    The command itself has the options of the default study. `command_for` returns the command for
+    another study.
 
     Args:
         name: Name of the command.
@@ -48,7 +48,7 @@ class StudyCommand(click.Command):
                          params=params(studies.load(studies.DEFAULT)),
                          context_settings={"help_option_names": ["-h", "--help"], **settings})
 
-    def of(self, study: Study) -> click.Command:
+    def command_for(self, study: Study) -> click.Command:
         """Return the command for a study."""
         return click.Command(self.name, callback=self.callback, help=self.help,
                              params=self._params(study), context_settings=self.context_settings)
@@ -63,7 +63,7 @@ class StudyCommand(click.Command):
             if extra.get("resilient_parsing"):  # shell completion has incomplete arguments
                 return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None
-        command = self.of(study)
+        command = self.command_for(study)
         try:
             return command.make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
@@ -78,9 +78,9 @@ def _with_profile(args: list[str], name: str) -> list[str]:
 
     The profile is then given by --profile.
     """
-    if not name or name in studies.names() or not (study := profiles.of_one_study(name)):
+    if not name or name in studies.names() or not (study := profiles.find_only_study(name)):
         return args
-    for other in _values(args, "--profile"):
+    for other in _option_values(args, "--profile"):
         if other != name:
             raise UserError(f"{name}: is a profile of {study}, and --profile {other} names "
                             f"another; give one of them, as in '{study} --profile {other}'")
@@ -88,20 +88,20 @@ def _with_profile(args: list[str], name: str) -> list[str]:
     return [*args[:at], study, "--profile", name, *args[at + 1:]]
 
 
-def _values(args: Sequence[str], option: str) -> list[str]:
+def _option_values(args: Sequence[str], option: str) -> list[str]:
     """Return the values that an option has among arguments."""
     return [text.partition("=")[2] if text.startswith(f"{option}=") else following
             for text, following in zip(args, [*args[1:], ""], strict=True)
             if text == option or text.startswith(f"{option}=")]
 
 
-def of_run(study: Study) -> list[click.Parameter]:
+def run_parameters(study: Study) -> list[click.Parameter]:
     """Return all options of `qop run` for a study, the study's own first."""
     return [click.Argument(["study"], required=False, default=study.id, metavar="[STUDY]"),
-            *of_study(study), *engine(study)]
+            *study_parameters(study), *engine_options(study)]
 
 
-def named(args: Sequence[str]) -> str:
+def find_study_argument(args: Sequence[str]) -> str:
     """Return the study among arguments: the first that is no option and no option's value."""
     flags = {name for option in _FLAGS for name in option.opts} | {"-h", "--help"}
     takes_value = False
@@ -117,7 +117,7 @@ def named(args: Sequence[str]) -> str:
     return ""
 
 
-def of_study(study: Study) -> list[click.Parameter]:
+def study_parameters(study: Study) -> list[click.Parameter]:
     """Return a study's own options, for its factors and settings and negative controls."""
     made: list[click.Parameter] = []
     for factor in study.factors:
@@ -128,7 +128,7 @@ def of_study(study: Study) -> list[click.Parameter]:
             made.append(click.Option(
                 [factor.file_option, f"{_FILES}{factor.name}"], multiple=True, metavar="FILE",
                 type=click.Path(path_type=Path), help=factor.file_help))
-    made += settings(study)
+    made += setting_options(study)
     if study.faults:
         titles = (f"{name}: {fault.title}" for name in study.faults if (fault := study.fault(name)))
         made.append(click.Option(
@@ -138,23 +138,23 @@ def of_study(study: Study) -> list[click.Parameter]:
     return made
 
 
-def settings(study: Study) -> list[click.Parameter]:
+def setting_options(study: Study) -> list[click.Parameter]:
     """Return a study's options for settings of its workload."""
-    return [_setting(study, name) for name in study.asked.model_fields
+    return [_setting_option(study, name) for name in study.asked.model_fields
             if study.asked.option_of(name)]
 
 
-def asked_of(own: Mapping[str, Any]) -> dict[str, str]:
+def explicit_settings(option_values: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings that have a value from their own option, as texts by name."""
-    return {name.removeprefix(_SETTING): text for name, text in own.items()
+    return {name.removeprefix(_SETTING): text for name, text in option_values.items()
             if name.startswith(_SETTING) and text is not None}
 
 
-def _setting(study: Study, name: str) -> click.Option:
+def _setting_option(study: Study, name: str) -> click.Option:
     """Return the option of a setting. Without a value, the profile or the default decides."""
     described = study.asked.model_fields[name]
     choices = get_args(described.annotation) if get_origin(described.annotation) is Literal else ()
-    of_profile = profiles.load(study, profiles.DEFAULT).settings
+    of_profile = profiles.load_profile(study, profiles.DEFAULT).settings
     default = "the profile's" if name in of_profile else described.default
     return click.Option(
         [study.asked.option_of(name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
@@ -162,8 +162,8 @@ def _setting(study: Study, name: str) -> click.Option:
         help=f"{described.description or ''}  [default: {default}]")
 
 
-def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[str],
-               repetitions: int | None, **own: Any) -> RunRequest:
+def build_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[str],
+                  repetitions: int | None, **option_values: Any) -> RunRequest:
     """Return the request that the options describe.
 
     Args:
@@ -172,12 +172,12 @@ def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[s
         only: Values of --only.
         sets: Values of --set.
         repetitions: Repetitions per cell, None for the profile's number.
-        own: Values of the study's own options, by parameter.
+        option_values: Values of the study's own options, by parameter.
 
     Raises:
         UserError: An option is not valid for this study.
     """
-    levels = {name: _split(own.get(f"{_LEVELS}{name}", ""))
+    levels = {name: _split_list(option_values.get(f"{_LEVELS}{name}", ""))
               for name in (factor.name for factor in study.factors)}
     for text in only:
         name, _, names = text.partition("=")
@@ -186,25 +186,25 @@ def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[s
                             f"{', '.join(levels)}, as in --only {next(iter(levels))}=LEVEL,LEVEL")
         if levels[name]:
             raise UserError(f"--only {text}: levels of {name} were given before; give one list")
-        levels[name] = _split(names)
+        levels[name] = _split_list(names)
         if not levels[name]:
             raise UserError(f"--only {text}: names no level; give some, as in "
                             f"--only {name}=LEVEL,LEVEL")
-    pairs = [_pair(text) for text in sets]
+    pairs = [_parse_setting(text) for text in sets]
     return RunRequest(
         study, profile, levels,
-        {factor.name: own.get(f"{_FILES}{factor.name}", ()) for factor in study.factors},
-        asked_of(own), dict(pairs), repetitions)
+        {factor.name: option_values.get(f"{_FILES}{factor.name}", ()) for factor in study.factors},
+        explicit_settings(option_values), dict(pairs), repetitions)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text}: has no value; give KEY=VALUE")
     return name.strip(), value.strip()
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
@@ -215,10 +215,10 @@ _FLAGS = (
 )
 
 
-def engine(study: Study) -> list[click.Parameter]:
+def engine_options(study: Study) -> list[click.Parameter]:
     """Return the options that every study has."""
     metrics = [metric.short for metric in study.metrics if metric.short]
-    own = profiles.names(study)
+    own = profiles.profile_names(study)
     return [
         click.Option(["--profile"], default=profiles.DEFAULT, show_default=True, metavar="NAME",
                      help=f"How much to measure: {', '.join(own)}, or a .yml file."),
@@ -238,7 +238,7 @@ def engine(study: Study) -> list[click.Parameter]:
                      f"[default: {stopping.MAX_REPETITIONS}]"),
         # The former name of --max-repetitions.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
-        *_about_the_run(study),
+        *_run_options(study),
     ]
 
 
@@ -248,7 +248,7 @@ def _usual_clock(study: Study) -> str:
     return f"{study.clock}, or the profile's{on_host}"
 
 
-def _about_the_run(study: Study) -> list[click.Parameter]:
+def _run_options(study: Study) -> list[click.Parameter]:
     """Return options that are equal for every study, except for the default clock."""
     return [
         click.Option(["--clock"], type=click.Choice(get_args(Clock)),

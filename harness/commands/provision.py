@@ -39,27 +39,27 @@ def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None
     The image with Mininet-WiFi is separate from the plain image, and only this command builds it.
     """
     with_mininet_wifi = mininet_wifi or bool(source)
-    with request.of_user():
-        added = variants.declared(studies.load(study).id) if study else {}
+    with request.convert_refusals():
+        added = variants.declared_packages(studies.load(study).id) if study else {}
     if on == "host":
-        _install(source, list(added.values()), must_have=with_mininet_wifi)
+        _install_testbed(source, list(added.values()), must_have=with_mininet_wifi)
         return
     variant = image.MININET_WIFI if with_mininet_wifi else image.PLAIN
     for packages in (None, *added.values()):
-        built = setup.build(variant, source, packages)
+        built = setup.ensure_variant(variant, source, packages)
         beside = f" with packages {packages.name}" if packages else ""
         click.echo(f"guest image{beside} ready: kernel {built.kernel}, "
                    f"root file system {built.root}")
 
 
-def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None:
+def _install_testbed(source: str, added: Sequence[Packages], *, must_have: bool) -> None:
     if os.geteuid() != 0:
         raise UserError("provision --on host installs packages; run it with sudo")
     # Make the path absolute: Ansible works in the playbooks' folder, and git in another one.
     where = str(Path(source).absolute()) if Path(source).exists() and source else source
     extra = ["-e", f"mininet_wifi_source={where}"] if where else []
-    _play(*extra, *(str(_ANSIBLE / f"{name}.yml")
-                    for name in ("testbed", "mininet_wifi", "air_module")))
+    _run_playbook(*extra, *(str(_ANSIBLE / f"{name}.yml")
+                            for name in ("testbed", "mininet_wifi", "air_module")))
     for packages in added:
         if not packages.debian and not packages.lock:
             continue  # strongSwan with ML-KEM is only compiled for images
@@ -68,15 +68,15 @@ def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None
             lock.flush()
             variables = {"packages_debian": packages.debian,
                          "packages_lock": lock.name if packages.lock else ""}
-            _play("-e", json.dumps(variables), str(_ANSIBLE / "packages.yml"))
-    lacking = builders.lacking("host")[MININET_WIFI]
+            _run_playbook("-e", json.dumps(variables), str(_ANSIBLE / "packages.yml"))
+    lacking = builders.missing_by_builder("host")[MININET_WIFI]
     if lacking and must_have:
         raise UserError(f"provision --on host --mininet-wifi: {lacking}", status=1)
-    click.echo(f"testbed ready; builders: {', '.join(builders.working('host'))}; "
-               f"stations {'take turns' if air_module.lacking() else 'contend'}")
+    click.echo(f"testbed ready; builders: {', '.join(builders.working_builders('host'))}; "
+               f"stations {'take turns' if air_module.describe_missing_module() else 'contend'}")
 
 
-def _play(*arguments: str) -> None:
+def _run_playbook(*arguments: str) -> None:
     """Run a playbook on this host. Raises UserError if it fails."""
     playbook = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(

@@ -21,8 +21,8 @@ def command(folder: Path | None, captures: str) -> None:
     There is no confirmation. pruned.json lists the removed captures, so that './qop verify' accepts
     their absence.
     """
-    folder = folder or results.latest(results.RESULTS)
+    folder = folder or results.latest_folder(results.RESULTS)
     results.require_manifest(folder)
-    with interrupts.heeded():
-        freed = pruning.prune(folder, captures)
+    with interrupts.interrupt_on_signals():
+        freed = pruning.prune_captures(folder, captures)
     click.echo(f"{folder}: removed {freed.captures} captures, {freed.bytes / 1e6:.1f} MB")

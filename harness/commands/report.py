@@ -36,8 +36,8 @@ FORMATS = ("terminal", "markdown", "csv")
 _T = TypeVar("_T")
 
 
-def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: str,
-            study: str, **own: Any) -> None:
+def _report_on_folder(folder: Path | None, form: str, tables: tuple[str, ...], baseline: str,
+                      study: str, **own: Any) -> None:
     """Report on FOLDER, or on the newest in results/.
 
     The command prints the run's table and the study's first answers. It writes report.html into the
@@ -51,17 +51,17 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
     alone = next((option for option in chosen if option.without_results), None)
     if alone is not None:
         place = folder or folders.RESULTS / alone.key
-        report = _asked(lambda: reported.report_alone(options), reported, place)
-        _finish(report, place, form, tables)
+        report = _call_study(lambda: reported.report_alone(options), reported, place)
+        _print_and_write(report, place, form, tables)
         return
-    place = folder or folders.latest(folders.RESULTS)
+    place = folder or folders.latest_folder(folders.RESULTS)
     _refuse_another(place, study)
     if form != "terminal" and not tables and not any(option.instead for option in chosen):
-        show(place, form, baseline, study)
+        print_run_table(place, form, baseline, study)
         return
-    results = load(place, study)
-    report = _asked(lambda: reported.report(results, options), reported, place)
-    _finish(report, place, form, tables, results)
+    results = load_results(place, study)
+    report = _call_study(lambda: reported.report(results, options), reported, place)
+    _print_and_write(report, place, form, tables, results)
 
 
 def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
@@ -82,12 +82,12 @@ def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
                         f"--format {form} prints; add --table NAME, or leave it out")
 
 
-def _params(study: Study) -> list[click.Parameter]:
+def _report_params(study: Study) -> list[click.Parameter]:
     """Return the options of a study, and those that every report has."""
     level = next(iter(study.baseline.values()), "")
     return [
         click.Argument(["folder"], required=False, type=click.Path(path_type=Path)),
-        *(_param(option) for option in study.report_options),
+        *(_report_option(option) for option in study.report_options),
         click.Option(["--baseline"], metavar="LEVEL", default="", help=(
             "The level that differences are taken to, or FACTOR=LEVEL."
             + (f"  [default: {level}]" if level else ""))),
@@ -100,7 +100,7 @@ def _params(study: Study) -> list[click.Parameter]:
                      "folder says it.  [default: the folder's]")]
 
 
-def _param(option: ReportOption) -> click.Option:
+def _report_option(option: ReportOption) -> click.Option:
     """Return the click option for a report option of a study."""
     if option.is_flag:
         return click.Option([option.name, option.key], is_flag=True, help=option.help)
@@ -109,7 +109,7 @@ def _param(option: ReportOption) -> click.Option:
                         multiple=option.multiple, help=option.help)
 
 
-def _named(args: Sequence[str]) -> str:
+def _find_study(args: Sequence[str]) -> str:
     """Return the study of the arguments: the named one, or that of the results folder.
 
     The result is "" if neither is known.
@@ -121,9 +121,9 @@ def _named(args: Sequence[str]) -> str:
             return text.partition("=")[2]
     for text in args:
         if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
-            return study_of(Path(text)).id
+            return find_folder_study(Path(text)).id
     try:
-        newest = _study_in(folders.latest(folders.RESULTS))
+        newest = _study_in(folders.latest_folder(folders.RESULTS))
     except UserError:
         return ""
     # A report without results is not about the newest folder.
@@ -137,10 +137,11 @@ def _is_alone(args: Sequence[str], study: str) -> bool:
         for option in studies.load(study).report_options)
 
 
-command = StudyCommand("report", _report, params=_params, named=_named)  # type: ignore[arg-type]
+command = StudyCommand("report", _report_on_folder, params=_report_params, named=_find_study)  # type: ignore[arg-type]
 
 
-def show(folder: Path, form: str = "terminal", baseline: str = "", study: str = "") -> None:
+def print_run_table(folder: Path, form: str = "terminal", baseline: str = "",
+                    study: str = "") -> None:
     """Print the table of a results folder to standard output.
 
     Args:
@@ -152,12 +153,13 @@ def show(folder: Path, form: str = "terminal", baseline: str = "", study: str = 
     Raises:
         UserError: The folder is empty or cannot be read.
     """
-    results = load(folder, study)
-    own = study_of(folder, study)
-    _print(_asked(lambda: own.run_table(cells_of(results, baseline)), own, folder), form)
+    results = load_results(folder, study)
+    own = find_folder_study(folder, study)
+    _print_table(_call_study(lambda: own.run_table(compare_cells(results, baseline)), own, folder),
+                 form)
 
 
-def load(folder: Path, study: str = "") -> Results:
+def load_results(folder: Path, study: str = "") -> Results:
     """Return the repetitions of a results folder, read by its study.
 
     Args:
@@ -171,7 +173,8 @@ def load(folder: Path, study: str = "") -> Results:
 
     manifest = read_manifest(folder)
     try:
-        results = analysis.load(folder, study_of(folder, study), manifest, stored.read_envelope)
+        results = analysis.load(folder, find_folder_study(folder, study), manifest,
+                                stored.read_envelope)
         sealed = read_seal(folder, manifest)
     except analysis.NothingToReport as error:
         raise UserError(str(error)) from None
@@ -182,7 +185,7 @@ def load(folder: Path, study: str = "") -> Results:
     return replace(results, digest=said, notices=sealed.notices)
 
 
-def study_of(folder: Path, study: str = "") -> Study:
+def find_folder_study(folder: Path, study: str = "") -> Study:
     """Return the study of a results folder.
 
     Args:
@@ -224,52 +227,52 @@ def _refuse_another(folder: Path, study: str) -> None:
                         "option out")
 
 
-def cells_of(results: Results, baseline: str) -> Cells:
+def compare_cells(results: Results, baseline: str) -> Cells:
     """Return the cells of a run, compared with a baseline."""
     import analysis
 
     return analysis.Cells(results, baseline)
 
 
-def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
-            results: Results | None = None) -> None:
+def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[str],
+                     results: Results | None = None) -> None:
     """Print the requested output and write the other files."""
     if form != "terminal" and tables:
-        _print(_only(report, tables, form), form)
+        _print_table(_single_table(report, tables, form), form)
         return
     if form != "terminal":
         if report.run is None:
             raise UserError(f"--format {form}: this report has no table of a run; leave it out, "
                             "and look into its tables/")
-        _print(report.run, form)
-        _draw(report, folder, is_aside=True)
+        _print_table(report.run, form)
+        _write_figures(report, folder, is_aside=True)
         return
-    chosen = _chosen(report, tables)
+    chosen = _tables_to_print(report, tables)
     if report.run is not None and not tables:
-        _print(report.run, form)
+        _print_table(report.run, form)
     _print_all(chosen)
     if report.claims and not tables:
         said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {said}.")
     if results is not None:
-        showing.console().print(Text(f"Digest of plan and records: {results.digest}"))
-    _draw(report, folder, is_aside=False)
+        showing.make_console().print(Text(f"Digest of plan and records: {results.digest}"))
+    _write_figures(report, folder, is_aside=False)
     if report.has_page:
-        _write(report, folder, results)
+        _write_report(report, folder, results)
 
 
-def _write(report: Report, folder: Path, results: Results | None) -> None:
-    from analysis.present.writing import write
+def _write_report(report: Report, folder: Path, results: Results | None) -> None:
+    from analysis.present.writing import save_report
 
     try:
-        page, document = write(report, folder, None if results is None else results.frame)
+        page, document = save_report(report, folder, None if results is None else results.frame)
     except OSError as error:
         raise UserError(f"{error.filename or folder}: the report cannot be written "
                         f"({error.strerror}); make the folder writable, or copy it") from None
     click.echo(f"Report: {page}\nTables: {document.parent}/ (LaTeX, CSV, Parquet)")
 
 
-def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
+def _write_figures(report: Report, folder: Path, *, is_aside: bool) -> None:
     """Write the figures that are separate files.
 
     With `is_aside` their paths are printed to standard error, because another program reads
@@ -284,31 +287,31 @@ def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
         click.echo(f"Figure: {', '.join(map(str, paths))}", err=is_aside)
 
 
-def _only(report: Report, asked: Sequence[str], form: str) -> Table:
+def _single_table(report: Report, table_ids: Sequence[str], form: str) -> Table:
     """Return the single table that was requested, for another program to read."""
-    if len(set(asked)) > 1 or "all" in asked:
+    if len(set(table_ids)) > 1 or "all" in table_ids:
         raise UserError(f"--format {form}: prints one table; give one --table, or look into the "
                         "report's tables/, where all are")
-    return next(table for table in _chosen(report, asked) if table.id == asked[0])
+    return next(table for table in _tables_to_print(report, table_ids) if table.id == table_ids[0])
 
 
-def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:
+def _tables_to_print(report: Report, table_ids: Sequence[str]) -> list[Table]:
     """Return the tables to print after the run's table.
 
     These are the requested tables, or else those that the report selects.
     """
     there = {table.id: table for table in report.tables}
-    if "all" in asked:
+    if "all" in table_ids:
         return list(there.values())
-    missing = [name for name in asked if name not in there]
+    missing = [name for name in table_ids if name not in there]
     if missing:
         raise UserError(f"--table {missing[0]}: there is no such table here; choose from "
                         f"{', '.join(there)}")
-    return [there[name] for name in dict.fromkeys((*(asked or report.printed), *report.asked))
+    return [there[name] for name in dict.fromkeys((*(table_ids or report.printed), *report.asked))
             if name in there]
 
 
-def _asked(make: Callable[[], _T], study: Study, folder: Path) -> _T:
+def _call_study(make: Callable[[], _T], study: Study, folder: Path) -> _T:
     """Return the result of a study's function for a report.
 
     Args:
@@ -322,13 +325,13 @@ def _asked(make: Callable[[], _T], study: Study, folder: Path) -> _T:
     from analysis import NothingToReport
 
     try:
-        with request.of_study(study, "report", passing=NothingToReport):
+        with request.convert_study_errors(study, "report", passing=NothingToReport):
             return make()
     except NothingToReport as error:
         raise UserError(f"{folder}: {error}") from None
 
 
-def _print(table: Table, form: str) -> None:
+def _print_table(table: Table, form: str) -> None:
     if form == "markdown":
         from analysis.present.markdown import to_markdown
 
@@ -344,8 +347,8 @@ def _print(table: Table, form: str) -> None:
 
 
 def _print_all(tables: Sequence[Table]) -> None:
-    from analysis.present.terminal import terminal
+    from analysis.present.terminal import to_console
 
-    console = showing.console()
+    console = showing.make_console()
     for table in tables:
-        console.print(terminal(table), end="")
+        console.print(to_console(table), end="")

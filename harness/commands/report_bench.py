@@ -56,24 +56,25 @@ def bench(records: int) -> None:
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as place:
         begun = time.monotonic()
         whole, part = Path(place) / "whole", Path(place) / "twentieth"
-        count = make(whole, records, np.random.default_rng(1))
-        make(part, -(-records // 20), np.random.default_rng(2))
+        count = make_records(whole, records, np.random.default_rng(1))
+        make_records(part, -(-records // 20), np.random.default_rng(2))
         click.echo(f"{count} records made in {time.monotonic() - begun:.0f} s", err=True)
         parsing_s = _parsing_s(whole)
-        cost, less = _report(whole), _report(part)
+        cost, less = _measure_report(whole), _measure_report(part)
     within = [
-        _said(f"report of {count} records on {PROCESSORS} processors", cost.elapsed_s, MAX_S, "s"),
-        _said("its memory", cost.memory_bytes / 1e6, MAX_BYTES / 1e6, "MB"),
-        _said("its processor time by that of parsing JSON", cost.processor_s / parsing_s,
-              PARSING_FACTOR, "times", counts=count >= _ENOUGH),
-        _said("share of it for a twentieth", less.processor_s / cost.processor_s * 100,
-              TWENTIETH_SHARE * 100, "%", counts=count >= _ENOUGH)]
+        _print_result(f"report of {count} records on {PROCESSORS} processors", cost.elapsed_s,
+                      MAX_S, "s"),
+        _print_result("its memory", cost.memory_bytes / 1e6, MAX_BYTES / 1e6, "MB"),
+        _print_result("its processor time by that of parsing JSON", cost.processor_s / parsing_s,
+                      PARSING_FACTOR, "times", counts=count >= _ENOUGH),
+        _print_result("share of it for a twentieth", less.processor_s / cost.processor_s * 100,
+                      TWENTIETH_SHARE * 100, "%", counts=count >= _ENOUGH)]
     if not all(within):
         raise UserError("bench report: a bound is missed; a busy machine can be the reason, so try "
                         "again", status=1)
 
 
-def _said(what: str, value: float, limit: float, unit: str, *, counts: bool = True) -> bool:
+def _print_result(what: str, value: float, limit: float, unit: str, *, counts: bool = True) -> bool:
     """Print one line of the result, and return whether it is within its limit.
 
     A value that does not count is always within its limit.
@@ -84,7 +85,7 @@ def _said(what: str, value: float, limit: float, unit: str, *, counts: bool = Tr
     return within or not counts
 
 
-def make(folder: Path, count: int, generator: np.random.Generator) -> int:
+def make_records(folder: Path, count: int, generator: np.random.Generator) -> int:
     """Write a results folder with at least `count` synthetic records of all cells.
 
     Args:
@@ -99,9 +100,9 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
         UserError: The default study cannot make synthetic records.
     """
     study = studies.load(studies.DEFAULT)
-    cells = request.plan(request.RunRequest(study), {}).cells
+    cells = request.build_plan(request.RunRequest(study), {}).cells
     repetitions = -(-count // len(cells))
-    plan = request.plan(request.RunRequest(study, repetitions=repetitions), {})
+    plan = request.build_plan(request.RunRequest(study, repetitions=repetitions), {})
     (folder / "records").mkdir(parents=True)
     for cell in plan.cells:
         for repetition in range(1, repetitions + 1):
@@ -112,9 +113,10 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
                 schema=record.SCHEMA, study=StudyRecord(id=study.id, version=study.version),
                 cell=cell.ids, repetition=repetition, status="ok", reason="",
                 digests={name: level.digest for name, level in cell.levels.items()
-                         if level.digest}, asked=plan.asked.kept(),
+                         if level.digest}, asked=plan.asked.to_stored_settings(),
                 measured=judged.measured.model_dump(mode="json", by_alias=True),
-                evidence=list(judged.evidence), environment=_environment(plan, judged), captures=[],
+                evidence=list(judged.evidence), environment=_record_environment(plan, judged),
+                captures=[],
                 elapsed_s=judged.elapsed_s, raw=dict(judged.raw))
             path = folder / "records" / f"{made.name}.json"
             path.write_text(made.model_dump_json(by_alias=True))
@@ -122,7 +124,7 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
     return repetitions * len(plan.cells)
 
 
-def _environment(plan: Plan, judged: Judged) -> dict[str, object]:
+def _record_environment(plan: Plan, judged: Judged) -> dict[str, object]:
     return {"medium": next(iter(plan.manifest.media), None), "clock": plan.settings.clock,
             "measured_at_s": judged.raw.get("stamps", {}).get("start"),
             "machine": plan.settings.on, "fault": None, "made_up": True}
@@ -136,7 +138,7 @@ def _parsing_s(folder: Path) -> float:
     return time.process_time() - begun
 
 
-def _report(folder: Path) -> _Cost:
+def _measure_report(folder: Path) -> _Cost:
     """Return the cost of a report, all of its processes together."""
     chosen = sorted(os.sched_getaffinity(0))[:PROCESSORS]
     before, begun = os.times(), time.monotonic()
@@ -147,7 +149,7 @@ def _report(folder: Path) -> _Cost:
                                  env={**os.environ, "PYTHONPATH": str(ROOT)})
         peaks: list[int] = [0]
         ended = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(child.pid, ended, peaks))
+        watcher = threading.Thread(target=_watch_memory, args=(child.pid, ended, peaks))
         watcher.start()
         status = child.wait()
         elapsed_s, after = time.monotonic() - begun, os.times()
@@ -160,6 +162,6 @@ def _report(folder: Path) -> _Cost:
     return _Cost(elapsed_s, used, max(peaks))
 
 
-def _watch(group: int, ended: threading.Event, peaks: list[int]) -> None:
+def _watch_memory(group: int, ended: threading.Event, peaks: list[int]) -> None:
     while not ended.wait(_POLL_S):
         peaks.append(memory_of_group(group))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH, _MIN_WIDTH = 180, 20
 
 
-def console() -> Console:
+def make_console() -> Console:
     """Return the console on which tables are printed.
 
     A file or a pipe has only the width that COLUMNS gives. Without COLUMNS, a width that shows
@@ -36,10 +36,10 @@ def _plain_width() -> int:
 
 def write_out(page: Report, out: Path) -> None:
     """Write a report into the folder of `--out`, and print its path. Raises UserError."""
-    from analysis.present.writing import write
+    from analysis.present.writing import save_report
 
     try:
-        paths = write(page, out)
+        paths = save_report(page, out)
     except OSError as error:
         raise UserError(f"{error.filename or out}: cannot be written ({error.strerror}); choose "
                         "another folder with --out") from None

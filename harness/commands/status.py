@@ -11,9 +11,9 @@ import click
 import studies
 from harness.engine import progress, results
 from harness.engine.events import RunState
-from harness.engine.progress import lasting
+from harness.engine.progress import duration_text
 from harness.portable import folder_lock
-from measure.document import printable
+from measure.document import to_printable
 from studies import records as stored
 from studies.study import StudyError
 
@@ -22,8 +22,8 @@ from studies.study import StudyError
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 def command(folder: Path | None) -> None:
     """Show the progress of a run: FOLDER, or the newest in results/."""
-    folder = folder or results.latest(results.RESULTS)
-    counts = _counts(folder)
+    folder = folder or results.latest_folder(results.RESULTS)
+    counts = _count_repetitions(folder)
     state = "running" if counts["running"] else "not running"
     click.echo(f"{folder}: {state}; {counts['ok']} of {counts['total']} repetitions ok, "
                f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
@@ -31,12 +31,12 @@ def command(folder: Path | None) -> None:
     if counts["running"]:
         _show_live(folder)
     for record in counts["failed"]:
-        click.echo(f"  {printable(f'{record.name}: {record.reason}')}")
+        click.echo(f"  {to_printable(f'{record.name}: {record.reason}')}")
     for complaint in counts["complaints"]:
         click.echo(f"  left out: {complaint}")
 
 
-def _counts(folder: Path) -> dict[str, Any]:
+def _count_repetitions(folder: Path) -> dict[str, Any]:
     """Return counts of repetitions by state, and whether a run is writing.
 
     Repetitions beyond the plan are included: a stopping rule or an earlier, larger plan made them.
@@ -46,7 +46,7 @@ def _counts(folder: Path) -> dict[str, Any]:
     good = sum(entry.status == "ok" for entry in records)
     failed = [entry for entry in records if entry.status != "ok"]
     flagged = [entry.name for entry in records if entry.environment.get("flags")]
-    missing = plan.planned - sum(map(plan.plans, records))
+    missing = plan.planned - sum(map(plan.contains, records))
     return {"total": len(records) + missing, "ok": good, "flagged": flagged, "failed": failed,
             "complaints": complaints, "missing": missing,
             "running": folder_lock.is_taken(folder)}
@@ -54,23 +54,23 @@ def _counts(folder: Path) -> dict[str, Any]:
 
 def _show_live(folder: Path) -> None:
     """Print the present state of a run from its events, if there are any."""
-    state = RunState.of(folder)
+    state = RunState.from_folder(folder)
     if state is None or state.ended:
         return
     now = time.time()
     left_s = state.left_s(now)
-    left = f", about {lasting(left_s)} left" if left_s is not None else ""
-    click.echo(f"  {state.done} of {state.total} done in {lasting(now - state.began)}{left}; "
+    left = f", about {duration_text(left_s)} left" if left_s is not None else ""
+    click.echo(f"  {state.done} of {state.total} done in {duration_text(now - state.began)}{left}; "
                f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
     for name, began in state.running.items():
-        waited_for = progress.waited_for(state, name, now)
-        click.echo(printable(f"  running: {name}, {now - began:.0f} s"
-                             + (f"; {waited_for}" if waited_for else "")))
+        waited_for = progress.reason_for_waiting(state, name, now)
+        click.echo(to_printable(f"  running: {name}, {now - began:.0f} s"
+                                + (f"; {waited_for}" if waited_for else "")))
     if state.last:
-        click.echo(f"  last: {printable(_line(folder, state))}")
+        click.echo(f"  last: {to_printable(_last_line(folder, state))}")
 
 
-def _line(folder: Path, state: RunState) -> str:
+def _last_line(folder: Path, state: RunState) -> str:
     """Return the line about the last repetition, as the run itself prints it.
 
     The line is only the name if the study is not installed.
@@ -78,6 +78,6 @@ def _line(folder: Path, state: RunState) -> str:
     assert state.last is not None
     try:
         metrics = studies.load(results.require_manifest(folder).study.id).metrics
-        return progress.line(state.last, metrics)
+        return progress.repetition_line(state.last, metrics)
     except (StudyError, LookupError, TypeError):
         return str(state.last.get("name", ""))

@@ -11,7 +11,7 @@ import studies
 from guest import image
 from guest.packages import Packages
 from harness.engine import preview, profiles, request, variants
-from harness.engine.progress import lasting
+from harness.engine.progress import duration_text
 from harness.engine.request import RunRequest
 from harness.errors import UserError
 from studies.study import Study, StudyError
@@ -30,7 +30,7 @@ def command() -> int:
     complaints = []
     for name in (*studies.names(), *studies.unfinished()):
         try:
-            for line in _described(studies.load(name)):
+            for line in _describe_study(studies.load(name)):
                 click.echo(line)
         except (StudyError, UserError) as error:
             complaints.append(f"qop: {error}")
@@ -39,14 +39,14 @@ def command() -> int:
     return int(bool(complaints))
 
 
-def _described(study: Study) -> Iterator[str]:
+def _describe_study(study: Study) -> Iterator[str]:
     """Yield the lines that describe a study."""
     is_default = "  (the default)" if study.id == studies.DEFAULT else ""
     yield f"{study.id}: {study.title}{is_default}"
     if study.paper:
         yield f"  paper: {study.paper}"
     for factor in study.factors:
-        levels = [level.id for level in request.read(study, factor)]
+        levels = [level.id for level in request.read_levels(study, factor)]
         more = ", ..." if len(levels) > _SHOWN else ""
         unit = f" ({factor.unit})" if factor.unit else ""
         yield f"  factor {factor.name}{unit}: {', '.join(levels[:_SHOWN])}{more}"
@@ -54,27 +54,27 @@ def _described(study: Study) -> Iterator[str]:
         better = f", {metric.better} is better" if metric.better else ""
         unit = f" in {metric.unit}" if metric.unit else ""
         yield f"  metric {metric.name}: {metric.title}{unit}{better}"
-    with request.of_user():
-        brought = variants.declared(study.id)
+    with request.convert_refusals():
+        brought = variants.declared_packages(study.id)
     for name, packages in brought.items():
-        yield f"  packages {name}: {_packages(packages)}"
+        yield f"  packages {name}: {_describe_packages(packages)}"
     processors = len(os.sched_getaffinity(0))
-    for name in profiles.names(study):
-        yield f"  profile {name}: {_profile(study, name, processors)}"
+    for name in profiles.profile_names(study):
+        yield f"  profile {name}: {_describe_profile(study, name, processors)}"
 
 
-def _packages(packages: Packages) -> str:
+def _describe_packages(packages: Packages) -> str:
     """Return the packages of a variant of the guest's image, and whether it is built."""
     lists = [("Debian's", packages.debian), ("Python's", packages.python),
              ("compiled", variants.compiled_for(packages))]
     brought = "; ".join(f"{where} {', '.join(names)}" for where, names in lists if names)
-    state = "built" if image.find(packages=packages) else "built when it is first needed"
+    state = "built" if image.find_image(packages=packages) else "built when it is first needed"
     return f"{brought}; its guest image is {state}"
 
 
-def _profile(study: Study, name: str, processors: int) -> str:
-    plan = request.plan(RunRequest(study, name), {})
-    steps = plan.steps()
-    title = profiles.load(study, name).of(plan.settings.clock).title
+def _describe_profile(study: Study, name: str, processors: int) -> str:
+    plan = request.build_plan(RunRequest(study, name), {})
+    steps = plan.all_steps()
+    title = profiles.load_profile(study, name).for_clock(plan.settings.clock).title
     return (f"{title}; {len(steps)} repetitions, about "
-            f"{lasting(preview.expected_s(plan, steps, processors))} here")
+            f"{duration_text(preview.expected_s(plan, steps, processors))} here")

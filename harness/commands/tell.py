@@ -25,14 +25,14 @@ def command(folder: Path, repetition: str | None, message: tuple[str, ...]) -> N
     events/NAME.jsonl. Runs on a cluster do not accept messages.
     """
     results.require_manifest(folder)
-    told = control.say(folder, repetition, dict(map(_pair, message)))
+    told = control.send_message(folder, repetition, dict(map(_parse_pair, message)))
     if not told:
         raise UserError(f"{folder}: {repetition or 'no repetition'} is "
                         f"{'not ' if repetition else ''}being measured at this moment", status=1)
     click.echo(f"told: {', '.join(told)}")
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _parse_pair(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not (equals and key.isidentifier()) or key == "do":
         raise UserError(f"'{text}' is not KEY=VALUE; write for example level=20")

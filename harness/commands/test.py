@@ -33,16 +33,16 @@ def command(arguments: tuple[str, ...]) -> int:
     if importlib.util.find_spec("pytest") is None:
         raise UserError("test: pytest is missing; start it as './qop test', which installs it")
     statuses = []
-    for options in passes(arguments):
+    for options in pytest_passes(arguments):
         statuses.append(subprocess.run(
             [sys.executable, "-m", "pytest", "--durations=25", *options, *arguments], cwd=ROOT,
             check=False).returncode)
         if statuses[-1] not in (0, NOTHING) and STOPS & set(arguments):
             break
-    return outcome(statuses)
+    return overall_status(statuses)
 
 
-def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def pytest_passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the arguments of each start of pytest.
 
     Tests that measure time need the whole machine. Other tests with guests share the processors.
@@ -71,7 +71,7 @@ def _is_file(argument: str) -> bool:
     return not path.startswith("-") and (ROOT / path).is_file()
 
 
-def outcome(statuses: Sequence[int]) -> int:
+def overall_status(statuses: Sequence[int]) -> int:
     """Return the first bad exit status of all passes.
 
     "No test selected" is bad only if no pass selected a test.

@@ -8,7 +8,7 @@ import click
 
 from harness.engine import results
 from harness.portable import interrupts, verifying
-from measure.document import printable
+from measure.document import to_printable
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,11 +27,11 @@ def command(place: Path | None, write: bool, redo: bool) -> int:
 
     Exit status: 0 if no problem was found, 1 with one line for each problem.
     """
-    place = place or results.latest(results.RESULTS)
-    with interrupts.heeded():
-        verdict = verifying.verify(place, write=write, redo=redo)
+    place = place or results.latest_folder(results.RESULTS)
+    with interrupts.interrupt_on_signals():
+        verdict = verifying.verify_results(place, write=write, redo=redo)
     for line in (*(finding.text for finding in verdict.findings), *verdict.notes):
-        click.echo(printable(line))
+        click.echo(to_printable(line))
     if verdict.ok:
         click.echo(f"{place}: {verdict.summary()}")
         return 0

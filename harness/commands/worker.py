@@ -34,14 +34,14 @@ def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
     The scheduler prints one key for workers and one key for runs. A program without a key cannot
     connect. On other machines pass the key in QOP_CLUSTER_KEY.
     """
-    extra.require("worker")
+    extra.require_dask("worker")
     from harness.cluster import connection, keys, serving  # dask loads slowly
 
     if not connection.is_address(scheduler):
         raise UserError(f"worker {scheduler}: no address of a scheduler; give one such as "
                         "tls://HOST:8786")
-    ends_with_input = keys.given_by_input()
-    setup.embedded()
+    ends_with_input = keys.read_from_input()
+    setup.embedded_machine()
     if not sys.stdin.isatty():
         # Signals to the caller's process group must not reach the worker. In a terminal, Ctrl-C
         # must reach it.
@@ -49,7 +49,7 @@ def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
             os.setpgid(0, 0)
     with tempfile.TemporaryDirectory(prefix="qop-worker-") as folder:
         try:
-            asyncio.run(_until_signal(serving.serve(
+            asyncio.run(_until_signal(serving.serve_worker(
                 scheduler, Path(folder), click.echo, listen=listen, is_scheduler=is_scheduler),
                 ends_with_input=ends_with_input))
         except asyncio.CancelledError:

@@ -18,7 +18,7 @@ from typing import Any
 
 from guest.cache import Store, key_of
 from guest.commands import Commands
-from guest.debian import clear_scratch, scratch
+from guest.debian import clear_scratch, make_scratch
 from guest.image import Image
 from guest.progress import Track
 from harness.container import base, layout
@@ -60,7 +60,7 @@ class ImageArchive:
     def __init__(self, base: Path, guest: Image) -> None:
         self._base = base
         self._guest = guest
-        self._revision = provenance.revision()
+        self._revision = provenance.read_revision()
 
     def key(self) -> str:
         """Return a hash of everything that goes into the image, including the commit's name."""
@@ -70,10 +70,10 @@ class ImageArchive:
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Build the archive in a folder and return the manifest."""
-        track.stage("layers")
-        target = scratch(unfinished)
-        layers = [base.layer(self._base)]
-        unpacked = Store.manifest(self._base)["unpacked_bytes"]
+        track.begin_stage("layers")
+        target = make_scratch(unfinished)
+        layers = [base.read_layer(self._base)]
+        unpacked = Store.read_manifest(self._base)["unpacked_bytes"]
         for name, what, fill in (("guest", "the guest's image", self._add_guest),
                                  ("project", "the project", self._add_project)):
             tar = target / f"{name}.tar"
@@ -82,12 +82,12 @@ class ImageArchive:
             unpacked += tar.stat().st_size
             layers.append(layout.pack(tar, what, commands, level=LEVEL))
 
-        track.stage("pack")
-        layout.archive(layers, NAME, CONFIG, self._annotations(), unfinished / FILE)
+        track.begin_stage("pack")
+        layout.write_archive(layers, NAME, CONFIG, self._image_annotations(), unfinished / FILE)
         clear_scratch(unfinished)
         return {"name": NAME, "unpacked_bytes": unpacked, **self._revision}
 
-    def _annotations(self) -> dict[str, str]:
+    def _image_annotations(self) -> dict[str, str]:
         about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         known = {"title": about["name"], "description": about["description"],
                  "version": about["version"], "revision": self._revision["revision"]}
@@ -101,7 +101,7 @@ class ImageArchive:
         for kind, place in (("kernels", self._guest.kernel.parent),
                             ("roots", self._guest.root.parent)):
             for file in sorted(place.iterdir()):
-                layer.add(file, f"{CACHE}/{kind}/{place.name}/{file.name}", filter=_owned)
+                layer.add(file, f"{CACHE}/{kind}/{place.name}/{file.name}", filter=_owned_by_root)
 
     def _add_project(self, layer: tarfile.TarFile, folder: Path) -> None:
         """Add the project as it is here, and the start script.
@@ -118,8 +118,8 @@ class ImageArchive:
             compileall.compile_dir(copy, quiet=1, stripdir=str(copy), prependdir=PROJECT,
                                    invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
         for path in sorted(path for path in copy.rglob("*") if path.is_file()):
-            layer.add(path, f"{PROJECT}/{path.relative_to(copy)}", filter=_owned)
-        layer.add(HERE / "start", START, filter=_program)
+            layer.add(path, f"{PROJECT}/{path.relative_to(copy)}", filter=_owned_by_root)
+        layer.add(HERE / "start", START, filter=_owned_executable)
 
 
 def _project_files() -> list[Path]:
@@ -135,7 +135,7 @@ def _project_files() -> list[Path]:
     return sorted(files)
 
 
-def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Make an entry root's, readable by all and without a time.
 
     Equal files then give equal layers.
@@ -147,6 +147,6 @@ def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _program(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _owned_executable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.mode = 0o755
-    return _owned(entry)
+    return _owned_by_root(entry)

@@ -12,7 +12,14 @@ from typing import Any
 from guest import root
 from guest.cache import Store, code_of, key_of
 from guest.commands import Commands
-from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
+from guest.debian import (
+    clear_scratch,
+    find_mirrors,
+    in_root_hook,
+    make_hook,
+    make_scratch,
+    mmdebstrap_command,
+)
 from guest.progress import Track
 from harness.container import layout
 from harness.engine.machine import ROOT
@@ -43,7 +50,7 @@ def key() -> str:
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Build the layer in a folder and return the manifest."""
-    track.stage("wheels")
+    track.begin_stage("wheels")
     inside = unfinished / "qop"
     commands.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input",
                   "download", "--dest", str(inside / "wheels"), *root.WHEELS_FOR,
@@ -51,17 +58,18 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
     shutil.copy(LOCK, inside)
     shutil.copy(HERE / "slimming.py", inside)
 
-    track.stage("packages")
-    target = scratch(unfinished)
+    track.begin_stage("packages")
+    target = make_scratch(unfinished)
     tar = unfinished / "base.tar"
     suites = (root.SUITE, f"{root.SUITE}-updates", f"{root.SUITE}-security")
     commands.run(
-        mmdebstrap(root.SUITE, str(tar), mirrors().sources(*suites), PACKAGES + MAKING,
-                   _hooks(inside)),
-        each_line=lambda line: _follow(line, track),
+        mmdebstrap_command(root.SUITE, str(tar), find_mirrors().source_lines(*suites), PACKAGES
+                           + MAKING,
+                           _hooks(inside)),
+        each_line=lambda line: _follow_stages(line, track),
         environment={**os.environ, "TMPDIR": str(target)})
 
-    track.stage("layer")
+    track.begin_stage("layer")
     clear_scratch(unfinished)
     shutil.rmtree(inside)
     size = tar.stat().st_size
@@ -72,9 +80,9 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
             "made_by": made.made_by}
 
 
-def layer(place: Path) -> layout.Layer:
+def read_layer(place: Path) -> layout.Layer:
     """Return the layer of a finished base."""
-    said = Store.manifest(place)
+    said = Store.read_manifest(place)
     return layout.Layer(place / said["file"], said["digest"], said["diff_id"], said["made_by"])
 
 
@@ -82,22 +90,23 @@ def _hooks(inside: Path) -> list[str]:
     python = f"{ENVIRONMENT}/bin/python"
     compiled = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
     return [
-        in_root("mkdir", "/qop", "/results"),
-        hook("sync-in", inside, "/qop"),
+        in_root_hook("mkdir", "/qop", "/results"),
+        make_hook("sync-in", inside, "/qop"),
         "--customize-hook=echo @stage environment",
-        in_root("python3", "-m", "venv", ENVIRONMENT),
-        in_root(python, "-m", "pip", "install", "--quiet", "--no-input", "--no-index",
-                "--disable-pip-version-check", "--no-compile", "--require-hashes", "--find-links",
-                "/qop/wheels", "--requirement", f"/qop/{LOCK.name}"),
-        in_root("python3", "/qop/slimming.py", "/"),
-        in_root("rm", "-rf", "/qop"),
-        in_root("apt-get", "-q", "-y", "purge", "--auto-remove", *MAKING),
+        in_root_hook("python3", "-m", "venv", ENVIRONMENT),
+        in_root_hook(python, "-m", "pip", "install", "--quiet", "--no-input", "--no-index",
+                     "--disable-pip-version-check", "--no-compile", "--require-hashes",
+                     "--find-links",
+                     "/qop/wheels", "--requirement", f"/qop/{LOCK.name}"),
+        in_root_hook("python3", "/qop/slimming.py", "/"),
+        in_root_hook("rm", "-rf", "/qop"),
+        in_root_hook("apt-get", "-q", "-y", "purge", "--auto-remove", *MAKING),
         # The environment is read-only at run time: code that is not compiled now would be compiled
         # at every start.
-        in_root("python3", *compiled, f"{ENVIRONMENT}/lib"),
+        in_root_hook("python3", *compiled, f"{ENVIRONMENT}/lib"),
     ]
 
 
-def _follow(line: str, track: Track) -> None:
+def _follow_stages(line: str, track: Track) -> None:
     if line.startswith("@stage "):
-        track.stage(line.removeprefix("@stage "))
+        track.begin_stage(line.removeprefix("@stage "))

@@ -28,28 +28,28 @@ class ContainerImage:
     unpacked_bytes: int
 
 
-def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
+def ensure_image(guest: image.Image, cache: Path | None = None) -> ContainerImage:
     """Return the container image with this guest image, built first if it is missing.
 
     A build takes a few minutes. Raises BuildError, whose text is meant for the user.
     """
     place = cache or cache_root()
-    foundation = _ensure(Part("base", _store(place, "container-bases"), base), place)
+    foundation = _ensure_part(Part("base", _make_store(place, "container-bases"), base), place)
     made = archive.ImageArchive(foundation, guest)
-    folder = _ensure(Part("image", _store(place, "containers"), made), place)
-    manifest: dict[str, Any] = Store.manifest(folder)
+    folder = _ensure_part(Part("image", _make_store(place, "containers"), made), place)
+    manifest: dict[str, Any] = Store.read_manifest(folder)
     file = folder / archive.FILE
     return ContainerImage(file, manifest["name"], folder.name, file.stat().st_size,
                           manifest["unpacked_bytes"])
 
 
-def _ensure(part: Part, cache: Path) -> Path:
+def _ensure_part(part: Part, cache: Path) -> Path:
     """Return the folder of a part, built first if it is missing.
 
     After a build, older folders are removed, because they are large.
     """
     key = part.recipe.key()
-    folder = part.store.find(key)
+    folder = part.store.find_build(key)
     if folder:
         return folder
     missing = [name for name in TOOLS if shutil.which(name) is None]
@@ -57,7 +57,7 @@ def _ensure(part: Part, cache: Path) -> Path:
         raise BuildError(f"building the {_WHAT} needs {', '.join(missing)}; './qop image' on "
                          "Debian installs them")
     image.build_all([part], cache, what=_WHAT)
-    folder = part.store.find(key)
+    folder = part.store.find_build(key)
     if folder is None:
         raise BuildError(f"the inputs of the {_WHAT} changed while it was built; run the command "
                          "again")
@@ -67,5 +67,5 @@ def _ensure(part: Part, cache: Path) -> Path:
     return folder
 
 
-def _store(cache: Path, kind: str) -> Store:
-    return Store(cache / kind, _WHAT, debian.dispose)
+def _make_store(cache: Path, kind: str) -> Store:
+    return Store(cache / kind, _WHAT, debian.remove_build)

@@ -33,7 +33,7 @@ class Layer:
     diff_id: str
     made_by: str
 
-    def described(self) -> dict[str, Any]:
+    def to_descriptor(self) -> dict[str, Any]:
         """Return the layer's entry in a manifest."""
         return {"mediaType": f"{_TYPE}.layer.v1.tar+zstd", "digest": f"sha256:{self.digest}",
                 "size": self.file.stat().st_size}
@@ -44,14 +44,14 @@ def pack(tar: Path, made_by: str, commands: Commands, *, level: int) -> Layer:
 
     `level` is zstd's compression level.
     """
-    diff_id = _sha256(tar)
+    diff_id = _file_sha256(tar)
     packed = tar.with_suffix(".tar.zst")
     commands.run(["zstd", "--quiet", "--rm", "-T0", f"-{level}", str(tar), "-o", str(packed)])
-    return Layer(packed, _sha256(packed), diff_id, made_by)
+    return Layer(packed, _file_sha256(packed), diff_id, made_by)
 
 
-def archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
-            annotations: Mapping[str, str], target: Path) -> None:
+def write_archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
+                  annotations: Mapping[str, str], target: Path) -> None:
     """Write an archive that podman and docker load as `name`.
 
     Args:
@@ -61,54 +61,56 @@ def archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
         annotations: Annotations of the image, which also become its labels.
         target: The file to write.
     """
-    about = _json({
+    about = _to_json({
         "architecture": "amd64", "os": "linux",
         "config": {**config, "Labels": dict(annotations)},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.diff_id}" for layer in layers]},
         "history": [{"created_by": layer.made_by} for layer in layers]})
-    manifest = _json({
+    manifest = _to_json({
         "schemaVersion": 2, "mediaType": f"{_TYPE}.manifest.v1+json",
-        "config": _described(about, f"{_TYPE}.config.v1+json"),
-        "layers": [layer.described() for layer in layers], "annotations": dict(annotations)})
-    index = _json({"schemaVersion": 2, "mediaType": f"{_TYPE}.index.v1+json", "manifests": [{
-        **_described(manifest, f"{_TYPE}.manifest.v1+json"),
+        "config": _make_descriptor(about, f"{_TYPE}.config.v1+json"),
+        "layers": [layer.to_descriptor() for layer in layers], "annotations": dict(annotations)})
+    index = _to_json({"schemaVersion": 2, "mediaType": f"{_TYPE}.index.v1+json", "manifests": [{
+        **_make_descriptor(manifest, f"{_TYPE}.manifest.v1+json"),
         "platform": {"architecture": "amd64", "os": "linux"},
         "annotations": {key: form.format(name) for key, form in _NAMES.items()}}]})
     # Docker's older image store reads manifest.json and ignores the index.
-    for_docker = _json([{"Config": _blob(_digest(about)), "RepoTags": [name],
-                         "Layers": [_blob(layer.digest) for layer in layers]}])
+    for_docker = _to_json([{"Config": _blob_path(_sha256_of(about)), "RepoTags": [name],
+                            "Layers": [_blob_path(layer.digest) for layer in layers]}])
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
-        for path, content in (("oci-layout", _json({"imageLayoutVersion": "1.0.0"})),
+        for path, content in (("oci-layout", _to_json({"imageLayoutVersion": "1.0.0"})),
                               ("index.json", index), ("manifest.json", for_docker),
-                              (_blob(_digest(manifest)), manifest), (_blob(_digest(about)), about)):
-            _add(tar, path, io.BytesIO(content), len(content))
+                              (_blob_path(_sha256_of(manifest)), manifest),
+                              (_blob_path(_sha256_of(about)), about)):
+            _add_file(tar, path, io.BytesIO(content), len(content))
         for layer in layers:
             with layer.file.open("rb") as packed:
-                _add(tar, _blob(layer.digest), packed, layer.file.stat().st_size)
+                _add_file(tar, _blob_path(layer.digest), packed, layer.file.stat().st_size)
 
 
-def _add(tar: tarfile.TarFile, path: str, content: Any, size: int) -> None:
+def _add_file(tar: tarfile.TarFile, path: str, content: Any, size: int) -> None:
     entry = tarfile.TarInfo(path)
     entry.size = size
     tar.addfile(entry, content)
 
 
-def _json(document: Any) -> bytes:
+def _to_json(document: Any) -> bytes:
     return json.dumps(document, sort_keys=True).encode()
 
 
-def _described(content: bytes, media_type: str) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": f"sha256:{_digest(content)}", "size": len(content)}
+def _make_descriptor(content: bytes, media_type: str) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": f"sha256:{_sha256_of(content)}",
+            "size": len(content)}
 
 
-def _digest(content: bytes) -> str:
+def _sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _blob(digest: str) -> str:
+def _blob_path(digest: str) -> str:
     return f"blobs/sha256/{digest}"
 
 
-def _sha256(path: Path) -> str:
+def _file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

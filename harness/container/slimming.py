@@ -71,7 +71,7 @@ RULES: dict[str, tuple[str, ...]] = {
 STRIPPED = ("PIL", "kiwisolver", "pyarrow", "yaml")
 
 
-def _strip(folder: Path) -> None:
+def _strip_modules(folder: Path) -> None:
     """Remove symbols that only debuggers and linkers read from compiled modules."""
     for module in (path for path in folder.rglob("*.so*") if _LIBRARY.search(path.name)):
         subprocess.run(["strip", "--strip-unneeded", str(module)], check=True)
@@ -92,7 +92,7 @@ def main() -> int:
                 else:
                     path.unlink(missing_ok=True)
     for package in STRIPPED:
-        _strip(root / SITE / package)
+        _strip_modules(root / SITE / package)
     return 0
 
 

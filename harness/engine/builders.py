@@ -24,39 +24,39 @@ _GET = {"guest": "no guest image has Mininet-WiFi; './qop provision --mininet-wi
 _PATIENCE_S = 60
 
 
-def lacking(on: str) -> dict[str, str]:
+def missing_by_builder(on: str) -> dict[str, str]:
     """Return for each network backend why it does not work, best backend first.
 
     The text says how to install the backend, and is "" if it works. `on` is "guest" or "host".
     """
     if on == "host":
         return _lacking_on_host()
-    built = image.find(variant=image.MININET_WIFI)
+    built = image.find_image(variant=image.MININET_WIFI)
     # The plain image is built on first use.
     return {MININET_WIFI: "" if built else _GET["guest"], MININET: ""}
 
 
-def working(on: str) -> list[str]:
+def working_builders(on: str) -> list[str]:
     """Return the network backends that work, best first. `on` is "guest" or "host"."""
-    return [name for name, lack in lacking(on).items() if not lack]
+    return [name for name, lack in missing_by_builder(on).items() if not lack]
 
 
-def resolve(asked: str, on: str) -> str:
+def choose_builder(requested: str, on: str) -> str:
     """Return the network backend for a plan.
 
     Args:
-        asked: The requested backend, or AUTO for the first one that works.
+        requested: The requested backend, or AUTO for the first one that works.
         on: "guest" or "host".
 
     Raises:
         UserError: The requested backend does not work.
     """
-    lacks = lacking(on)
-    if asked == AUTO:
+    lacks = missing_by_builder(on)
+    if requested == AUTO:
         return next((name for name, lack in lacks.items() if not lack), MININET)
-    if lacks[asked]:
-        raise UserError(f"--builder {asked}: {lacks[asked]}")
-    return asked
+    if lacks[requested]:
+        raise UserError(f"--builder {requested}: {lacks[requested]}")
+    return requested
 
 
 def _lacking_on_host() -> dict[str, str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from harness.engine.plan import Plan
-from harness.engine.results import ResultsFolder, newest_first
+from harness.engine.results import ResultsFolder, folders_newest_first
 from harness.errors import UserError
 from harness.portable.reading import readable_manifest
 
 
-def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
+def choose_folder(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     """Return the results folder for a plan.
 
     The requested folder comes first. The second choice is the newest folder of the same plan, if it
@@ -28,19 +28,19 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     if out is not None:
         return out
     if not fresh:
-        for folder in newest_first(root):
+        for folder in folders_newest_first(root):
             before = readable_manifest(folder)
-            if before is not None and before.measures_as(plan.manifest):
+            if before is not None and before.is_compatible_with(plan.manifest):
                 there = ResultsFolder(folder)
-                if there.missing(plan) or there.flagged(plan):
+                if there.missing_steps(plan) or there.flagged_steps(plan):
                     return folder
                 break
-    return root / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{_stem(plan)}"
+    return root / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{_folder_stem(plan)}"
 
 
 def tell_of_another_clock(root: Path, plan: Plan) -> None:
     """Print a hint if the newest folder holds the same cells unfinished, by another clock."""
-    folder = next(iter(newest_first(root)), None)
+    folder = next(iter(folders_newest_first(root)), None)
     before = readable_manifest(folder) if folder else None
     if folder is None or before is None or before.study.id != plan.study.id:
         return
@@ -51,7 +51,7 @@ def tell_of_another_clock(root: Path, plan: Plan) -> None:
                    f"'--out {folder}' goes on with it", err=True)
 
 
-def _stem(plan: Plan) -> str:
+def _folder_stem(plan: Plan) -> str:
     """Return the levels of the last factor as part of a folder's name.
 
     If they exceed 60 characters, the study's name is used.

@@ -54,33 +54,33 @@ def give_code(job_dir: Path, study: str = "") -> Path:
     """
     own = job_dir / CODE
     try:
-        kept = _kept(study, cache_root())
+        kept = _cached_copy(study, cache_root())
         os.utime(kept)  # mark the copy as used
     except OSError:
-        _fill(own, dict(_files(study)))
+        _write_files(own, dict(_list_files(study)))
         return own
     own.symlink_to(kept)
     return kept
 
 
 @functools.cache
-def _kept(study: str, cache: Path) -> Path:
+def _cached_copy(study: str, cache: Path) -> Path:
     """Return the cached copy of the code, made first if it is missing.
 
     Later calls in this process return the same copy, even if the code has changed since.
     """
-    files = dict(_files(study))
+    files = dict(_list_files(study))
     store = Store(cache / "code", "copy of the worker's code")
 
     def build(folder: Path) -> dict[str, str]:
         _forget_old(store.folder)
-        _fill(folder, files)
+        _write_files(folder, files)
         return {"study": study}
 
-    return store.obtain(_key(files), build)
+    return store.find_or_build(_copy_key(files), build)
 
 
-def _files(study: str) -> Iterator[tuple[str, _File]]:
+def _list_files(study: str) -> Iterator[tuple[str, _File]]:
     """Yield all files that a worker needs, by their path in the copy.
 
     Of the studies, only the measured one is included. The `__init__.py` files of the studies are
@@ -89,45 +89,45 @@ def _files(study: str) -> Iterator[tuple[str, _File]]:
     own = f"studies/{study}"
     emptied = [f"{package}/__init__.py" for package in ("studies", own)] if study else []
     for folder in (*_NEEDED, *([own] if study else [])):
-        for path in _below(_PROJECT / folder):  # protocols/ may be missing
+        for path in _walk_folder(_PROJECT / folder):  # protocols/ may be missing
             name = str(path.relative_to(_PROJECT))
             if name not in emptied:
-                yield name, _file(path)
+                yield name, _read_file(path)
     for name in emptied:
         yield name, _File(Path(name), b"", 0, b"")
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _walk_folder(folder: Path) -> Iterator[Path]:
     for place, below, names in os.walk(folder):
         # Skip excluded folders in the walk.
         below[:] = [name for name in below if name not in _OF_NO_USE_INSIDE]
         yield from (Path(place, name) for name in names if not name.endswith(".yml"))
 
 
-def _file(path: Path) -> _File:
+def _read_file(path: Path) -> _File:
     content, changed_ns = path.read_bytes(), path.stat().st_mtime_ns
     return _File(path, content, changed_ns,
-                 _compiled(path, changed_ns, len(content)) if path.suffix == ".py" else b"")
+                 _compile_file(path, changed_ns, len(content)) if path.suffix == ".py" else b"")
 
 
-def _key(files: dict[str, _File]) -> str:
+def _copy_key(files: dict[str, _File]) -> str:
     """Return a hash of all files and of the list of compiled files."""
     compiled = sorted(name for name, file in files.items() if file.compiled)
     return key_of({name: file.content for name, file in files.items()}
                   | {"compiled": importlib.util.MAGIC_NUMBER + "\n".join(compiled).encode()})
 
 
-def _fill(folder: Path, files: dict[str, _File]) -> None:
+def _write_files(folder: Path, files: dict[str, _File]) -> None:
     for name, file in files.items():
-        _put(folder / name, file)
+        _write_file(folder / name, file)
 
 
-def _put(place: Path, file: _File) -> None:
+def _write_file(place: Path, file: _File) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(file.content)
     os.utime(place, ns=(file.changed_ns, file.changed_ns))
     if file.compiled:
-        compiled = _cached(place)
+        compiled = _compiled_path(place)
         compiled.parent.mkdir(exist_ok=True)
         compiled.write_bytes(file.compiled)
 
@@ -139,7 +139,7 @@ def _forget_old(folder: Path) -> None:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
+def _compile_file(source: Path, changed_ns: int, length: int) -> bytes:
     """Return a source's compiled file, valid by the source's time.
 
     The result is b"" if this Python can neither read nor make one. Python's own cache is used: it
@@ -151,15 +151,15 @@ def _compiled(source: Path, changed_ns: int, length: int) -> bytes:
     with contextlib.suppress(OSError, py_compile.PyCompileError):
         # A file compiled in the same second as the change may belong to the source before the
         # change.
-        if code := _code(_cached(source), head, since_ns=(changed_s + 1) * _SECOND_NS):
+        if code := _read_code(_compiled_path(source), head, since_ns=(changed_s + 1) * _SECOND_NS):
             return head + code
         py_compile.compile(str(source), doraise=True,
                            invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
-        return head + _code(_cached(source), head)
+        return head + _read_code(_compiled_path(source), head)
     return b""
 
 
-def _code(compiled: Path, head: bytes, since_ns: int = 0) -> bytes:
+def _read_code(compiled: Path, head: bytes, since_ns: int = 0) -> bytes:
     """Return the code of a compiled file whose header is `head`, or says "unchecked".
 
     The result is b"" for another header, or for a file older than `since_ns`.
@@ -173,5 +173,5 @@ def _code(compiled: Path, head: bytes, since_ns: int = 0) -> bytes:
     return b""
 
 
-def _cached(source: Path) -> Path:
+def _compiled_path(source: Path) -> Path:
     return Path(importlib.util.cache_from_source(str(source)))

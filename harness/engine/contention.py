@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guest.processes import PROC, ended_s, processor_s, programs
+from guest.processes import PROC, ended_cpu_s, list_programs, used_cpu_s
 from harness.engine.testbed import Heard
 from studies.study import USED_FILE, Stage
 
@@ -54,41 +54,41 @@ class Waits:
     _gone: tuple[int, int] = (0, 0)
     _active: set[int] = field(default_factory=set)
 
-    def sample(self) -> None:
+    def take_sample(self) -> None:
         """Take one sample. A guest that is gone gives no sample."""
-        kernel = _schedstat(self.pid)
+        kernel = _read_schedstat(self.pid)
         if kernel is None:
             return
         if len(self.at) < _ALL_FIRST or len(self.at) % _ALL_EVERY == 0:
-            there = programs(self.pid)
-            self._look_at(there)
+            there = list_programs(self.pid)
+            self._read_programs(there)
             for pid in self._seen.keys() - {self.pid, *there}:
-                self._retire(pid)
+                self._retire_program(pid)
         else:
-            self._look_at(self._active)
+            self._read_programs(self._active)
         self._seen[self.pid] = kernel
         ran, waited = (sum(values) / 1e9 for values in zip(
             self._gone, *self._seen.values(), strict=True))
         # The parent's counter has a resolution of 10 ms, and may lag behind.
-        unseen = max(0.0, *self.unseen[-1:], ended_s(self.pid) - self._gone[0] / 1e9)
+        unseen = max(0.0, *self.unseen[-1:], ended_cpu_s(self.pid) - self._gone[0] / 1e9)
         self.at.append(self._clock_s + time.monotonic())
         self.ran.append(ran + unseen)
         self.waited.append(waited)
         self.unseen.append(unseen)
 
-    def _look_at(self, programs: Iterable[int]) -> None:
+    def _read_programs(self, programs: Iterable[int]) -> None:
         """Read the counters of these programs, and retire those that have ended."""
         for pid in tuple(programs):
-            now = _schedstat(pid)
+            now = _read_schedstat(pid)
             if now is None:
-                self._retire(pid)
+                self._retire_program(pid)
             elif now == self._seen.get(pid):
                 self._active.discard(pid)
             else:
                 self._seen[pid] = now
                 self._active.add(pid)
 
-    def _retire(self, pid: int) -> None:
+    def _retire_program(self, pid: int) -> None:
         """Add the last counters of an ended program to the sum.
 
         Its process id may be used again.
@@ -97,16 +97,16 @@ class Waits:
         self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
         self._active.discard(pid)
 
-    async def watch(self) -> None:
+    async def sample_until_cancelled(self) -> None:
         """Take samples until cancelled, and one more at the end."""
         try:
             while True:
-                self.sample()
+                self.take_sample()
                 await asyncio.sleep(_EVERY_S)
         finally:
-            self.sample()
+            self.take_sample()
 
-    def shares(self, begin: float, end: float) -> tuple[float, float]:
+    def run_and_wait_shares(self, begin: float, end: float) -> tuple[float, float]:
         """Return the shares of an interval that the guest ran and that it waited.
 
         A kernel that has woken a program and is not asleep yet waits together with that program.
@@ -117,7 +117,7 @@ class Waits:
             begin: Start of the interval, in seconds of the wall clock.
             end: End of the interval.
         """
-        first, last, lasted = self._between(begin, end)
+        first, last, lasted = self._samples_around(begin, end)
         if lasted <= 0:
             return 0.0, 0.0
         ran = (self.ran[last] - self.ran[first]) / lasted
@@ -126,10 +126,10 @@ class Waits:
 
     def unseen_share(self, begin: float, end: float) -> float:
         """Return the running share of programs that started and ended between two samples."""
-        first, last, lasted = self._between(begin, end)
+        first, last, lasted = self._samples_around(begin, end)
         return max(0.0, self.unseen[last] - self.unseen[first]) / lasted if lasted > 0 else 0.0
 
-    def _between(self, begin: float, end: float) -> tuple[int, int, float]:
+    def _samples_around(self, begin: float, end: float) -> tuple[int, int, float]:
         """Return the samples around an interval, and the seconds between them.
 
         Without samples the time between them is 0.
@@ -139,7 +139,7 @@ class Waits:
         return first, last, self.at[last] - self.at[first] if last > first else 0.0
 
 
-def _schedstat(pid: int) -> tuple[int, int] | None:
+def _read_schedstat(pid: int) -> tuple[int, int] | None:
     """Return the nanoseconds that a process has run and has waited to run.
 
     The result is None if the process is gone.
@@ -155,22 +155,22 @@ class Used:
     """CPU time of a guest since the object's creation, its kernel and programs together."""
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._begun_s = pid, processor_s(pid)
+        self._pid, self._begun_s = pid, used_cpu_s(pid)
         self._by: dict[str, float] = {}
 
     @property
     def by_now_s(self) -> float:
         """Return the CPU seconds used since this object was created."""
-        return processor_s(self._pid) - self._begun_s
+        return used_cpu_s(self._pid) - self._begun_s
 
-    def hearing(self, heard: Heard) -> Heard:
+    def make_listener(self, heard: Heard) -> Heard:
         """Return a listener that passes on reports, and notes the CPU seconds used at each."""
         def hear(report: Mapping[str, Any]) -> None:
             self._by[str(report["name"])] = self.by_now_s
             heard(report)
         return hear
 
-    def write(self, out: Path) -> None:
+    def write_file(self, out: Path) -> None:
         """Write the CPU seconds at each report to the repetition's folder, for the study's judge.
 
         The folder is created, because a failed repetition may have left none.
@@ -179,7 +179,8 @@ class Used:
         (out / USED_FILE).write_text(json.dumps(self._by))
 
 
-def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:
+def judge_contention(waits: Waits, raw: Mapping[str, Any],
+                     stages: Sequence[Stage]) -> dict[str, Any]:
     """Return a record's data about the processor, for the stages in a repetition's stamps.
 
     `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time. `limits` lists the
@@ -188,14 +189,14 @@ def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict
     occurrence that waited most.
     """
     shares: dict[str, Any] = {}
-    begun, ended = began(raw), raw["stamps"].get("end")
+    begun, ended = start_of(raw), raw["stamps"].get("end")
     if begun is not None and ended is not None:
-        shares["ran_share"] = round(waits.shares(begun, ended)[0], 4)
+        shares["ran_share"] = round(waits.run_and_wait_shares(begun, ended)[0], 4)
         shares["unseen_share"] = round(waits.unseen_share(begun, ended), 4)
     passed, severity = [], 0.0
     for stage in stages:
         if windows := windows_of(stage, raw):
-            share = max(waits.shares(*window)[1] for window in windows)
+            share = max(waits.run_and_wait_shares(*window)[1] for window in windows)
             shares[f"{stage.name}_wait_share"] = round(share, 4)
             severity = max(severity, share / stage.limit)
             if share > stage.limit:
@@ -213,12 +214,12 @@ def is_due_again(environment: Mapping[str, Any]) -> bool:
             and os.environ.get("QOP_FLAGGED") != "keep")
 
 
-def began(raw: Mapping[str, Any]) -> float | None:
+def start_of(raw: Mapping[str, Any]) -> float | None:
     """Return the start of a repetition or of its first part.
 
     The result is None if there is no such stamp.
     """
-    return next((stamps["start"] for stamps in _stamps(raw) if "start" in stamps), None)
+    return next((stamps["start"] for stamps in _stamps_of_parts(raw) if "start" in stamps), None)
 
 
 def windows_of(stage: Stage, raw: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -226,16 +227,17 @@ def windows_of(stage: Stage, raw: Mapping[str, Any]) -> list[tuple[float, float]
 
     Parts without stamps of the stage are left out. The repetition's own stamps come last.
     """
-    ends = [(first(stage.begins, stamps), first(stage.ends, stamps)) for stamps in _stamps(raw)]
+    ends = [(first_stamp(stage.begins, stamps), first_stamp(stage.ends, stamps)) for stamps
+            in _stamps_of_parts(raw)]
     return [(begin, end) for begin, end in ends if begin is not None and end is not None]
 
 
-def _stamps(raw: Mapping[str, Any]) -> list[Mapping[str, float]]:
+def _stamps_of_parts(raw: Mapping[str, Any]) -> list[Mapping[str, float]]:
     """Return the stamps of a repetition's parts in order, then its own."""
     return [part["stamps"] for part in (*raw.get("parts", {}).values(), raw)]
 
 
-def first(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:
+def first_stamp(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:
     """Return the first stamp that exists among some names.
 
     The result is None if there is none.

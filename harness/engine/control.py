@@ -26,7 +26,7 @@ _LONGEST_LINE_BYTES = 1 << 16
 
 
 @asynccontextmanager
-async def listening(folder: Path, tell: Tell) -> AsyncIterator[None]:
+async def listen_for_messages(folder: Path, tell: Tell) -> AsyncIterator[None]:
     """Pass received messages on, as long as this context lasts.
 
     If the file system does not allow sockets, no messages are received.
@@ -54,7 +54,7 @@ async def listening(folder: Path, tell: Tell) -> AsyncIterator[None]:
         (folder / SOCKET).unlink(missing_ok=True)
 
 
-def say(folder: Path, repetition: str | None, message: Mapping[str, Any]) -> list[str]:
+def send_message(folder: Path, repetition: str | None, message: Mapping[str, Any]) -> list[str]:
     """Send a message to a run's repetitions and return the names of the recipients.
 
     Args:
@@ -74,11 +74,11 @@ def say(folder: Path, repetition: str | None, message: Mapping[str, Any]) -> lis
             told: list[str] = json.loads(connection.makefile().readline())
             return told
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: no run listens there ({_why(error)}); "
+        raise UserError(f"{folder}: no run listens there ({_describe_error(error)}); "
                         "'./qop status' tells whether one is at work") from None
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else "it has just ended"
 
 

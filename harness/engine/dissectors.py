@@ -25,18 +25,18 @@ class DissectorLost(Exception):
 class Dissectors:
     """A pool of dissecting processes, which end with this process in any case.
 
-    The processes start with the first task. Call `run` from the main thread: the kernel ends the
-    processes when the thread that started them ends. Python's process pool is unusable once one of
-    its processes has died (killed, or out of memory). The whole pool is then replaced, and its
+    The processes start with the first task. Call `run_task` from the main thread: the kernel ends
+    the processes when the thread that started them ends. Python's process pool is unusable once one
+    of its processes has died (killed, or out of memory). The whole pool is then replaced, and its
     tasks are repeated once.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._pool = _pool(count)
+        self._pool = _make_pool(count)
         self._again = asyncio.Lock()
 
-    async def run(self, task: Callable[[], _Result]) -> _Result:
+    async def run_task(self, task: Callable[[], _Result]) -> _Result:
         """Return the result of `task`, or raise its exception.
 
         Raises:
@@ -44,14 +44,14 @@ class Dissectors:
         """
         pool = self._pool
         with contextlib.suppress(BrokenProcessPool):
-            return await _result(pool, task)
+            return await _await_result(pool, task)
         if self._pool is pool:  # the first caller that notices
-            self._pool = _pool(self._count)
+            self._pool = _make_pool(self._count)
             pool.shutdown(wait=False)
         # Repeat tasks one at a time: only a task that kills its own process again is given up.
         async with self._again:
-            with contextlib.suppress(BrokenProcessPool), _single() as alone:
-                return await _result(alone, task)
+            with contextlib.suppress(BrokenProcessPool), _single_pool() as alone:
+                return await _await_result(alone, task)
         raise DissectorLost("the process that dissects was killed, and killed again when it was "
                             "tried once more; is memory short?")
 
@@ -60,13 +60,13 @@ class Dissectors:
         self._pool.shutdown(cancel_futures=True)
 
 
-async def _result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Result:
+async def _await_result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Result:
     """Return the result of `task` from a process of the pool.
 
     The caller may be cancelled, but the pool's future is not. For a cancelled future, Python's pool
     prints a traceback when one of its processes dies.
     """
-    with _uninterrupted():
+    with _block_sigint():
         future = pool.submit(task)
     result = asyncio.wrap_future(future)
     # A task that is no longer awaited may still fail, for example on a full disk; retrieve the
@@ -76,8 +76,8 @@ async def _result(pool: ProcessPoolExecutor, task: Callable[[], _Result]) -> _Re
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Block SIGINT for processes that start in this context, until `_begin` unblocks it."""
+def _block_sigint() -> Iterator[None]:
+    """Block SIGINT for processes that start here, until `_initialize_process` unblocks it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -86,19 +86,20 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _single() -> Iterator[ProcessPoolExecutor]:
-    pool = _pool(1)
+def _single_pool() -> Iterator[ProcessPoolExecutor]:
+    pool = _make_pool(1)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _pool(count: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
+def _make_pool(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _initialize_process,
+                               (os.getpid(),))
 
 
-def _begin(parent: int) -> None:
+def _initialize_process(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the death signal was set
         os._exit(1)

@@ -33,7 +33,7 @@ class EventLog:
         self._path = folder / FILE
         self._listeners = listeners
 
-    def say(self, event: str, **fields: Any) -> None:
+    def emit_event(self, event: str, **fields: Any) -> None:
         """Write an event with the present time and pass it to all listeners.
 
         Args:
@@ -42,12 +42,12 @@ class EventLog:
         """
         document = {"at": round(time.time(), 3), "event": event, **fields}
         with contextlib.suppress(OSError):
-            append(self._path, document)
+            append_line(self._path, document)
         for listener in self._listeners:
             listener(document)
 
 
-def append(path: Path, document: Event) -> None:
+def append_line(path: Path, document: Event) -> None:
     """Append a line to a file. Raises OSError.
 
     If the last line is incomplete, the new line starts on a line of its own.
@@ -60,7 +60,7 @@ def append(path: Path, document: Event) -> None:
         file.write(line)
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Yield all events of a file. Incomplete lines of a full disk are skipped."""
     try:
         lines = path.read_bytes().split(b"\n")
@@ -98,21 +98,21 @@ class RunState:
     _on: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folder: Path) -> RunState | None:
+    def from_folder(cls, folder: Path) -> RunState | None:
         """Return the state of the newest run in a folder.
 
         The result is None if no run has written events.
         """
         state = None
-        for event in read(folder / FILE):
+        for event in read_events(folder / FILE):
             if event["event"] == "run-started":
                 state = cls()
             if state is not None:
                 with contextlib.suppress(LookupError, TypeError):
-                    state.take(event)
+                    state.apply_event(event)
         return state
 
-    def take(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """Update the state by one more event."""
         handler = getattr(self, f"_{event['event'].replace('-', '_')}", None)
         if handler is not None:
@@ -138,14 +138,14 @@ class RunState:
 
     def _testbed_ready(self, event: Event) -> None:
         self.running.pop(f"starting {event['testbed']}", None)
-        self.testbeds.add(_place(event))
+        self.testbeds.add(_testbed_key(event))
 
     def name_on(self, event: Event) -> str:
         """Return the name of the repetition that runs on an event's testbed.
 
         While the testbed starts, the name is "starting TESTBED".
         """
-        return self._on.get(_place(event), f"starting {event['testbed']}")
+        return self._on.get(_testbed_key(event), f"starting {event['testbed']}")
 
     def _clock_still(self, event: Event) -> None:
         self.still[self.name_on(event)] = event
@@ -159,12 +159,12 @@ class RunState:
     def _testbed_ended(self, event: Event) -> None:
         self._clock_moves(event)
         self.running.pop(f"starting {event['testbed']}", None)
-        self.testbeds.discard(_place(event))
+        self.testbeds.discard(_testbed_key(event))
 
     def _repetition_started(self, event: Event) -> None:
         self.running[event["name"]] = event["at"]
         self.waits.pop(event["name"], None)
-        self._on[_place(event)] = event["name"]
+        self._on[_testbed_key(event)] = event["name"]
 
     def _repetition_waits(self, event: Event) -> None:
         self.waits[event["name"]] = event["waits"]
@@ -195,6 +195,6 @@ class RunState:
         self.testbeds.clear()
 
 
-def _place(event: Event) -> str:
+def _testbed_key(event: Event) -> str:
     """Return the key of an event's testbed, which includes its worker."""
     return f"{event.get('worker', '')}/{event['testbed']}"

@@ -21,11 +21,11 @@ def to_send(source: Path) -> str:
     testbed.
     """
     def build(folder: Path) -> dict[str, Any]:
-        (folder / _FILE).write_text(library.encoded(source))
+        (folder / _FILE).write_text(library.compile_library(source))
         return {"of": source.name}
 
     key = key_of({"source": source.read_bytes(), "by": " ".join(library.ARGV).encode()})
     with contextlib.suppress(MeasureError, OSError):
         store = Store(cache_root() / "libraries", "preloaded library")
-        return (store.obtain(key, build) / _FILE).read_text()
-    return library.to_send(source)  # without a cache, or without a compiler
+        return (store.find_or_build(key, build) / _FILE).read_text()
+    return library.compile_if_possible(source)  # without a cache, or without a compiler

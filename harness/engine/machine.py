@@ -43,13 +43,13 @@ class Running(Protocol):
     def stdout(self) -> asyncio.StreamReader:
         """Return the stream of events."""
 
-    def hold(self) -> None:
-        """Stop the machine until `release`. Only guests can be stopped."""
+    def suspend(self) -> None:
+        """Stop the machine until `resume`. Only guests can be stopped."""
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Continue a stopped machine."""
 
-    def move(self, processor: int) -> None:
+    def move_to(self, processor: int) -> None:
         """Move the machine to another processor. Only guests can be moved.
 
         Args:
@@ -103,8 +103,9 @@ class Machine(Protocol):
             more_mb: Additional memory that the testbed's spec requests.
         """
 
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
+    async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+                           packages: str = "", clock: boot.Clock = "real",
+                           more_mb: int = 0) -> Running:
         """Start a worker.
 
         Args:
@@ -120,7 +121,7 @@ class Machine(Protocol):
             Lacking: The packages are not available.
         """
 
-    def mount(self, job_dir: Path) -> str:
+    def mount_path(self, job_dir: Path) -> str:
         """Return the path at which daemons of the testbed find the policy's files.
 
         Args:
@@ -140,33 +141,34 @@ class EmbeddedMachine:
         self.max_testbeds = 64
         #: File descriptors of a terminal for the guest's ttyS2, where the lab's shell runs.
         self.terminal: tuple[int, int] | None = None
-        self.processors = _processors()
+        self.processors = _guest_processors()
         has_mininet_wifi = "mininet_wifi" in built.manifest.get("root", {})
         self._base_mb = _MEMORY_MB + (_MININET_WIFI_MB if has_mininet_wifi else 0)
 
     def image_key(self, packages: str = "") -> str:
         """Return the key of the image with these packages."""
-        return "" if packages in self.lacking else self._image(packages).key
+        return "" if packages in self.lacking else self._image_with(packages).key
 
-    def _image(self, packages: str) -> image.Image:
+    def _image_with(self, packages: str) -> image.Image:
         return self.variants[packages] if packages else self.image
 
     def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
         """Return the memory of a guest, in MB. Its kernel uses what its programs leave."""
         return self._base_mb + nodes * _NODE_MB + more_mb
 
-    def mount(self, job_dir: Path) -> str:
+    def mount_path(self, job_dir: Path) -> str:
         """Return the same path for all guests, because each has a /tmp of its own."""
         return "/tmp/qop/conf"
 
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
+    async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+                           packages: str = "", clock: boot.Clock = "real",
+                           more_mb: int = 0) -> Running:
         """Boot a guest with this job folder, which contains the worker's code."""
         _refuse_lacking(self, packages)
         give_code(job_dir, study)
         try:
-            return _Guest(await boot.boot(
-                self._image(packages), job_dir, cpu=processor,
+            return _Guest(await boot.boot_guest(
+                self._image_with(packages), job_dir, cpu=processor,
                 memory_mb=self.memory_mb(nodes, more_mb),
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal,
@@ -175,7 +177,7 @@ class EmbeddedMachine:
             raise UserError(str(error), status=1) from None
 
 
-def _processors() -> list[int]:
+def _guest_processors() -> list[int]:
     """Return the processors for guests: those of `QOP_PROCESSORS`, or those of this process.
 
     With QOP_PROCESSORS, this process itself may run on other processors.
@@ -198,14 +200,14 @@ class _Guest:
         self.stdout = guest.stdout
         self.pid = guest.pid
 
-    def hold(self) -> None:
-        self._guest.hold()
+    def suspend(self) -> None:
+        self._guest.suspend()
 
-    def release(self) -> None:
-        self._guest.release()
+    def resume(self) -> None:
+        self._guest.resume()
 
-    def move(self, processor: int) -> None:
-        processes.keep_on(self.pid, processor)
+    def move_to(self, processor: int) -> None:
+        processes.move_to_processor(self.pid, processor)
 
     async def close(self, grace_s: float = 0.0) -> None:
         try:
@@ -249,15 +251,16 @@ class HostMachine:
         """Return about what the daemons of one testbed use, in MB."""
         return nodes * _NODE_MB + more_mb
 
-    def mount(self, job_dir: Path) -> str:
+    def mount_path(self, job_dir: Path) -> str:
         """Return a short path outside of /run, because charon has a private /run.
 
         It is short because the path of a socket is limited to 107 bytes.
         """
         return f"{self._private.name}/conf"
 
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: boot.Clock = "real", more_mb: int = 0) -> Running:
+    async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+                           packages: str = "", clock: boot.Clock = "real",
+                           more_mb: int = 0) -> Running:
         """Start the worker as a process of this host. Only the real clock is possible."""
         assert clock == "real"
         _refuse_lacking(self, packages)
@@ -265,11 +268,11 @@ class HostMachine:
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(
-                *processes.tied("TERM"), str(TESTBED_PYTHON), "-m", "measure.worker",
+                *processes.tied_command("TERM"), str(TESTBED_PYTHON), "-m", "measure.worker",
                 str(job_dir.absolute()), cwd=code, env={**os.environ, "PYTHONPATH": str(code)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 limit=LINE_LIMIT, start_new_session=True)
-        return _Process(process, Path(self.mount(job_dir)))
+        return _Process(process, Path(self.mount_path(job_dir)))
 
 
 class _Process:
@@ -283,13 +286,13 @@ class _Process:
         self.stdout = process.stdout
         self.pid = process.pid
 
-    def hold(self) -> None:
+    def suspend(self) -> None:
         raise NotImplementedError("this machine's time cannot be stopped")
 
-    def release(self) -> None:
+    def resume(self) -> None:
         raise NotImplementedError("this machine's time cannot be stopped")
 
-    def move(self, processor: int) -> None:
+    def move_to(self, processor: int) -> None:
         raise NotImplementedError("this machine has all of its processors")
 
     async def close(self, grace_s: float = 0.0) -> None:

@@ -26,7 +26,7 @@ class Limit:
 def total_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Return the total memory that this process may use, in MB."""
     least = [_meminfo_mb("MemTotal:", proc)]
-    return min(least + [limit.most_bytes >> 20 for limit in limits(proc, cgroups)])
+    return min(least + [limit.most_bytes >> 20 for limit in cgroup_limits(proc, cgroups)])
 
 
 def available_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
@@ -35,49 +35,49 @@ def available_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     It is the smallest of Linux' own estimate and what all control groups leave.
     """
     least = [_meminfo_mb("MemAvailable:", proc)]
-    return min(least + [limit.available_bytes >> 20 for limit in limits(proc, cgroups)])
+    return min(least + [limit.available_bytes >> 20 for limit in cgroup_limits(proc, cgroups)])
 
 
-def limits(proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[Limit]:
+def cgroup_limits(proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[Limit]:
     """Yield the limits of this process's control groups and of their parents.
 
     In a container, the path may be that of the host, which is not visible there. The root of the
     mount is then the container's own group.
     """
-    for line in _lines(proc / "self/cgroup"):
+    for line in _read_lines(proc / "self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            yield from _along(cgroups, path, _V2)
+            yield from _limits_along(cgroups, path, _V2)
         elif "memory" in controllers.split(","):
-            yield from _along(cgroups / "memory", path, _V1)
+            yield from _limits_along(cgroups / "memory", path, _V1)
 
 
-def _along(root: Path, path: str, names: tuple[str, str, str]) -> Iterator[Limit]:
+def _limits_along(root: Path, path: str, names: tuple[str, str, str]) -> Iterator[Limit]:
     inner = PurePosixPath(path.lstrip("/"))
     for below in (inner, *inner.parents):
         with contextlib.suppress(OSError, ValueError, KeyError):
-            yield _limit(root / below, *names)
+            yield _read_limit(root / below, *names)
 
 
-def _limit(group: Path, most: str, used: str, spare: str) -> Limit:
+def _read_limit(group: Path, most: str, used: str, spare: str) -> Limit:
     """Return the limit of one control group.
 
     Raises ValueError if there is no limit ("max"), and OSError if there is no such group.
     """
     limit_bytes = int((group / most).read_text())
     used_bytes = int((group / used).read_text())
-    stat = dict(line.split() for line in _lines(group / "memory.stat"))
+    stat = dict(line.split() for line in _read_lines(group / "memory.stat"))
     return Limit(limit_bytes, limit_bytes - used_bytes + int(stat[spare]))
 
 
 def _meminfo_mb(name: str, proc: Path) -> int:
-    for line in _lines(proc / "meminfo"):
+    for line in _read_lines(proc / "meminfo"):
         if line.startswith(name):
             return int(line.split()[1]) // 1024
     return 0
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     with contextlib.suppress(OSError):
         return path.read_text().splitlines()
     return []

@@ -17,8 +17,8 @@ PACKED_RAW = f"{RAW}{SUFFIX}"
 _QUICKLY = 1
 
 
-def pack(folder: Path, captures: Iterable[str], files: Iterable[str], *,
-         keeps_captures: bool) -> dict[str, str]:
+def pack_files(folder: Path, captures: Iterable[str], files: Iterable[str], *,
+               keeps_captures: bool) -> dict[str, str]:
     """Compress the files to keep, and return checksums.
 
     The raw values are compressed, and captures if they are kept.

@@ -42,17 +42,17 @@ class RunSettings:
     builder: str = builders.MININET
 
     @property
-    def waits(self) -> bool:
+    def is_real_time(self) -> bool:
         """Return whether waiting takes wall-clock time."""
         return self.clock == "real"
 
     @property
-    def keeps_awake(self) -> bool:
+    def needs_idle_burners(self) -> bool:
         """Return whether processors of guests must be kept from idling.
 
         That is the case for guests with the real clock.
         """
-        return self.waits and self.on == "guest"
+        return self.is_real_time and self.on == "guest"
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class Plan:
         """Return every cell that the study measures of these levels."""
         return tuple(self.study.cells(self.levels))
 
-    def steps(self) -> list[Step]:
+    def all_steps(self) -> list[Step]:
         """Return all repetitions, block by block."""
         return [step for repetition in range(1, self.settings.repetitions + 1)
-                for step in self.block(repetition)]
+                for step in self.block_steps(repetition)]
 
-    def block(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
+    def block_steps(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
         """Return one block: a repetition of every cell, in an order that the seed decides.
 
         Cells with the longest repetitions come first. Cells of equal duration are ordered by the
@@ -111,7 +111,8 @@ class Plan:
         rng = random.Random(f"{self.settings.seed}/{repetition}")  # noqa: S311
         mixed = sorted(self.cells, key=self._later_levels)
         rng.shuffle(mixed)
-        mixed.sort(key=lambda cell: (-self.expected(cell).duration_s, self._later_levels(cell)))
+        mixed.sort(key=lambda cell: (-self.expected_cost(cell).duration_s,
+                                     self._later_levels(cell)))
         chosen = None if cells is None else {cell.name for cell in cells}
         return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
 
@@ -126,7 +127,7 @@ class Plan:
         return {cell.name: tuple(given[name][level] for name, level in
                                  list(cell.ids.items())[1:]) for cell in self.cells}
 
-    def expected(self, cell: Cell) -> Expected:
+    def expected_cost(self, cell: Cell) -> Expected:
         """Return what one repetition of a cell is expected to take."""
         return self._expected[cell.name]
 
@@ -139,7 +140,7 @@ class Plan:
         """Return the testbeds for the cells, as few as possible."""
         groups: list[tuple[TestbedSpec, list[Cell]]] = []
         for cell in self.cells:
-            spec = _on(self.settings.on, self.study.testbed(cell, self.asked))
+            spec = _adapt_spec(self.settings.on, self.study.testbed(cell, self.asked))
             for number, (other, sharing) in enumerate(groups):
                 joined = other.joined(spec)
                 if joined is not None:
@@ -147,7 +148,7 @@ class Plan:
                     break
             else:
                 groups.append((spec, [cell]))
-        keys = _keys([cells for _, cells in groups])
+        keys = _testbed_keys([cells for _, cells in groups])
         return {key: PlannedTestbed(key, spec, tuple(cells))
                 for key, (spec, cells) in zip(keys, groups, strict=True)}
 
@@ -187,13 +188,13 @@ class Plan:
             "levels": {name: {level.id: None for level in levels}
                        for name, levels in self.levels.items()},
             "cells": [list(cell.ids.values()) for cell in self.cells],
-            "asked": self.asked.kept(), "settings": asdict(self.settings),
+            "asked": self.asked.to_stored_settings(), "settings": asdict(self.settings),
             "media": {spec.medium.name: loader.to_json(spec.medium)
                       for spec in specs if spec.medium},
             "devices": {document["name"]: document for spec in specs
-                        for document in devices(spec).values()}}
+                        for document in node_devices(spec).values()}}
         return Manifest(
-            schema=manifest.SCHEMA, digest=manifest.digest_of(document),
+            schema=manifest.SCHEMA, digest=manifest.plan_digest(document),
             factors=[factor_record(factor) for factor in self.study.factors],
             wires=sorted({link.limits for spec in specs for link in spec.network.links} - {""}),
             **{**document, "study": StudyRecord(**document["study"]),
@@ -201,17 +202,17 @@ class Plan:
                           for name, levels in self.levels.items()}})
 
 
-def _on(machine: str, spec: TestbedSpec) -> TestbedSpec:
+def _adapt_spec(machine: str, spec: TestbedSpec) -> TestbedSpec:
     """Return a spec as a machine can provide it.
 
     On a host without the kernel module for the medium, stations take turns instead of contending.
     """
-    if machine != "host" or spec.medium is None or not air_module.lacking():
+    if machine != "host" or spec.medium is None or not air_module.describe_missing_module():
         return spec
     return replace(spec, medium=spec.medium.in_turns)
 
 
-def devices(spec: TestbedSpec) -> dict[str, Any]:
+def node_devices(spec: TestbedSpec) -> dict[str, Any]:
     """Return the devices of a testbed's nodes as plain data, by the node's name."""
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
                   if node.device is not None}
@@ -234,7 +235,7 @@ def level_record(level: Level) -> LevelRecord:
                        content=dict(level.content))
 
 
-def _keys(groups: Sequence[Sequence[Cell]]) -> list[TestbedKey]:
+def _testbed_keys(groups: Sequence[Sequence[Cell]]) -> list[TestbedKey]:
     """Return a name for each group of cells.
 
     The name has the levels in which the groups differ, by factor.

@@ -54,7 +54,7 @@ class Profile(BaseModel):
         """Return the names of all settings that the profile sets, if only for one clock."""
         return frozenset(self.set).union(*(own.set for own in self.by_clock.values()))
 
-    def of(self, clock: Clock) -> Profile:
+    def for_clock(self, clock: Clock) -> Profile:
         """Return the profile with its changes for this clock."""
         own = self.by_clock.get(clock, ByClock())
         return self.model_copy(update={
@@ -62,7 +62,7 @@ class Profile(BaseModel):
             "set": {**self.set, **own.set}})
 
 
-def names(study: Study) -> list[str]:
+def profile_names(study: Study) -> list[str]:
     """Return the names of a study's profiles, the default first.
 
     The default exists even without a file, and then has only default values.
@@ -71,7 +71,7 @@ def names(study: Study) -> list[str]:
     return [DEFAULT, *(name for name in own if name != DEFAULT)]
 
 
-def of_one_study(name: str) -> str:
+def find_only_study(name: str) -> str:
     """Return the only study that has a profile of this name.
 
     The result is "" if no study has one, or several have one.
@@ -81,7 +81,7 @@ def of_one_study(name: str) -> str:
     return having[0] if len(having) == 1 else ""
 
 
-def load(study: Study, name: str) -> Profile:
+def load_profile(study: Study, name: str) -> Profile:
     """Return a profile, by its name or from a `.yml` file.
 
     Args:
@@ -96,12 +96,12 @@ def load(study: Study, name: str) -> Profile:
         if name == DEFAULT:
             return Profile(title="all cells, 3 repetitions")
         raise UserError(f"--profile {name}: no such profile; choose from "
-                        f"{', '.join(names(study))}, or give a .yml file")
+                        f"{', '.join(profile_names(study))}, or give a .yml file")
     examples = f"see studies/{study.id}/profiles/ for examples" if _folder(study).is_dir() else \
         "see docs/running.md for an example"
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), StrictLoader)  # noqa: S506 - a safe one
-        profile = Profile.model_validate(_sorted(document, study))
+        profile = Profile.model_validate(_move_settings(document, study))
     except ValidationError as error:
         raise UserError(f"{path}: {refused(error)}; {examples}") from None
     except MisreadNumber as error:
@@ -118,7 +118,7 @@ def load(study: Study, name: str) -> Profile:
     return profile
 
 
-def _sorted(document: Any, study: Study) -> Any:
+def _move_settings(document: Any, study: Study) -> Any:
     """Move settings of the workload from the top level of a document to `set`.
 
     Profiles of earlier versions, from the time of a single study, have them at the top level.

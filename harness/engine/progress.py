@@ -17,8 +17,8 @@ from rich.text import Text
 
 from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan
-from measure.document import printable_lines
-from measure.record import FLAGS, listed_settings
+from measure.document import to_printable_lines
+from measure.record import FLAGS, join_settings
 from studies.study import Metric
 
 _EVERY_S = 1.0
@@ -55,51 +55,54 @@ class Progress:
         if self._console.is_terminal:
             self._live.stop()
 
-    def take(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Count an event, and show a line for it if it is of interest."""
-        self.state.take(event)
+        self.state.apply_event(event)
         if event["event"] == "run-started":
             self._show_beginning()
         elif event["event"] == "repetition-recorded":
             done = self.state.done - self.state.already
             total = self.state.total - self.state.already
-            self.say(f"[{done}/{total}] {line(event, self._plan.study.metrics)}")
+            self.print_line(f"[{done}/{total}] {repetition_line(event, self._plan.study.metrics)}")
         elif event["event"] == "clock-still":
-            self.say(f"{self.state.name_on(event)}: {standstill(event, event['at'])}")
+            self.print_line(
+                f"{self.state.name_on(event)}: {describe_standstill(event, event['at'])}")
         elif event["event"] == "repetition-waits":
-            self.say(f"{event['name']}: {event['waits']}")
+            self.print_line(f"{event['name']}: {event['waits']}")
         elif event["event"].startswith("worker-"):
-            self.say(event["line"])
+            self.print_line(event["line"])
 
     def _show_beginning(self) -> None:
         already = self.state.already
         going_on = f", {already} of them measured already" if already else ""
-        self.say(f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}; results in "
-                 f"{self._folder}/")
+        self.print_line(
+            f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}; results in "
+                        f"{self._folder}/")
         for note in self._plan.study.notes(self._plan.cells, self._plan.asked):
-            self.say(note)
+            self.print_line(note)
         if self._caveat:
-            self.say(self._caveat)
+            self.print_line(self._caveat)
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line above the progress bar."""
-        self._console.print(printable_lines(text), markup=False)
+        self._console.print(to_printable_lines(text), markup=False)
 
-    async def live(self) -> None:
+    async def update_until_cancelled(self) -> None:
         """Update the progress bar every second, until cancelled."""
         while True:
             now = time.time()
             left_s = self.state.left_s(now)
             self._bar.update(self._task, completed=self.state.done, total=self.state.total,
-                             left=f"about {lasting(left_s)} left" if left_s is not None else "")
+                             left=f"about {duration_text(left_s)} left" if left_s is not None
+                             else "")
             self._running.plain = "  ".join(
                 f"{name} {now - began:.0f} s" + (f" ({waited})" if (
-                    waited := waited_for(self.state, name, now)) else "")
+                    waited := reason_for_waiting(self.state, name, now)) else "")
                 for name, began in list(self.state.running.items())[:_SHOWN])
             await asyncio.sleep(_EVERY_S)
 
 
-def standstill(event: Event, now: float) -> str:
+def describe_standstill(event: Event, now: float) -> str:
     """Return a text: since when a guest's clock has not advanced, and its running program.
 
     Args:
@@ -107,20 +110,20 @@ def standstill(event: Event, now: float) -> str:
         now: Wall clock in seconds.
     """
     where = "" if event["at_s"] is None else f" at {event['at_s']:.3f} s"
-    return (f"the guest's clock stands still{where} for {lasting(now - event['since'])}, "
+    return (f"the guest's clock stands still{where} for {duration_text(now - event['since'])}, "
             f"{event['program']} runs")
 
 
-def waited_for(state: RunState, name: str, now: float) -> str:
+def reason_for_waiting(state: RunState, name: str, now: float) -> str:
     """Return the reason why a running repetition waits.
 
     The result is "" if no reason was reported.
     """
     event = state.still.get(name)
-    return standstill(event, now) if event else state.waits.get(name, "")
+    return describe_standstill(event, now) if event else state.waits.get(name, "")
 
 
-def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
+def repetition_line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     """Return one line about a recorded repetition.
 
     Args:
@@ -129,7 +132,7 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     """
     if event["status"] != "ok":
         return f"{event['name']}: {event['status'].upper()}: {event['reason']}"
-    shown = [f"{metric.title} {shown_value(metric, event['values'][metric.name])}"
+    shown = [f"{metric.title} {format_value(metric, event['values'][metric.name])}"
              for metric in metrics if metric.name in event["values"]]
     again = ", second attempt" if event["attempt"] > 1 else ""
     again += ", measured exclusively" if event["exclusive"] else ""
@@ -137,11 +140,11 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     flagged = f"; flagged: {' and '.join(flags)}" if flags else ""
     checks = "1 check holds" if event["checks"] == 1 else f"{event['checks']} checks hold"
     if unchecked := event.get("unchecked"):
-        checks += f", none covers {listed_settings(unchecked)}"
+        checks += f", none covers {join_settings(unchecked)}"
     return f"{event['name']}: {'; '.join(filter(None, [', '.join(shown), checks]))}{again}{flagged}"
 
 
-def shown_value(metric: Metric, value: float) -> str:
+def format_value(metric: Metric, value: float) -> str:
     """Return a number in the metric's unit, rounded."""
     scaled = value * metric.scale
     digits = metric.digits
@@ -150,7 +153,7 @@ def shown_value(metric: Metric, value: float) -> str:
     return f"{scaled:.{digits}f} {metric.unit}".strip()
 
 
-def lasting(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration in words.
 
     Examples are `45 s`, `12 min` and `3 h 20 min`.

@@ -50,44 +50,47 @@ def code_digest(study: str) -> str:
     return digest.hexdigest()
 
 
-def write(folder: Path, plan: Plan, machine: Machine) -> None:
+def write_provenance(folder: Path, plan: Plan, machine: Machine) -> None:
     """Add the present provenance to a results folder.
 
     Earlier entries remain.
     """
-    keep(folder, describe(plan, machine))
+    add_circumstances(folder, describe_provenance(plan, machine))
 
 
-def keep(folder: Path, circumstances: dict[str, Any]) -> None:
+def add_circumstances(folder: Path, circumstances: dict[str, Any]) -> None:
     """Add one set of circumstances to a results folder, unless it is there already."""
-    history = manifest.history(folder)
+    history = manifest.read_history(folder)
     if circumstances not in history:
-        checksums.replace(folder / FILE, json.dumps([*history, circumstances], indent=1) + "\n")
+        checksums.replace_file(folder / FILE, json.dumps([*history, circumstances], indent=1)
+                               + "\n")
 
 
-def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
+def describe_provenance(plan: Plan, machine: Machine) -> dict[str, Any]:
     """Return the present provenance, equal for every record that is made under it."""
     # Run the programs in parallel: this saves 0.2 s before the first measurement.
     with ThreadPoolExecutor() as asking:
-        versions = {name: asking.submit(_said, *argv) for name, argv in _programs().items()}
-        revised = asking.submit(revision)
+        versions = {name: asking.submit(_program_output, *argv) for name, argv
+                    in _version_commands().items()}
+        revised = asking.submit(read_revision)
         digest = code_digest(plan.study.id)
     return {"code": {"sha256": digest, **revised.result()},
-            **_images(machine),
+            **_image_manifests(machine),
             "programs": {name: said.result().partition("\n")[0]
                          for name, said in versions.items()},
             "python": {"version": platform.python_version(),
                        **{name: metadata.version(name) for name in _DISTRIBUTIONS}},
-            "host": host()}
+            "host": describe_host()}
 
 
-def _programs() -> dict[str, Sequence[str]]:
+def _version_commands() -> dict[str, Sequence[str]]:
     """Return the command that prints each program's version."""
-    return {"tshark": [*dissect.tshark(), "--version"], "mergecap": ["mergecap", "--version"],
+    return {"tshark": [*dissect.tshark_command(), "--version"],
+            "mergecap": ["mergecap", "--version"],
             "git": ["git", "--version"]}
 
 
-def _images(machine: Machine) -> dict[str, Any]:
+def _image_manifests(machine: Machine) -> dict[str, Any]:
     """Return the manifests of the guests' images, with those for a study's packages."""
     if not isinstance(machine, EmbeddedMachine):
         return {"image": None}
@@ -95,7 +98,7 @@ def _images(machine: Machine) -> dict[str, Any]:
     return {"image": dict(machine.image.manifest), **({"variants": variants} if variants else {})}
 
 
-def revision() -> dict[str, Any]:
+def read_revision() -> dict[str, Any]:
     """Return the commit of the code, and whether files have changed since.
 
     The commit is "" if it is unknown.
@@ -103,16 +106,16 @@ def revision() -> dict[str, Any]:
     try:
         built: dict[str, Any] = json.loads(REVISION.read_text())
     except OSError:
-        return {"revision": _said("git", "rev-parse", "HEAD"),
-                "changed": bool(_said("git", "status", "--porcelain"))}
+        return {"revision": _program_output("git", "rev-parse", "HEAD"),
+                "changed": bool(_program_output("git", "status", "--porcelain"))}
     return built
 
 
-def host() -> dict[str, Any]:
+def describe_host() -> dict[str, Any]:
     """Return a description of this host's hardware and operating system."""
-    lines = [line.partition(":") for line in _read("/proc/cpuinfo").splitlines()]
+    lines = [line.partition(":") for line in _read_text("/proc/cpuinfo").splitlines()]
     models = [value.strip() for key, _, value in lines if key.strip() == "model name"]
-    release = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines()
+    release = dict(line.split("=", 1) for line in _read_text("/etc/os-release").splitlines()
                    if "=" in line)
     return {"processor": models[0] if models else platform.machine(),
             "processors": len(os.sched_getaffinity(0)), "memory_mb": memory.total_mb(),
@@ -120,7 +123,7 @@ def host() -> dict[str, Any]:
             "distribution": release.get("PRETTY_NAME", "").strip('"')}
 
 
-def _said(*argv: str) -> str:
+def _program_output(*argv: str) -> str:
     """Return a program's output.
 
     The result is "" if the program is missing or fails.
@@ -133,7 +136,7 @@ def _said(*argv: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text()
     except OSError:

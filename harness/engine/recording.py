@@ -14,14 +14,14 @@ from harness.engine.provenance import code_digest
 from harness.portable.contents import DATA_SUFFIXES, kind_of
 from harness.secrets import Secrets, look_up
 from measure import unproven
-from measure.body import of_today
+from measure.body import upgrade_body
 from measure.record import NOT_KEPT, SCHEMA, CheckRecord, Record, StudyRecord
 from policies import Policy
 from studies import required
 from studies.study import Cell, Judged, Repetition, Study, StudyError
 
 
-def judge(study: Study, repetition: Repetition) -> Judged:
+def judge_repetition(study: Study, repetition: Repetition) -> Judged:
     """Judge a repetition by its study.
 
     A repetition that lacks a required metric fails (studies.required). This is a module-level
@@ -43,8 +43,8 @@ def judge(study: Study, repetition: Repetition) -> Judged:
     return verdict
 
 
-def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
-           attempt: int, secrets: Secrets) -> Record:
+def judged_record(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
+                  attempt: int, secrets: Secrets) -> Record:
     """Return the record of a judged repetition, with everything needed to judge it again.
 
     Args:
@@ -57,7 +57,7 @@ def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str,
     """
     status = verdict.status if verdict.status != "ok" or not verdict.reason else "failed"
     measured = verdict.measured
-    return _record(
+    return _make_record(
         plan, step, status=status, reason=verdict.reason, attempt=attempt,
         measured=None if measured is None else measured.model_dump(mode="json", by_alias=True),
         evidence=list(verdict.evidence), environment=dict(environment),
@@ -67,28 +67,28 @@ def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str,
                  for path in plan.study.judged_with})
 
 
-def packed(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
+def with_checksums(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
     """Return the record with file checksums, marked if its captures were discarded."""
     said = {} if keeps or not entry.captures else {"captures": NOT_KEPT}
     return entry.model_copy(update={"sha256": sums, "environment": entry.environment | said})
 
 
-def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
-               attempt: int, is_skipped: bool = False) -> Record:
+def unmeasured_record(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
+                      attempt: int, is_skipped: bool = False) -> Record:
     """Return the record of a repetition that could not be measured.
 
     Its status is "skipped" if the machine lacks something that the repetition needs, else "failed".
     """
-    return _record(plan, step, status="skipped" if is_skipped else "failed", reason=reason,
-                   attempt=attempt, measured=None, evidence=[], environment=dict(environment),
-                   captures=[])
+    return _make_record(plan, step, status="skipped" if is_skipped else "failed", reason=reason,
+                        attempt=attempt, measured=None, evidence=[], environment=dict(environment),
+                        captures=[])
 
 
-def _record(plan: Plan, step: Step, **fields: Any) -> Record:
+def _make_record(plan: Plan, step: Step, **fields: Any) -> Record:
     study = plan.study
     return Record(
         schema=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
-        repetition=step.repetition, asked=plan.asked.kept(),
+        repetition=step.repetition, asked=plan.asked.to_stored_settings(),
         digests={name: level.digest for name, level in step.cell.levels.items() if level.digest},
         unchecked=list_unchecked(step.cell, fields["evidence"]), **fields)
 
@@ -97,10 +97,10 @@ def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord]) -> list[str]:
     """Return the settings of a cell's policies that no check of the evidence covers."""
     made = list(evidence)
     return [setting.path for level in cell.levels.values() if isinstance(level.value, Policy)
-            for setting in unproven.settings(level.value, made)]
+            for setting in unproven.unchecked_settings(level.value, made)]
 
 
-def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
+def describe_circumstances(plan: Plan, step: Step) -> dict[str, Any]:
     """Return the part of a record's environment that is known without a testbed."""
     medium = plan.testbeds[plan.testbed_of(step.cell)].spec.medium
     settings = plan.settings
@@ -108,43 +108,45 @@ def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
             "medium": medium.name if medium else None,
             "air": medium.air if medium else None, "plan": plan.digest,
             "fault": settings.fault, "code_sha256": code_digest(plan.study.id),
-            **({"kept_awake": True} if settings.keeps_awake else {}),
+            **({"kept_awake": True} if settings.needs_idle_burners else {}),
             "load_average": os.getloadavg()[0]}
 
 
-def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
+def announce_record(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
     """Announce a recorded repetition as an event, and whether it will be measured `again`.
 
     `is_kept` is False if an earlier, flagged record remains in its place.
     """
     exclusive = bool(entry.environment.get("alone"))
     flags = entry.environment.get("flags") or []
-    events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
-               attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
-               again=contention.is_due_again(entry.environment),
-               values=shown(study, entry), checks=sum(check.ok for check in entry.evidence),
-               unchecked=entry.unchecked or [])
+    events.emit_event("repetition-recorded", name=entry.name, status=entry.status,
+                      reason=entry.reason,
+                      attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
+                      again=contention.is_due_again(entry.environment),
+                      values=display_values(study, entry),
+                      checks=sum(check.ok for check in entry.evidence),
+                      unchecked=entry.unchecked or [])
     if flags:
-        events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
+        events.emit_event("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
 
 
-def shown(study: Study, entry: Record) -> dict[str, float]:
+def display_values(study: Study, entry: Record) -> dict[str, float]:
     """Return a record's metrics for display or for the stopping rule.
 
     The result is empty if the study's code fails. The record is written already, and reports show
     what is wrong with it.
     """
     try:
-        return values(study, entry)
+        return metric_values(study, entry)
     except Exception:  # noqa: BLE001 - a study's own code may raise anything
         return {}
 
 
-def values(study: Study, entry: Record) -> dict[str, float]:
+def metric_values(study: Study, entry: Record) -> dict[str, float]:
     """Return the study's metrics that a record has, by name and in SI units."""
     if entry.measured is None:
         return {}
-    body = of_today(entry.measured, study.measured, study.upgrades)
+    body = upgrade_body(entry.measured, study.measured, study.upgrades)
     numbers = study.values(study.measured.model_validate(body))
     return {metric.name: value for metric in study.metrics
             if isinstance(value := numbers.get(metric.name), int | float)}

@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from harness import secrets
 from harness.engine import effects, profiles, variants
-from harness.engine.plan import Plan, RunSettings, devices
+from harness.engine.plan import Plan, RunSettings, node_devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
@@ -65,7 +65,7 @@ class RunRequest:
     refuses_idle: bool = True
 
 
-def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
+def build_plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """Return the plan of a request.
 
     Args:
@@ -77,22 +77,23 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         UserError: The request cannot be measured.
     """
     study = request.study
-    profile = profiles.load(study, request.profile)
+    profile = profiles.load_profile(study, request.profile)
     clock = settings.get("clock") or profile.clock or _usual_clock(study, settings)
-    profile = profile.of(clock)
-    with of_user():
-        usual, asked = _usual(study, profile, request.profile), _asked(request, profile)
-        levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
+    profile = profile.for_clock(clock)
+    with convert_refusals():
+        usual, asked = _profile_settings(study, profile,
+                                         request.profile), _read_settings(request, profile)
+        levels = {factor.name: _chosen_levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **{**settings, "clock": clock}))
-        _ask_study(made)
+        _check_study_methods(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network
-            with of_study(study, f"network {network.name}"):
-                checks.network(network, f"{study.id}: network {network.name}")
-        variants.named(made)
-        secrets.make(study.fault(made.settings.fault))
+            with convert_study_errors(study, f"network {network.name}"):
+                checks.check_network(network, f"{study.id}: network {network.name}")
+        variants.packages_of_plan(made)
+        secrets.make_secrets(study.fault(made.settings.fault))
         _check_effects(made, request, profile, usual)
         if not request.is_single:
             _check_clock(made)
@@ -111,7 +112,7 @@ def _usual_clock(study: Study, settings: Mapping[str, Any]) -> Clock:
 
 
 @contextlib.contextmanager
-def of_user() -> Iterator[None]:
+def convert_refusals() -> Iterator[None]:
     """Convert a refusal by a study, a policy or a topology to a UserError."""
     try:
         yield
@@ -120,8 +121,8 @@ def of_user() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def of_study(study: Study, what: str,
-             passing: type[Exception] = UserError) -> Iterator[None]:
+def convert_study_errors(study: Study, what: str,
+                         passing: type[Exception] = UserError) -> Iterator[None]:
     """Convert every exception of a study's own code to a UserError.
 
     Args:
@@ -130,7 +131,7 @@ def of_study(study: Study, what: str,
         passing: Class of exceptions that are passed on, because the caller handles them.
     """
     try:
-        with of_user():
+        with convert_refusals():
             yield
     except (UserError, passing):
         raise
@@ -138,8 +139,8 @@ def of_study(study: Study, what: str,
         raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None
 
 
-def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
-         where: str = "") -> list[Level]:
+def read_levels(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
+                where: str = "") -> list[Level]:
     """Return the levels of a factor by name or from files.
 
     Args:
@@ -152,89 +153,93 @@ def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequenc
     Raises:
         UserError: There is no such level.
     """
-    with of_study(study, f"factor {factor.name}"):
+    with convert_study_errors(study, f"factor {factor.name}"):
         try:
             levels: list[Any] = list(factor.read(names, files))
         except LevelError as error:
             raise UserError(f"{where or study.id}, factor {factor.name}: {error}") from None
         for level in levels:
-            _require(isinstance(level, Level) and isinstance(level.id, str),
-                     f"{level!r:.80} is no Level with a text for its id")
+            _require_condition(isinstance(level, Level) and isinstance(level.id, str),
+                               f"{level!r:.80} is no Level with a text for its id")
     return levels
 
 
-def _ask_study(made: Plan) -> None:
+def _check_study_methods(run_plan: Plan) -> None:
     """Call all methods of a study that a run uses before and while it measures.
 
     Mistakes in a study then show before anything starts.
     """
-    study = made.study
+    study = run_plan.study
     for factor in study.factors:
         if factor.name in study.baseline:
-            read(study, factor, [study.baseline[factor.name]], where=f"{study.id}, baseline")
-    with of_study(study, "cells"):
-        _check_cells(study, made.cells)
-    with of_study(study, "testbed"):
-        testbeds = made.testbeds.values()
-    with of_study(study, "warm_up"):
-        _require(isinstance(study.warm_up(made.asked), study.asked), "gives no settings")
-    for cell in made.cells:
-        with of_study(study, "expected"):
-            expected = made.expected(cell)
-            _require(all(map(_is_amount, (expected.duration_s, expected.processor_s,
-                                          expected.capture_bytes))), f"gives {expected}")
-    with of_study(study, "notes"):
-        _require(all(isinstance(note, str) for note in study.notes(made.cells, made.asked)),
-                 "gives something else than text")
+            read_levels(study, factor, [study.baseline[factor.name]], where=f"{study.id}, baseline")
+    with convert_study_errors(study, "cells"):
+        _check_cells(study, run_plan.cells)
+    with convert_study_errors(study, "testbed"):
+        testbeds = run_plan.testbeds.values()
+    with convert_study_errors(study, "warm_up"):
+        _require_condition(isinstance(study.warm_up(run_plan.asked), study.asked),
+                           "gives no settings")
+    for cell in run_plan.cells:
+        with convert_study_errors(study, "expected"):
+            expected = run_plan.expected_cost(cell)
+            _require_condition(all(map(_is_amount, (expected.duration_s, expected.processor_s,
+                                                    expected.capture_bytes))), f"gives {expected}")
+    with convert_study_errors(study, "notes"):
+        _require_condition(all(isinstance(note, str) for note
+                               in study.notes(run_plan.cells, run_plan.asked)),
+                           "gives something else than text")
     for testbed in testbeds:  # only the first cell of each is checked
-        with of_study(study, "task"):
-            json.dumps(dict(study.task(testbed.cells[0], made.asked)))
-        with of_study(study, "deadline_s"):
-            deadline_s = study.deadline_s(testbed.cells[0], made.asked)
-            _require(_is_amount(deadline_s) and deadline_s > 0, f"gives {deadline_s!r}")
+        with convert_study_errors(study, "task"):
+            json.dumps(dict(study.task(testbed.cells[0], run_plan.asked)))
+        with convert_study_errors(study, "deadline_s"):
+            deadline_s = study.deadline_s(testbed.cells[0], run_plan.asked)
+            _require_condition(_is_amount(deadline_s) and deadline_s > 0, f"gives {deadline_s!r}")
 
 
 def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
-def _require(condition: object, what: str) -> None:
+def _require_condition(condition: object, what: str) -> None:
     if not condition:
         raise ValueError(what)
 
 
-def _usual(study: Study, profile: Profile, name: str) -> Asked:
+def _profile_settings(study: Study, profile: Profile, name: str) -> Asked:
     """Return the settings of a profile. Raises UserError."""
     _refuse_unknown(study, profile.set, f"profile {name}: set")
     try:
         return study.asked.model_validate(profile.set)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"profile {name}: set.{_where(first)}: {wording.what(first)}") from None
+        raise UserError(
+            f"profile {name}: set.{_error_path(first)}: {wording.describe_error(first)}") from None
 
 
-def _check_effects(made: Plan, request: RunRequest, profile: Profile, usual: Asked) -> None:
+def _check_effects(run_plan: Plan, request: RunRequest, profile: Profile,
+                   profile_settings: Asked) -> None:
     """Refuse settings and levels of the command line or profile that change nothing."""
     if not request.refuses_idle:
         return
-    study = made.study
+    study = run_plan.study
     given = {name: f"{study.asked.option_of(name)} {text}" for name, text in
              request.options.items()} | {name: f"--set {name}={text}"
                                          for name, text in request.sets.items()}
-    with of_study(study, "task"):
-        effects.refuse_idle_settings(made, given, usual, measures=request.measures)
+    with convert_study_errors(study, "task"):
+        effects.refuse_idle_settings(run_plan, given, profile_settings, measures=request.measures)
         if request.is_single:
             return
-        effects.refuse_idle_levels(made, [
+        effects.refuse_idle_levels(run_plan, [
             factor.name for factor in study.factors
             if request.levels.get(factor.name) or request.files.get(factor.name)])
         if not any(request.levels.values()) and not any(request.files.values()):
             where = f"profile {request.profile}"
             own = {name: f"{where}: set.{name}" for name in profile.set if name not in given}
-            effects.refuse_idle_settings(made, own, study.asked())
+            effects.refuse_idle_settings(run_plan, own, study.asked())
 
 
-def _asked(request: RunRequest, profile: Profile) -> Asked:
+def _read_settings(request: RunRequest, profile: Profile) -> Asked:
     study = request.study
     _refuse_unknown(study, request.sets, "--set")
     twice = request.options.keys() & request.sets.keys()
@@ -242,19 +247,19 @@ def _asked(request: RunRequest, profile: Profile) -> Asked:
         name = min(twice)
         raise UserError(f"--set {name}: was given with {study.asked.option_of(name)}, too; leave "
                         "one out")
-    of_profile = _usual(study, profile, request.profile)
+    of_profile = _profile_settings(study, profile, request.profile)
     values = {name: getattr(of_profile, name) for name in profile.set}
     texts = {**request.options, **request.sets}
     try:
         # Values of the command line are texts. They are converted to numbers only here.
         return study.asked.model_validate(
-            values | {name: _parsed(text) for name, text in texts.items()}, strict=False)
+            values | {name: _parse_value(text) for name, text in texts.items()}, strict=False)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
         option = study.asked.option_of(name) if name in request.options else f"--set {name}"
         given = f" {texts[name]}" if name in request.options else f"={texts.get(name, '')}"
-        raise UserError(f"{option}{given}: {wording.what(first)}") from None
+        raise UserError(f"{option}{given}: {wording.describe_error(first)}") from None
 
 
 def _refuse_unknown(study: Study, settings: Mapping[str, Any], where: str) -> None:
@@ -265,7 +270,7 @@ def _refuse_unknown(study: Study, settings: Mapping[str, Any], where: str) -> No
                             + (f"choose from {', '.join(known)}" if known else "it has none"))
 
 
-def _parsed(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return the value of a text that is a JSON list or object.
 
     Any other text is returned unchanged.
@@ -276,11 +281,11 @@ def _parsed(text: str) -> Any:
     return text
 
 
-def _where(error: ErrorDetails) -> str:
+def _error_path(error: ErrorDetails) -> str:
     return ".".join(map(str, error["loc"]))
 
 
-def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
+def _chosen_levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """Return the levels of a factor to measure."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     place = request.study.id
@@ -288,7 +293,8 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
         names = [str(level) for level in profile.only.get(factor.name, ())]
         place = f"profile {request.profile}"
     where = f"{request.study.id}, factor {factor.name}"
-    levels = read(request.study, factor, names, files, place)[-1 if request.is_single else 0:]
+    levels = read_levels(request.study, factor, names, files, place)[-1 if request.is_single
+                                                                     else 0:]
     if not levels:
         raise UserError(f"{where}: has no levels; nothing would be measured")
     for level in levels:
@@ -304,26 +310,26 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     return levels
 
 
-def _check_clock(made: Plan) -> None:
+def _check_clock(run_plan: Plan) -> None:
     """Refuse cells that cannot be measured by the plan's clock."""
-    for testbed in made.testbeds.values():
+    for testbed in run_plan.testbeds.values():
         clocks = testbed.spec.clocks
-        if clocks and made.settings.clock not in clocks:
+        if clocks and run_plan.settings.clock not in clocks:
             raise UserError(f"{testbed.cells[0].name}: is not measured by the "
-                            f"{made.settings.clock} clock; add --clock {clocks[0]}, or choose "
+                            f"{run_plan.settings.clock} clock; add --clock {clocks[0]}, or choose "
                             "other levels")
 
 
-def _check_devices(made: Plan) -> None:
+def _check_devices(run_plan: Plan) -> None:
     """Refuse devices that would not slow down any computation."""
-    specs = [testbed.spec for testbed in made.testbeds.values()]
+    specs = [testbed.spec for testbed in run_plan.testbeds.values()]
     nodes = [EVERY_NODE, *(node for spec in specs for node in spec.network.nodes)]
     for node in (node for spec in specs for node in spec.devices):
         if node not in nodes:
             raise UserError(f"{node}: no such node to compute on a device; choose from "
                             f"{', '.join(dict.fromkeys(nodes))}")
-    clock, by = made.settings.clock, made.study.devices_by
-    for node, document in (pair for spec in specs for pair in devices(spec).items()):
+    clock, by = run_plan.settings.clock, run_plan.study.devices_by
+    for node, document in (pair for spec in specs for pair in node_devices(spec).items()):
         device = from_json(Device, document)
         if clock == "processor":
             _check_processor(node, device)
@@ -336,7 +342,7 @@ def _check_devices(made: Plan) -> None:
 
 def _check_processor(node: str, device: Device) -> None:
     """Refuse a device that the processor clock cannot emulate for a node."""
-    if unsaid := device.unsaid():
+    if unsaid := device.missing_kinds():
         raise UserError(f"{node}: device {device.name} says nothing of {unsaid[0]} work, which the "
                         "processor clock needs; choose another, or add it with its source")
     if device.processors != 1:

@@ -31,7 +31,7 @@ class Restarts:
     _doubted: set[TestbedClient] = field(default_factory=set)
     _given: Counter[TestbedKey] = field(default_factory=Counter)
 
-    def judged(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
+    def note_result(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
         """Note the result of a repetition on a testbed."""
         if is_good:
             self._given.pop(key, None)

@@ -20,8 +20,17 @@ from measure import manifest, record
 from measure.manifest import Manifest, ManifestError
 from measure.record import Record
 
-__all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
-           "newest_first", "read_manifest", "require_manifest"]
+__all__ = [
+    "CAPTURES",
+    "CELLS",
+    "RESULTS",
+    "ReceivedFiles",
+    "ResultsFolder",
+    "folders_newest_first",
+    "latest_folder",
+    "read_manifest",
+    "require_manifest",
+]
 
 #: Default folder for results folders.
 RESULTS = Path("results")
@@ -89,7 +98,7 @@ class ResultsFolder:
         if self._lock is not None:
             os.close(self._lock)
 
-    def adopt(self, plan: Plan) -> str:
+    def adopt_plan(self, plan: Plan) -> str:
         """Write the plan into the folder, and move records aside that do not count.
 
         Records of levels that were edited since are moved where no table counts them. Other files
@@ -106,7 +115,7 @@ class ResultsFolder:
         before = read_manifest(self.path)
         line = self._put_aside(plan, before)
         now = plan.manifest
-        if before is not None and before.measures_as(now):
+        if before is not None and before.is_compatible_with(now):
             now = now.model_copy(update={"former_digests": before.former_digests})
         if before != now or not _is_of_today(self.path):
             self._write_plan(now)
@@ -115,38 +124,39 @@ class ResultsFolder:
     def refuse_another(self, plan: Plan) -> None:
         """Raise UserError if the folder holds results of another plan."""
         before = read_manifest(self.path)
-        if before is not None and not before.measures_as(plan.manifest) \
+        if before is not None and not before.is_compatible_with(plan.manifest) \
                 and any(self.records.glob("*.json")):
             raise UserError(f"{self.path}: holds results of another plan "
-                            f"({before.unlike(plan.manifest)}); give the options that it was begun "
+                            f"({before.describe_difference(plan.manifest)}); give the options that "
+                            "it was begun "
                             "with, or choose another folder with --out")
 
     def drop_checksums(self) -> None:
         """Remove the checksums, which become wrong once a file is added."""
-        with disk_full.reported(self.path):
-            checksums.remove(self.path)
+        with disk_full.report_errors(self.path):
+            checksums.remove_sums(self.path)
 
     def _write_plan(self, plan: Manifest) -> None:
-        checksums.remove(self.path)
-        checksums.replace(self.path / manifest.FILE, plan.to_text())
+        checksums.remove_sums(self.path)
+        checksums.replace_file(self.path / manifest.FILE, plan.to_text())
 
-    def missing(self, plan: Plan) -> list[Step]:
+    def missing_steps(self, plan: Plan) -> list[Step]:
         """Return the plan's steps without a good record, in the plan's order."""
         before = read_manifest(self.path)
-        return [step for step in plan.steps() if self._good(step, plan, before) is None]
+        return [step for step in plan.all_steps() if self._good_record(step, plan, before) is None]
 
-    def flagged(self, plan: Plan) -> list[Step]:
+    def flagged_steps(self, plan: Plan) -> list[Step]:
         """Return the steps whose record is flagged and that were not measured exclusively yet."""
         before = read_manifest(self.path)
-        return [step for step in plan.steps()
-                if (good := self._good(step, plan, before)) is not None
+        return [step for step in plan.all_steps()
+                if (good := self._good_record(step, plan, before)) is not None
                 and contention.is_due_again(good.environment)]
 
     def keeps_captures(self, entry: Record) -> bool:
         """Return whether a repetition's captures are to be kept."""
         return self._keeps == "all" or (self._keeps == "failed" and entry.status != "ok")
 
-    def keep(self, entry: Record, out: Path | None) -> None:
+    def keep_record(self, entry: Record, out: Path | None) -> None:
         """Move a repetition's captures and files from its working folder, then write its record.
 
         Captures are moved only if they are to be kept, in their compressed form.
@@ -155,31 +165,31 @@ class ResultsFolder:
             entry: The record.
             out: The repetition's working folder, None if it was not measured.
         """
-        checksums.remove(self.path)
+        checksums.remove_sums(self.path)
         if out is not None and entry.captures and self.keeps_captures(entry):
-            target = _emptied(self.captures / entry.name)
+            target = _make_empty(self.captures / entry.name)
             for capture in entry.captures:
                 packed = f"{capture['file']}{packing.SUFFIX}"
                 (out / packed).replace(target / packed)
         if out is not None and entry.files:
-            target = _emptied(self.files / entry.name)
+            target = _make_empty(self.files / entry.name)
             for name in entry.files:
                 (out / name).replace(target / name)
-        record.write(entry, self.records)
+        record.write_record(entry, self.records)
 
     def keep_received(self, entry: Record, parts: ReceivedFiles) -> None:
         """Write the files and the record of a repetition that was measured on another machine."""
-        checksums.remove(self.path)
+        checksums.remove_sums(self.path)
         for folder, contents in ((self.captures, parts.captures), (self.files, parts.files)):
             if contents:
-                target = _emptied(folder / entry.name)
+                target = _make_empty(folder / entry.name)
                 for name, content in contents.items():
                     (target / Path(name).name).write_bytes(content)
         if parts.reports:
             self.reports.mkdir(parents=True, exist_ok=True)
             with (self.reports / f"{entry.name}.jsonl").open("ab") as file:
                 file.write(parts.reports)
-        record.write(entry, self.records)
+        record.write_record(entry, self.records)
 
     def keep_log(self, name: str, content: bytes) -> None:
         """Write a log from another machine.
@@ -193,7 +203,7 @@ class ResultsFolder:
         path = (self.logs / name).resolve()
         if not path.is_relative_to(self.logs.resolve()):
             return
-        checksums.remove(self.path)
+        checksums.remove_sums(self.path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab" if path.parent.name == CELLS else "wb") as file:
             file.write(content)
@@ -201,17 +211,17 @@ class ResultsFolder:
     def keep_logs(self, testbed: str, logs: Path) -> None:
         """Copy the logs of a testbed. They replace those of an earlier testbed of the same name."""
         if logs.is_dir():
-            checksums.remove(self.path)
+            checksums.remove_sums(self.path)
             shutil.copytree(logs, self.logs / testbed, dirs_exist_ok=True)
 
-    def log(self, cell: str, line: str) -> None:
+    def append_log(self, cell: str, line: str) -> None:
         """Add a line with the time to a cell's log."""
         folder = self.logs / CELLS
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{cell}.log").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}\n")
 
-    def report(self, name: str, document: Mapping[str, Any]) -> None:
+    def append_report(self, name: str, document: Mapping[str, Any]) -> None:
         """Append a report of a repetition to its file at once.
 
         Other programs can therefore follow the repetition. A full disk is ignored here: writing the
@@ -219,35 +229,35 @@ class ResultsFolder:
         """
         with contextlib.suppress(OSError):
             self.reports.mkdir(parents=True, exist_ok=True)
-            events.append(self.reports / f"{name}.jsonl", document)
+            events.append_line(self.reports / f"{name}.jsonl", document)
 
-    def _good(self, step: Step, plan: Plan, before: Manifest | None) -> Record | None:
+    def _good_record(self, step: Step, plan: Plan, before: Manifest | None) -> Record | None:
         """Return the step's record if it counts and its status is ok."""
-        verdict = superseded.judge(self._record(step), step, plan, before)
+        verdict = superseded.judge_record(self._record_path(step), step, plan, before)
         entry = verdict.entry if verdict is not None else None
         return entry if entry is not None and entry.status == "ok" else None
 
-    def _record(self, step: Step) -> Path:
+    def _record_path(self, step: Step) -> Path:
         return self.records / f"{step.name}.json"
 
     def _put_aside(self, plan: Plan, before: Manifest | None) -> str:
         """Move records aside that do not count, and return a line for the user."""
-        planned = {step.name: step for step in plan.steps()}
+        planned = {step.name: step for step in plan.all_steps()}
         aside = []
-        for step in (*planned.values(), *superseded.beyond(plan, self.records, planned)):
-            verdict = superseded.judge(self._record(step), step, plan, before)
+        for step in (*planned.values(), *superseded.steps_beyond_plan(plan, self.records, planned)):
+            verdict = superseded.judge_record(self._record_path(step), step, plan, before)
             if verdict is not None and not verdict.counts:
-                checksums.remove(self.path)
+                checksums.remove_sums(self.path)
                 superseded.put_aside(self.path, step.name, verdict.label)
                 aside.append(verdict)
-        return superseded.told(self.path, aside)
+        return superseded.describe_moved_records(self.path, aside)
 
     def _clear_work(self) -> None:
         """Remove rendered files and guests' folders, which are useful during their run only."""
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def _emptied(folder: Path) -> Path:
+def _make_empty(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
@@ -256,7 +266,7 @@ def _emptied(folder: Path) -> Path:
 def _is_of_today(folder: Path) -> bool:
     """Return whether the folder's manifest has the present format."""
     try:
-        manifest.read(folder)
+        manifest.read_manifest(folder)
     except ManifestError:
         return False
     return True
@@ -274,15 +284,15 @@ def require_manifest(folder: Path) -> Manifest:
     return plan
 
 
-def latest(root: Path) -> Path:
+def latest_folder(root: Path) -> Path:
     """Return the newest results folder. Raises UserError if there is none."""
-    folders = newest_first(root)
+    folders = folders_newest_first(root)
     if not folders:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
     return folders[0]
 
 
-def newest_first(root: Path) -> list[Path]:
+def folders_newest_first(root: Path) -> list[Path]:
     """Return the results folders below a folder, the most recently measured first.
 
     Their names have no influence.

@@ -55,7 +55,7 @@ class Scheduler:
     _slots: dict[TestbedKey, _Slot] = field(default_factory=dict)
     _needs: dict[str, float] = field(default_factory=dict)
 
-    def add(self, steps: Iterable[Step]) -> None:
+    def add_steps(self, steps: Iterable[Step]) -> None:
         """Append steps to the queue."""
         self._queue += steps
 
@@ -69,7 +69,7 @@ class Scheduler:
         """Return the steps that are being measured."""
         return [slot.busy for slot in self._slots.values() if slot.busy]
 
-    def start(self) -> tuple[Step, int] | None:
+    def start_next(self) -> tuple[Step, int] | None:
         """Take the step that can start now off the queue.
 
         If no waiting testbed belongs to a free processor, that processor takes over a testbed of
@@ -86,11 +86,11 @@ class Scheduler:
             slot = self._slots.get(key)
             if slot is None and not self._has_memory(key):
                 continue
-            processor = slot.processor if slot else self._emptiest()
+            processor = slot.processor if slot else self._emptiest_processor()
             if (slot and slot.busy) or not self._has_processor(processor, step.cell):
                 continue
             if slot is None:
-                self.reserve(key)
+                self.reserve_slot(key)
             self._slots[key].busy = step
             del self._queue[number]
             return step, processor
@@ -107,11 +107,11 @@ class Scheduler:
                 return step, free[0]
         return None
 
-    def testbeds(self) -> list[TestbedKey]:
+    def waiting_testbeds(self) -> list[TestbedKey]:
         """Return the testbeds of the waiting steps, in their order."""
         return list(dict.fromkeys(self.plan.testbed_of(step.cell) for step in self._queue))
 
-    def reserve(self, key: TestbedKey) -> int | None:
+    def reserve_slot(self, key: TestbedKey) -> int | None:
         """Reserve a slot for a testbed and return its processor.
 
         The result is None if there is not enough memory.
@@ -119,10 +119,10 @@ class Scheduler:
         if key not in self._slots:
             if not self._has_memory(key):
                 return None
-            self._slots[key] = _Slot(self._emptiest(), self.memory_mb.get(key, 0))
+            self._slots[key] = _Slot(self._emptiest_processor(), self.memory_mb.get(key, 0))
         return self._slots[key].processor
 
-    def ended(self, step: Step, used: float | None = None) -> None:
+    def note_end(self, step: Step, used: float | None = None) -> None:
         """Note the end of a step.
 
         Args:
@@ -134,7 +134,7 @@ class Scheduler:
             known = self._needs.get(step.cell.name, used)
             self._needs[step.cell.name] = known + _NEWS * (used - known)
 
-    def waited(self, severity: float) -> None:
+    def note_wait(self, severity: float) -> None:
         """Adapt the share of a processor that may be allocated.
 
         Args:
@@ -145,7 +145,7 @@ class Scheduler:
         elif severity < 0.5:
             self.full = min(MAX_FULL, self.full + _GROW)
 
-    def idle(self) -> list[TestbedKey]:
+    def idle_testbeds(self) -> list[TestbedKey]:
         """Return the testbeds that no waiting step needs."""
         needed = {self.plan.testbed_of(step.cell) for step in self._queue}
         return [key for key, slot in self._slots.items()
@@ -156,11 +156,11 @@ class Scheduler:
         return any(not self._has_memory(key) for key in
                    {self.plan.testbed_of(step.cell) for step in self._queue} - self._slots.keys())
 
-    def gone(self, key: TestbedKey) -> None:
+    def release_slot(self, key: TestbedKey) -> None:
         """Release the slot of a testbed that was ended."""
         self._slots.pop(key, None)
 
-    def need(self, cell: Cell) -> float:
+    def expected_share(self, cell: Cell) -> float:
         """Return the expected share of a processor for a repetition of a cell."""
         known = self._needs.get(cell.name)
         if known is not None:
@@ -178,10 +178,10 @@ class Scheduler:
     def _has_processor(self, processor: int, cell: Cell) -> bool:
         beside = [slot.busy for slot in self._slots.values()
                   if slot.busy and slot.processor == processor]
-        needed = self.need(cell) + sum(self.need(step.cell) for step in beside)
+        needed = self.expected_share(cell) + sum(self.expected_share(step.cell) for step in beside)
         return not beside or (len(beside) < self.at_once and needed <= self.full)
 
-    def _emptiest(self) -> int:
+    def _emptiest_processor(self) -> int:
         """Return the processor with the fewest testbeds."""
         slots = [slot.processor for slot in self._slots.values()]
         return min(self.processors, key=slots.count)

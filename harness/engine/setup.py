@@ -20,11 +20,11 @@ from topologies.builders import MININET
 _ADDRESS = re.compile(r" from \w+://\S+")
 
 
-def embedded(builder: str = MININET) -> EmbeddedMachine:
+def embedded_machine(builder: str = MININET) -> EmbeddedMachine:
     """Return the embedded machine for testbeds of a network backend.
 
     The plain image is built if it is missing. The one with Mininet-WiFi is built only on request
-    (`build`), because it is fetched from another source.
+    (`ensure_variant`), because it is fetched from another source.
 
     Args:
         builder: The network backend.
@@ -33,15 +33,15 @@ def embedded(builder: str = MININET) -> EmbeddedMachine:
         UserError: There is no image, and it cannot be built.
     """
     variant = builders.VARIANTS[builder]
-    built = image.find(variant=variant)
+    built = image.find_image(variant=variant)
     if built is None:
-        if lacking := builders.lacking("guest")[builder]:
+        if lacking := builders.missing_by_builder("guest")[builder]:
             raise UserError(f"--builder {builder}: {lacking}")
-        built = build(variant)
+        built = ensure_variant(variant)
     return EmbeddedMachine(built)
 
 
-def machine(plan: Plan, *, builds: bool = True) -> Machine:
+def machine_for_plan(plan: Plan, *, builds: bool = True) -> Machine:
     """Return the machine for a plan, with the packages that its testbeds need.
 
     If some packages are not available, the testbeds that need them are skipped.
@@ -54,13 +54,13 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
     Raises:
         UserError: No testbed of the plan can be measured.
     """
-    added = variants.named(plan)
-    made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
+    added = variants.packages_of_plan(plan)
+    made = HostMachine() if plan.settings.on == "host" else embedded_machine(plan.settings.builder)
     if builds and isinstance(made, EmbeddedMachine):
         check_clock(plan, made.image)
     for name, packages in added.items():
         try:
-            _provide(made, plan, packages, builds=builds)
+            _provide_packages(made, plan, packages, builds=builds)
         except UserError as error:
             said = str(error).partition("\n")[0]
             # Records are passed on to others, so they must not contain an address or a path of this
@@ -82,16 +82,16 @@ def check_clock(plan: Plan, built: image.Image) -> None:
                         "which every kernel has")
 
 
-def _provide(made: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages, *,
-             builds: bool) -> None:
-    if isinstance(made, HostMachine):
+def _provide_packages(target: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages, *,
+                      builds: bool) -> None:
+    if isinstance(target, HostMachine):
         _check_host(plan.study.id, packages)
         return
     variant = builders.VARIANTS[plan.settings.builder]
-    if not builds and image.find(variant=variant, packages=packages) is None:
+    if not builds and image.find_image(variant=variant, packages=packages) is None:
         raise UserError(f"no guest image with packages {packages.name} is built; give "
-                        f"'{variants.provision(plan)}'", status=1)
-    made.variants[packages.name] = build(variant, packages=packages)
+                        f"'{variants.provision_command(plan)}'", status=1)
+    target.variants[packages.name] = ensure_variant(variant, packages=packages)
 
 
 def _check_host(study: str, packages: Packages) -> None:
@@ -104,9 +104,9 @@ def _check_host(study: str, packages: Packages) -> None:
                         f"run 'sudo ./qop provision --on host --study {study}'")
 
 
-def build(variant: str, source: str = "", packages: Packages | None = None) -> image.Image:
+def ensure_variant(variant: str, source: str = "", packages: Packages | None = None) -> image.Image:
     """Return a variant of the guest's image, built first if it is missing. Raises UserError."""
     try:
-        return image.ensure(variant=variant, source=source, packages=packages)
+        return image.ensure_image(variant=variant, source=source, packages=packages)
     except BuildError as error:
         raise UserError(str(error), status=1) from None

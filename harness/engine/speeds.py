@@ -22,27 +22,27 @@ from measure import company
 _BOOT_ID, _PROCESSORS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/cpuinfo")
 
 
-def known(image: str) -> dict[str, float]:
+def stored_speeds(image: str) -> dict[str, float]:
     """Return the stored speeds of this host with an image.
 
     The result is empty if nothing was measured yet.
     """
     try:
-        kept = json.loads(_file(image).read_text())
+        kept = json.loads(_speeds_file(image).read_text())
         return {str(name): float(value) for name, value in kept.items()}
     except (OSError, ValueError, AttributeError):
         return {}
 
 
-def keep(image: str, measured: Mapping[str, float]) -> None:
+def store_speeds(image: str, measured: Mapping[str, float]) -> None:
     """Store the speeds that a testbed measured.
 
     Values that are stored already are kept, except for new minimum values. If nothing can be
     stored, each testbed measures its own speeds.
     """
-    before, file = known(image), _file(image)
+    before, file = stored_speeds(image), _speeds_file(image)
     least = {name: min(value, before.get(name, value))
-             for name, value in company.of(measured).items()}
+             for name, value in company.least_times(measured).items()}
     kept = {**measured, **before, **least}
     if kept == before:
         return
@@ -53,14 +53,14 @@ def keep(image: str, measured: Mapping[str, float]) -> None:
         Path(unfinished.name).rename(file)
 
 
-def _file(image: str) -> Path:
-    model = re.search(r"^model name\s*: (.*)$", _read(_PROCESSORS), re.MULTILINE)
-    key = key_of({"image": image.encode(), "boot": _read(_BOOT_ID).encode(),
+def _speeds_file(image: str) -> Path:
+    model = re.search(r"^model name\s*: (.*)$", _read_text(_PROCESSORS), re.MULTILINE)
+    key = key_of({"image": image.encode(), "boot": _read_text(_BOOT_ID).encode(),
                   "processor": (model[1] if model else "").encode()})
     return cache_root() / "speeds" / f"{key}.json"
 
 
-def _read(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text()
     except OSError:

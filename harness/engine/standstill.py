@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from guest.management import GuestClock, NoGuestClock, read_clock
-from guest.processes import processor_s
+from guest.processes import used_cpu_s
 
 #: Processor seconds without an advance of the clock, until it is reported and until the guest is
 #: ended.
@@ -53,7 +53,7 @@ class StandstillJudge:
     _computed_s: float = 0.0
     _programs: dict[str, int] = field(default_factory=dict)
 
-    def take(self, clock: GuestClock | None, computed_s: float) -> Standstill | None:
+    def add_reading(self, clock: GuestClock | None, computed_s: float) -> Standstill | None:
         """Add a reading of the clock.
 
         Args:
@@ -92,12 +92,12 @@ async def watch_clock(pid: int, show: Callable[[Standstill | None], None], *,
     judge, asked_s, is_shown = StandstillJudge(), 0.0, False
     while True:
         await asyncio.sleep(_EVERY_S)
-        computed_s = processor_s(pid)
+        computed_s = used_cpu_s(pid)
         if computed_s - asked_s < _ASK_S:
             continue
         asked_s = computed_s
         try:
-            standstill = judge.take(await read_clock(pid), computed_s)
+            standstill = judge.add_reading(await read_clock(pid), computed_s)
         except NoGuestClock:
             await asyncio.Event().wait()  # wait until cancelled: such a guest gives no readings
             raise

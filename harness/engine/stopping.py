@@ -46,13 +46,13 @@ class Rule:
             numbers[cell.name] = max((entry.repetition for entry in of_cell), default=0) + 1
             if numbers[cell.name] <= self.max_repetitions and self.is_too_wide(plan.study, good):
                 open_cells.append(cell)
-        return self._block(plan, open_cells, numbers)
+        return self._block_of(plan, open_cells, numbers)
 
     def is_too_wide(self, study: Study, good: Sequence[Record]) -> bool:
         """Return whether an interval of the rule's metrics is wider than allowed."""
         from analysis import statistics  # numpy loads slowly, and most runs have no rule
 
-        rows = [recording.shown(study, entry) for entry in good]
+        rows = [recording.display_values(study, entry) for entry in good]
         for metric, width in self.widths.items():
             sample = [row[metric] for row in rows if metric in row]
             if len(sample) < 2:
@@ -64,15 +64,15 @@ class Rule:
         return False
 
     @staticmethod
-    def _block(plan: Plan, cells: Sequence[Cell], numbers: Mapping[str, int]) -> list[Step]:
+    def _block_of(plan: Plan, cells: Sequence[Cell], numbers: Mapping[str, int]) -> list[Step]:
         if not cells:
             return []
         # Keep complete blocks: continue with the cells that have the fewest repetitions.
         number = min(numbers[cell.name] for cell in cells)
-        return plan.block(number, [cell for cell in cells if numbers[cell.name] == number])
+        return plan.block_steps(number, [cell for cell in cells if numbers[cell.name] == number])
 
 
-def parse(text: str, max_repetitions: int, study: Study) -> Rule:
+def parse_rule(text: str, max_repetitions: int, study: Study) -> Rule:
     """Return the rule in a text such as `2%` or `NAME:2%,NAME:10%`.
 
     Args:

@@ -39,7 +39,8 @@ class RecordVerdict:
         return self.entry is not None
 
 
-def judge(path: Path, step: Step, plan: Plan, before: Manifest | None) -> RecordVerdict | None:
+def judge_record(path: Path, step: Step, plan: Plan,
+                 before: Manifest | None) -> RecordVerdict | None:
     """Decide whether the record of a step counts.
 
     Args:
@@ -56,17 +57,17 @@ def judge(path: Path, step: Step, plan: Plan, before: Manifest | None) -> Record
     try:
         entry = stored.read(path)
     except RecordError as error:
-        return RecordVerdict(label=_digest(path), reason=str(error).partition("; ")[0])
-    edited = _edited(step, entry, before)
+        return RecordVerdict(label=_digest_of(path), reason=str(error).partition("; ")[0])
+    edited = _edited_digest(step, entry, before)
     if edited:
         return RecordVerdict(label=edited[:_DIGITS], reason="a level was edited", is_edited=True)
-    foreign = _foreign(step, entry, plan, before)
+    foreign = _why_foreign(step, entry, plan, before)
     if foreign:
-        return RecordVerdict(label=_digest(path), reason=f"{path}: {foreign}")
+        return RecordVerdict(label=_digest_of(path), reason=f"{path}: {foreign}")
     return RecordVerdict(entry)
 
 
-def _digest(path: Path) -> str:
+def _digest_of(path: Path) -> str:
     """Return a name derived from a file's content.
 
     If the file cannot be read, the name is derived from its path.
@@ -78,7 +79,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
-def _foreign(step: Step, entry: Record, plan: Plan, before: Manifest | None) -> str:
+def _why_foreign(step: Step, entry: Record, plan: Plan, before: Manifest | None) -> str:
     """Return the reason why a record does not belong to the plan.
 
     The result is "" if it does.
@@ -94,7 +95,7 @@ def _foreign(step: Step, entry: Record, plan: Plan, before: Manifest | None) -> 
     return "was measured for another plan" if made_for and made_for not in known else ""
 
 
-def _edited(step: Step, entry: Record, before: Manifest | None) -> str:
+def _edited_digest(step: Step, entry: Record, before: Manifest | None) -> str:
     """Return the digest of a level that was edited since the record was made.
 
     The result is "" if none was. A record without a level's digest has the digest of that level in
@@ -115,14 +116,14 @@ def put_aside(folder: Path, name: str, label: str) -> None:
     places = [place for place in (folder / "records" / f"{name}.json", folder / "captures" / name,
                                   folder / "files" / name, folder / "events" / f"{name}.jsonl")
               if place.exists()]
-    target = next(target for target in _targets(folder / FOLDER, label) if not any(
+    target = next(target for target in _target_folders(folder / FOLDER, label) if not any(
         (target / place.parent.name / place.name).exists() for place in places))
     for place in places:
         (target / place.parent.name).mkdir(parents=True, exist_ok=True)
         place.replace(target / place.parent.name / place.name)
 
 
-def _targets(root: Path, label: str) -> Iterator[Path]:
+def _target_folders(root: Path, label: str) -> Iterator[Path]:
     yield root / label
     number = 2
     while True:
@@ -130,7 +131,7 @@ def _targets(root: Path, label: str) -> Iterator[Path]:
         number += 1
 
 
-def told(folder: Path, verdicts: Iterable[RecordVerdict]) -> str:
+def describe_moved_records(folder: Path, verdicts: Iterable[RecordVerdict]) -> str:
     """Return a line about records that were moved aside.
 
     Records of edited levels are left out, because the user knows of them. The result is "" if no
@@ -145,7 +146,7 @@ def told(folder: Path, verdicts: Iterable[RecordVerdict]) -> str:
             f"{FOLDER}/, and measured again")
 
 
-def beyond(plan: Plan, records: Path, steps: Mapping[str, Step]) -> Iterator[Step]:
+def steps_beyond_plan(plan: Plan, records: Path, steps: Mapping[str, Step]) -> Iterator[Step]:
     """Yield steps that have a record and are not in the plan.
 
     A stopping rule may have added them.

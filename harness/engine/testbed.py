@@ -19,7 +19,7 @@ from typing import Any
 from harness import render
 from harness.engine import libraries, speeds, variants
 from harness.engine.machine import Lacking, Machine, Running
-from harness.engine.plan import Plan, PlannedTestbed, devices
+from harness.engine.plan import Plan, PlannedTestbed, node_devices
 from harness.engine.standstill import ENDED_S, Standstill, watch_clock
 from harness.secrets import Secrets
 from measure.charging import library
@@ -97,27 +97,28 @@ class TestbedClient:
         self._watch: asyncio.Task[None] | None = None
         self._ended_by_watch = ""
 
-    async def open(self, made: Secrets, renderer: render.Renderer) -> None:
+    async def open(self, run_secrets: Secrets, renderer: render.Renderer) -> None:
         """Start the machine, build the network and configure the policy.
 
         The policy is rendered in parallel, because this takes longest.
 
         Args:
-            made: The run's secrets.
+            run_secrets: The run's secrets.
             renderer: Renders the policy.
 
         Raises:
             TestbedLost: The machine ended or did not answer.
             TestbedFailed: The testbed cannot be started with this policy.
         """
-        rendering = asyncio.create_task(self._rendered(renderer))  # this takes longest
+        rendering = asyncio.create_task(self._await_rendering(renderer))  # this takes longest
         try:
-            self._write_job(made)
-            self._running = await self._started()
+            self._write_job(run_secrets)
+            self._running = await self._start_worker()
             if self._skips_waiting:
                 self._watch = asyncio.create_task(self._watch_clock(self._running))
-            await self._expect("hello", READY_S)
-            ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)
+            await self._expect_event("hello", READY_S)
+            ready = await self._expect_event("ready", READY_S
+                                             + len(self.spec.network.nodes) * NODE_S)
             self.environment = ready["environment"]
             rendered = await rendering
             if rendered is not None:
@@ -126,20 +127,21 @@ class TestbedClient:
             rendering.cancel()
             await asyncio.gather(rendering, return_exceptions=True)
             raise
-        self._send(do="configure", conf=self.name if self.spec.policy else None)
-        configured = await self._expect("configured", CONFIGURE_S)
-        speeds.keep(self.machine.image_key(), configured.get("speeds") or {})
+        self._send_command(do="configure", conf=self.name if self.spec.policy else None)
+        configured = await self._expect_event("configured", CONFIGURE_S)
+        speeds.store_speeds(self.machine.image_key(), configured.get("speeds") or {})
 
-    def _write_job(self, made: Secrets) -> None:
+    def _write_job(self, run_secrets: Secrets) -> None:
         (self.job_dir / "out" / "logs").mkdir(parents=True)
         (self.job_dir / "commands").mkdir()
         job = self.job_dir / "job.json"
         job.touch(0o600)  # it contains the run's keys
-        job.write_text(json.dumps(self._job(self.machine.mount(self.job_dir), made)))
+        job.write_text(json.dumps(self._job_document(self.machine.mount_path(self.job_dir),
+                                                     run_secrets)))
 
-    async def _started(self) -> Running:
+    async def _start_worker(self) -> Running:
         try:
-            return await self.machine.start(
+            return await self.machine.start_worker(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
                 study=self._plan.study.id, packages=self.spec.packages,
                 clock=self._plan.settings.clock, more_mb=self.spec.memory_mb)
@@ -151,10 +153,10 @@ class TestbedClient:
 
         The result is None for a testbed without a policy.
         """
-        policy, mount = self._in_force, self.machine.mount(self.job_dir)
-        return renderer.begin(policy, self.spec.network, mount) if policy else None
+        policy, mount = self._in_force, self.machine.mount_path(self.job_dir)
+        return renderer.begin_rendering(policy, self.spec.network, mount) if policy else None
 
-    async def _rendered(self, renderer: render.Renderer) -> Path | None:
+    async def _await_rendering(self, renderer: render.Renderer) -> Path | None:
         """Return the folder with the policy's files.
 
         The result is None for a testbed without a policy.
@@ -170,10 +172,10 @@ class TestbedClient:
         policy = self.spec.policy
         return fault.policy(policy) if policy and fault and fault.policy else policy
 
-    async def measure(self, name: str, task: Mapping[str, Any], deadline_s: float, *,
-                      repetition: int = 0,
-                      turn: AbstractAsyncContextManager[Any] | None = None,
-                      heard: Heard = lambda _: None) -> Path:
+    async def measure_repetition(self, name: str, task: Mapping[str, Any], deadline_s: float, *,
+                                 repetition: int = 0,
+                                 turn: AbstractAsyncContextManager[Any] | None = None,
+                                 on_report: Heard = lambda _: None) -> Path:
         """Measure one repetition and return the folder with its captures and raw values.
 
         The repetition uses the whole processor until it reports that others may share it.
@@ -184,7 +186,7 @@ class TestbedClient:
             deadline_s: The study's deadline, in seconds.
             repetition: Number of the repetition.
             turn: A lock of the processor, held until the processor may be shared.
-            heard: Called with each report.
+            on_report: Called with each report.
 
         Raises:
             TestbedLost: The machine ended or did not answer in time.
@@ -192,58 +194,58 @@ class TestbedClient:
         """
         async with AsyncExitStack() as holding:
             await holding.enter_async_context(turn or nullcontext())
-            self._send(do="measure", name=name, task=task, repetition=repetition)
+            self._send_command(do="measure", name=name, task=task, repetition=repetition)
             self.is_measuring = True
             try:
-                async for report in self._reports(_spare_s() + deadline_s):
-                    heard(report)
+                async for report in self._read_reports(_spare_s() + deadline_s):
+                    on_report(report)
                     if report.get("name") == _SHAREABLE:
                         await holding.aclose()
             finally:
                 self.is_measuring = False
         return self.job_dir / "out" / name
 
-    async def _reports(self, allowed_s: float) -> AsyncIterator[Mapping[str, Any]]:
+    async def _read_reports(self, allowed_s: float) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the reports of the running repetition until it ends."""
         until = asyncio.get_running_loop().time() + allowed_s
         while True:
             left_s = max(0.0, until - asyncio.get_running_loop().time())
-            said = await self._expect("measured", left_s, "report", of_s=allowed_s)
+            said = await self._expect_event("measured", left_s, "report", of_s=allowed_s)
             if said["event"] == "measured":
                 return
             yield said
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send_message(self, message: Mapping[str, Any]) -> None:
         """Send a message to the running repetition.
 
         The repetition's reports show which values it accepted.
         """
-        self._send(do="tell", **message)
+        self._send_command(do="tell", **message)
 
-    async def call(self, command: str, task: Mapping[str, Any],
-                   deadline_s: float = 0.0) -> dict[str, Any]:
+    async def call_command(self, command: str, task: Mapping[str, Any],
+                           deadline_s: float = 0.0) -> dict[str, Any]:
         """Run another command of the workload and return its answer."""
-        self._send(do="call", command=command, task=task)
-        while (said := await self._expect("called", _spare_s() + deadline_s,
-                                          "report"))["event"] != "called":
+        self._send_command(do="call", command=command, task=task)
+        while (said := await self._expect_event("called", _spare_s() + deadline_s,
+                                                "report"))["event"] != "called":
             pass
         answer: dict[str, Any] = said["result"]
         return answer
 
-    async def shell(self, **command: Any) -> dict[str, Any]:
-        """Run the worker's `shell` command to its end, without a time limit.
+    async def run_shell(self, **command: Any) -> dict[str, Any]:
+        """Run the worker's `run_shell` command to its end, without a time limit.
 
         Returns:
             The last event.
         """
-        self._send(do="shell", **command)
-        return await self._expect("shell_ended", None)
+        self._send_command(do="shell", **command)
+        return await self._expect_event("shell_ended", None)
 
-    def move(self, processor: int) -> None:
+    def move_to(self, processor: int) -> None:
         """Move the machine to another processor."""
         if processor != self.processor:
             assert self._running is not None
-            self._running.move(processor)
+            self._running.move_to(processor)
             self.processor = processor
 
     async def close(self) -> None:
@@ -273,10 +275,10 @@ class TestbedClient:
 
     @property
     def _skips_waiting(self) -> bool:
-        return not self._plan.settings.waits
+        return not self._plan.settings.is_real_time
 
     @property
-    def _macsec(self) -> str:
+    def _macsec_effect(self) -> str:
         """Return what MACsec does to frames on wires.
 
         The result is "" if the policy does not use MACsec.
@@ -286,7 +288,7 @@ class TestbedClient:
             return ""
         return wires.ENCRYPTS if wire.is_encrypted else wires.AUTHENTICATES
 
-    def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
+    def _job_document(self, mount: str, run_secrets: Secrets) -> dict[str, Any]:
         """Return the worker's job: the description of its testbed."""
         plan, spec = self._plan, self.spec
         link = self._in_force.layers.link if self._in_force else None
@@ -297,9 +299,9 @@ class TestbedClient:
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
             "seed": plan.settings.seed,
-            "packages": variants.listed(plan.study.id, spec.packages),
-            "options": dict(spec.options), "devices": devices(spec),
-            "speeds": (speeds.known(self.machine.image_key())
+            "packages": variants.package_names(plan.study.id, spec.packages),
+            "options": dict(spec.options), "devices": node_devices(spec),
+            "speeds": (speeds.stored_speeds(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),
             # Preloaded into programs on devices, to report the node and the kind of their work.
             "kinds_library": (libraries.to_send(library.KINDS)
@@ -308,7 +310,8 @@ class TestbedClient:
             # the running tcpdump that captures are copies of. Only in guests, because a host may
             # confine its tcpdump.
             "captures_library": (libraries.to_send(library.PROMPT)
-                                 if plan.settings.waits and plan.settings.on == "guest" else ""),
+                                 if plan.settings.is_real_time and plan.settings.on == "guest"
+                                 else ""),
             "copies_library": (libraries.to_send(library.COPIES)
                                if plan.settings.on == "guest" else ""),
             # Preloaded into iperf3 clients, so that a stream ends only when all its data has
@@ -316,11 +319,11 @@ class TestbedClient:
             "streams_library": libraries.to_send(library.DRAINED),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "macsec": self._macsec,
-            "secrets": made, "withhold": list(fault.withhold) if fault else [],
+            "macsec": self._macsec_effect,
+            "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
 
-    def _send(self, **command: Any) -> None:
+    def _send_command(self, **command: Any) -> None:
         assert self._running is not None
         line = json.dumps(command).encode() + b"\n"
         if not self._skips_waiting:
@@ -332,10 +335,10 @@ class TestbedClient:
         place = self.job_dir / "commands" / f"{self._sent}.json"
         place.with_suffix(".new").write_bytes(line)
         place.with_suffix(".new").rename(place)
-        self._running.release()
+        self._running.resume()
 
-    async def _expect(self, event: str, deadline_s: float | None, other: str = "", *,
-                      of_s: float | None = None) -> dict[str, Any]:
+    async def _expect_event(self, event: str, deadline_s: float | None, other: str = "", *,
+                            of_s: float | None = None) -> dict[str, Any]:
         """Return the next event, which must be `event` or `other`.
 
         Args:
@@ -369,7 +372,7 @@ class TestbedClient:
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is not an event") from None
         if self._skips_waiting and said["event"] not in _UNDER_WAY:
-            self._running.hold()
+            self._running.suspend()
         if said["event"] not in _GOES_ON:
             self._check_memory()
         if said["event"] == "failed":

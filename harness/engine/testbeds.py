@@ -31,7 +31,7 @@ class Testbeds:
         self._scheduler = scheduler
         self._secrets = secrets
         self._events = events
-        self._renderer = render.Renderer(secrets, results.work, playing.take)
+        self._renderer = render.Renderer(secrets, results.work, playing.take_player)
         # Repetitions of a negative control always fail, on a fresh testbed as well.
         self._restarts = Restarts(is_allowed=plan.settings.fault is None)
         self._opened = 0
@@ -42,15 +42,15 @@ class Testbeds:
     def __len__(self) -> int:
         return len(self._there)
 
-    async def prepare(self) -> None:
+    async def start_ahead(self) -> None:
         """Start testbeds before the first measurement, as many as memory allows.
 
         Booting uses a whole processor, which would disturb measurements.
         """
         queues: dict[int, list[TestbedKey]] = {
             processor: [] for processor in self._machine.processors}
-        for key in self._scheduler.testbeds():
-            processor = self._scheduler.reserve(key)
+        for key in self._scheduler.waiting_testbeds():
+            processor = self._scheduler.reserve_slot(key)
             if processor is not None:
                 queues[processor].append(key)
 
@@ -59,16 +59,16 @@ class Testbeds:
                 # Ignore: the first repetition retries the start and records the error.
                 with contextlib.suppress(TestbedLost, TestbedFailed):
                     try:
-                        await self._open(key, processor)
+                        await self._start_testbed(key, processor)
                     except (TestbedLost, TestbedFailed):
-                        await self.retire(key, slot=False)
+                        await self.end_testbed(key, release_slot=False)
                         raise
 
         async with asyncio.TaskGroup() as group:
             for processor in queues:
                 group.create_task(open_all(processor))
 
-    async def serving(self, key: TestbedKey, processor: int) -> TestbedClient:
+    async def get_or_start(self, key: TestbedKey, processor: int) -> TestbedClient:
         """Return a running testbed on this processor, started or moved if necessary.
 
         After a failed repetition, it may be replaced by a fresh one.
@@ -82,18 +82,19 @@ class Testbeds:
             TestbedFailed: The testbed cannot be started.
         """
         if self._restarts.is_due(key, self._there.get(key)):
-            await self.retire(key, slot=False)
-        testbed = self._there.get(key) or await self._open(key, processor)
-        testbed.move(processor)
+            await self.end_testbed(key, release_slot=False)
+        testbed = self._there.get(key) or await self._start_testbed(key, processor)
+        testbed.move_to(processor)
         return testbed
 
-    async def _open(self, key: TestbedKey, processor: int) -> TestbedClient:
+    async def _start_testbed(self, key: TestbedKey, processor: int) -> TestbedClient:
         self._opened += 1
         planned = self._plan.testbeds[key]
         testbed = TestbedClient(self._machine, processor, planned, self._plan, self._results.work,
-                                serial=self._opened, show=functools.partial(self._show, key))
+                                serial=self._opened,
+                                show=functools.partial(self._announce_standstill, key))
         self._there[key] = testbed
-        self._events.say("testbed-starting", testbed=key, processor=processor)
+        self._events.emit_event("testbed-starting", testbed=key, processor=processor)
         self._starting += 1
         try:
             await testbed.open(self._secrets, self._renderer)
@@ -101,15 +102,15 @@ class Testbeds:
             self._starting -= 1
         self._render_ahead()
         await self._warm_up(testbed, key)
-        self._events.say("testbed-ready", testbed=key)
+        self._events.emit_event("testbed-ready", testbed=key)
         return testbed
 
-    def _show(self, key: TestbedKey, standstill: Standstill | None) -> None:
+    def _announce_standstill(self, key: TestbedKey, standstill: Standstill | None) -> None:
         """Announce that the clock of a testbed's guest stands still, or advances again."""
         if standstill is None:
-            self._events.say("clock-moves", testbed=key)
+            self._events.emit_event("clock-moves", testbed=key)
         else:
-            self._events.say("clock-still", testbed=key, **asdict(standstill))
+            self._events.emit_event("clock-still", testbed=key, **asdict(standstill))
 
     def _render_ahead(self) -> None:
         """Start to render the policies of the next testbeds, which would otherwise wait for them.
@@ -117,9 +118,9 @@ class Testbeds:
         As many are rendered as are measured in parallel. Nothing is rendered while a testbed
         starts, which would be delayed, or in real time, where any other load disturbs measurements.
         """
-        if self._starting or self._plan.settings.waits:
+        if self._starting or self._plan.settings.is_real_time:
             return
-        coming = [key for key in self._scheduler.testbeds() if key not in self._there]
+        coming = [key for key in self._scheduler.waiting_testbeds() if key not in self._there]
         for key in coming[:len(self._machine.processors)]:
             TestbedClient(self._machine, 0, self._plan.testbeds[key], self._plan,
                           self._results.work).begin_rendering(self._renderer)
@@ -130,34 +131,34 @@ class Testbeds:
         cell = study.warm_up_cell(self._plan.testbeds[key].cells)
         asked = study.warm_up(self._plan.asked)
         for number in range(self._plan.settings.warm_up):
-            out = await testbed.measure(f"warm-up-{number}", study.task(cell, asked),
-                                        study.deadline_s(cell, asked))
+            out = await testbed.measure_repetition(f"warm-up-{number}", study.task(cell, asked),
+                                                   study.deadline_s(cell, asked))
             shutil.rmtree(out, ignore_errors=True)
 
-    def judged(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
+    def record_outcome(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
         """Note the result of a repetition. After a failure its testbed may be replaced."""
-        self._restarts.judged(key, testbed, is_good=is_good)
+        self._restarts.note_result(key, testbed, is_good=is_good)
 
-    def measuring(self, key: TestbedKey) -> TestbedClient | None:
+    def active_testbed(self, key: TestbedKey) -> TestbedClient | None:
         """Return the testbed of a key if a repetition is running on it."""
         testbed = self._there.get(key)
         return testbed if testbed is not None and testbed.is_measuring else None
 
-    async def retire(self, key: TestbedKey, *, slot: bool = True) -> None:
+    async def end_testbed(self, key: TestbedKey, *, release_slot: bool = True) -> None:
         """End a testbed.
 
         Its files remain until the run ends, because they may still be dissected.
 
         Args:
             key: Key of the testbed.
-            slot: Whether its slot in the scheduler is released, too.
+            release_slot: Whether its slot in the scheduler is released, too.
         """
         testbed = self._there.pop(key, None)
-        if slot:
-            self._scheduler.gone(key)
+        if release_slot:
+            self._scheduler.release_slot(key)
         if testbed is not None:
             await testbed.close()
-            self._events.say("testbed-ended", testbed=key)
+            self._events.emit_event("testbed-ended", testbed=key)
             # Logs are helpful but not results: a full disk is reported elsewhere.
             with contextlib.suppress(OSError):
                 self._results.keep_logs(testbed.name, testbed.logs)
@@ -165,5 +166,5 @@ class Testbeds:
     async def close(self) -> None:
         """End all testbeds."""
         for key in list(self._there):
-            await self.retire(key)
+            await self.end_testbed(key)
         await self._renderer.close()

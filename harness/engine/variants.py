@@ -28,7 +28,7 @@ print(json.dumps([text for text in sys.argv[1:] if not there(*text.split("=="))]
 """
 
 
-def declared(study: str) -> dict[str, Packages]:
+def declared_packages(study: str) -> dict[str, Packages]:
     """Return the packages that a study declares, by name. Raises StudyError."""
     where = f"studies/{study}/{packages.FILE}"
     return {name: (PackagesAndStrongswan if variant.compiled else Packages)(
@@ -36,14 +36,14 @@ def declared(study: str) -> dict[str, Packages]:
             for name, variant in packages.load(study).items()}
 
 
-def listed(study: str, name: str) -> dict[str, list[str]]:
+def package_names(study: str, name: str) -> dict[str, list[str]]:
     """Return the names of a variant's packages, from which the worker reports versions.
 
     For compiled packages, the version is included.
     """
     if not name:
         return {}
-    added = declared(study)[name]
+    added = declared_packages(study)[name]
     return {"debian": list(added.debian),
             "python": [text.partition("==")[0] for text in added.python],
             **({"compiled": compiled} if (compiled := compiled_for(added)) else {})}
@@ -55,14 +55,14 @@ def compiled_for(added: Packages) -> list[str]:
         if isinstance(added, PackagesAndStrongswan) else []
 
 
-def named(plan: Plan) -> dict[str, Packages]:
+def packages_of_plan(plan: Plan) -> dict[str, Packages]:
     """Return the declared packages that testbeds of the plan use.
 
     Raises:
         StudyError: A testbed uses packages that the study does not declare.
     """
     names = sorted({testbed.spec.packages for testbed in plan.testbeds.values()} - {""})
-    brought = declared(plan.study.id) if names else {}
+    brought = declared_packages(plan.study.id) if names else {}
     for name in names:
         if name not in brought:
             raise StudyError(
@@ -72,19 +72,19 @@ def named(plan: Plan) -> dict[str, Packages]:
     return {name: brought[name] for name in names}
 
 
-def keys(plan: Plan) -> dict[str, str]:
+def built_image_keys(plan: Plan) -> dict[str, str]:
     """Return the keys of a plan's images that are built, by packages.
 
     The image without packages has the name "".
     """
     variant = builders.VARIANTS[plan.settings.builder]
-    needed: dict[str, Packages | None] = {"": None, **named(plan)}
-    images = {name: image.find(variant=variant, packages=added)
+    needed: dict[str, Packages | None] = {"": None, **packages_of_plan(plan)}
+    images = {name: image.find_image(variant=variant, packages=added)
               for name, added in needed.items()}
     return {name: built.key for name, built in images.items() if built is not None}
 
 
-def suffice(plan: Plan, images: Collection[str]) -> bool:
+def can_measure(plan: Plan, images: Collection[str]) -> bool:
     """Return whether these images allow to measure a part of a plan.
 
     The image without packages is always needed.
@@ -93,9 +93,9 @@ def suffice(plan: Plan, images: Collection[str]) -> bool:
                                 for testbed in plan.testbeds.values())
 
 
-def provision(plan: Plan) -> str:
+def provision_command(plan: Plan) -> str:
     """Return the command that builds a plan's images."""
-    study = f" --study {plan.study.id}" if named(plan) else ""
+    study = f" --study {plan.study.id}" if packages_of_plan(plan) else ""
     return f"{builders.PROVISION[plan.settings.builder]}{study}"
 
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from guest.processes import tied
+from guest.processes import tied_command
 
 #: Busy loop that fits into the first-level cache and makes no system calls.
 _PROGRAM = "while :; do :; done"
@@ -29,19 +29,20 @@ _NICEST, _TRIES, _BETWEEN_S = "19", 5, 0.12
 
 
 @contextlib.contextmanager
-def kept_awake(processors: Sequence[int]) -> Iterator[list[int]]:
+def keep_awake(processors: Sequence[int]) -> Iterator[list[int]]:
     """Keep these processors busy with programs that give way to all others.
 
     The programs end with this context, or with the calling thread. The context yields their process
     ids.
     """
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(_keeper(processor)).pid for processor in processors]
+        yield [stack.enter_context(_busy_loop(processor)).pid for processor in processors]
 
 
 @contextlib.contextmanager
-def _keeper(processor: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([*tied("KILL"), "sh", "-c", _PROGRAM], start_new_session=True,
+def _busy_loop(processor: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([*tied_command("KILL"), "sh", "-c", _PROGRAM],
+                               start_new_session=True,
                                stdin=subprocess.DEVNULL)
     try:
         _give_way_as_session(process.pid)

@@ -23,7 +23,7 @@ class Door:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
 
-def of(folder: Path, port: int) -> Door:
+def find_access(folder: Path, port: int) -> Door:
     """Return port and token of a folder's page, the earlier ones if possible.
 
     They are kept if the earlier port is free, and if `port` is that port or 0 (any).
@@ -36,7 +36,7 @@ def of(folder: Path, port: int) -> Door:
     return Door(port)
 
 
-def keep(folder: Path, door: Door) -> None:
+def store_access(folder: Path, access: Door) -> None:
     """Write port and token to the results folder, readable by this user alone.
 
     A folder that cannot be written is left without them.
@@ -45,7 +45,7 @@ def keep(folder: Path, door: Door) -> None:
         (folder / FILE).unlink(missing_ok=True)
         descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            json.dump({"port": door.port, "token": door.token}, file)
+            json.dump({"port": access.port, "token": access.token}, file)
 
 
 def _is_free(port: int) -> bool:

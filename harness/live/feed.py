@@ -49,7 +49,7 @@ class Feed:
         self._changed = threading.Condition()
         self._is_over = False
 
-    def say(self, document: Mapping[str, Any]) -> None:
+    def add_line(self, document: Mapping[str, Any]) -> None:
         """Add a line to the feed and wake all waiting threads.
 
         Args:
@@ -65,7 +65,7 @@ class Feed:
                 self._newest.popleft()
             self._changed.notify_all()
 
-    def begin(self) -> None:
+    def clear_lines(self) -> None:
         """Remove all lines, because the next ones belong to another repetition."""
         with self._changed:
             self._lasting.clear()
@@ -77,7 +77,7 @@ class Feed:
             self._is_over = True
             self._changed.notify_all()
 
-    def since(self, number: int, patience_s: float) -> Sequence[FeedLine] | None:
+    def wait_for_lines(self, number: int, patience_s: float) -> Sequence[FeedLine] | None:
         """Wait for new lines and return them.
 
         Args:

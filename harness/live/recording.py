@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.engine.events import REPORTS, read
+from harness.engine.events import REPORTS, read_events
 from harness.errors import UserError
-from harness.live.tail import about, evidence
+from harness.live.tail import describe_evidence, describe_repetition
 from studies.study import LivePage, StudyError
 
 
-def repetitions(folder: Path) -> list[str]:
+def recorded_repetitions(folder: Path) -> list[str]:
     """Return the repetitions of a folder that have a record. Raises UserError without any."""
     names = sorted(path.stem for path in (folder / "records").glob("*.json"))
     if not names:
@@ -20,10 +20,10 @@ def repetitions(folder: Path) -> list[str]:
     return names
 
 
-def lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, Any]]:
+def recorded_lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, Any]]:
     """Return all lines of a repetition in order. Raises StudyError if too little is kept."""
     attempts: list[list[Mapping[str, Any]]] = [[]]
-    for event in read(folder / REPORTS / f"{repetition}.jsonl"):
+    for event in read_events(folder / REPORTS / f"{repetition}.jsonl"):
         if event["event"] == "attempt":
             attempts.append([])
         attempts[-1].append(event)
@@ -32,4 +32,5 @@ def lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, An
         reports = list(page.recorded(folder, repetition))  # measured without a live page
     if not reports:
         raise StudyError(f"{repetition}: nothing is kept that could be replayed; choose another")
-    return [about(folder, repetition, page), *reports, evidence(folder, repetition)]
+    return [describe_repetition(folder, repetition, page), *reports,
+            describe_evidence(folder, repetition)]

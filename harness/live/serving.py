@@ -49,10 +49,10 @@ class PageSource(Protocol):
     #: The lines of a running run; None for recordings.
     feed: Feed | None
 
-    def mode(self) -> Mapping[str, Any]:
+    def describe_mode(self) -> Mapping[str, Any]:
         """Return whether a page is live or a replay, and the folder that it shows."""
 
-    def recording(self, name: str) -> Mapping[str, Any]:
+    def read_recording(self, name: str) -> Mapping[str, Any]:
         """Return all lines of a repetition.
 
         Args:
@@ -63,7 +63,7 @@ class PageSource(Protocol):
             StudyError: Too little of the repetition is kept.
         """
 
-    def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def send_message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a message to the run.
 
         Args:
@@ -89,11 +89,11 @@ class _HttpServer(ThreadingHTTPServer):
         self._until_s: dict[socket.socket, float] = {}
         super().__init__(address, handler)
 
-    def expect(self, connection: socket.socket) -> None:
+    def start_deadline(self, connection: socket.socket) -> None:
         """Close this connection unless a whole request arrives within the limit."""
         self._until_s[connection] = time.monotonic() + _REQUEST_S
 
-    def forget(self, connection: socket.socket) -> None:
+    def stop_deadline(self, connection: socket.socket) -> None:
         """Stop the limit of this connection: its request has arrived, or it is closed."""
         self._until_s.pop(connection, None)
 
@@ -102,7 +102,7 @@ class _HttpServer(ThreadingHTTPServer):
         now_s = time.monotonic()
         for connection, until_s in list(self._until_s.items()):
             if until_s < now_s:
-                self.forget(connection)
+                self.stop_deadline(connection)
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
@@ -110,18 +110,18 @@ class _HttpServer(ThreadingHTTPServer):
 class PageServer:
     """A server of one page, with threads of its own. A context manager."""
 
-    def __init__(self, shown: PageSource, page: Path, door: Door) -> None:
-        self.token = door.token
+    def __init__(self, source: PageSource, page: Path, access: Door) -> None:
+        self.token = access.token
         files = {f"live/{file.name}": file for file in ASSETS.iterdir()}
         files |= {file.name: file for file in page.iterdir()}
         files = {name: file for name, file in files.items() if file.suffix in _KINDS}
-        handler = type("Handler", (_Handler,), {"shown": shown, "files": files,
+        handler = type("Handler", (_Handler,), {"shown": source, "files": files,
                                                 "token": self.token, "over": threading.Event()})
         self._over: threading.Event = handler.over  # type: ignore[attr-defined]
         try:
-            self._http = _HttpServer((ADDRESS, door.port), handler)
+            self._http = _HttpServer((ADDRESS, access.port), handler)
         except OSError as error:
-            raise UserError(f"port {door.port}: {error.strerror}; choose another with --port"
+            raise UserError(f"port {access.port}: {error.strerror}; choose another with --port"
                             ) from None
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
@@ -160,13 +160,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Answer a request, which must arrive in time."""
-        self.server.expect(self.connection)
+        self.server.start_deadline(self.connection)
         try:
             super().handle_one_request()
         except OSError:  # the client is gone
             self.close_connection = True
         finally:
-            self.server.forget(self.connection)
+            self.server.stop_deadline(self.connection)
 
     def parse_request(self) -> bool:
         """Read a request's head.
@@ -175,51 +175,51 @@ class _Handler(BaseHTTPRequestHandler):
         """
         is_whole = super().parse_request()
         if self.command != "POST":
-            self.server.forget(self.connection)
+            self.server.stop_deadline(self.connection)
         return is_whole
 
     def do_GET(self) -> None:
-        path = self._path()
+        path = self._authorized_path()
         if path is None:
             return
         name, _, _ = path.partition("?")
         if name == "lines" and self.shown.feed is not None:
-            self._stream(self.shown.feed)
+            self._stream_lines(self.shown.feed)
         elif name == "mode":
-            self._answer(HTTPStatus.OK, self.shown.mode())
+            self._send_json(HTTPStatus.OK, self.shown.describe_mode())
         elif name.startswith("recording/"):
-            self._recording(name.removeprefix("recording/"))
+            self._answer_recording(name.removeprefix("recording/"))
         elif file := self.files.get(name or "page.html"):
-            self._send(HTTPStatus.OK, _KINDS[file.suffix], file.read_bytes())
+            self._send_content(HTTPStatus.OK, _KINDS[file.suffix], file.read_bytes())
         else:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is no such thing here")
+            self._send_error(HTTPStatus.NOT_FOUND, "there is no such thing here")
 
     def do_POST(self) -> None:
-        path = self._path()
+        path = self._authorized_path()
         if path is None:
             return
         length = self.headers.get("Content-Length", "")
         if path != "tell" or not length.isdecimal() or int(length) > _MAX_BODY_BYTES or (
                 self.headers.get("Content-Type") != "application/json"):
             self.close_connection = True
-            self._refuse(HTTPStatus.BAD_REQUEST, "a message is a small JSON object")
+            self._send_error(HTTPStatus.BAD_REQUEST, "a message is a small JSON object")
             return
         try:
             message = json.loads(self.rfile.read(int(length)))
         except ValueError:
             message = None
-        self.server.forget(self.connection)
+        self.server.stop_deadline(self.connection)
         if not isinstance(message, dict) or "do" in message:
-            self._refuse(HTTPStatus.BAD_REQUEST, "a message is a JSON object without 'do'")
+            self._send_error(HTTPStatus.BAD_REQUEST, "a message is a JSON object without 'do'")
             return
         try:
-            self._answer(HTTPStatus.OK, self.shown.tell(message))
+            self._send_json(HTTPStatus.OK, self.shown.send_message(message))
         except UserError as error:
-            self._refuse(HTTPStatus.CONFLICT, str(error))
+            self._send_error(HTTPStatus.CONFLICT, str(error))
 
     # --- authorization ---------------------------------------------------------------------------
 
-    def _path(self) -> str | None:
+    def _authorized_path(self) -> str | None:
         """Return the requested path below the token.
 
         A request that is not allowed is refused; the result is then None.
@@ -229,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         if is_right and self._is_of_this_page():
             return rest[0]
         self.close_connection = True
-        self._refuse(HTTPStatus.FORBIDDEN, "use the address that the command has printed")
+        self._send_error(HTTPStatus.FORBIDDEN, "use the address that the command has printed")
         return None
 
     def _is_of_this_page(self) -> bool:
@@ -245,11 +245,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     # --- answers -----------------------------------------------------------------------------
 
-    def _stream(self, feed: Feed) -> None:
+    def _stream_lines(self, feed: Feed) -> None:
         """Send lines as server-sent events, from the page's last line until it disconnects."""
         boot, _, number = self.headers.get("Last-Event-ID", "").partition("-")
         following = int(number) + 1 if boot == feed.boot and number.isdecimal() else 0
-        self._head(HTTPStatus.OK, "text/event-stream")
+        self._send_head(HTTPStatus.OK, "text/event-stream")
         self.close_connection = True
         parts = ["retry: 500\n\n"]
         if following == 0:
@@ -258,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
             until_s = time.monotonic() + _STREAM_S
             while time.monotonic() < until_s and not self._is_client_gone():
                 self.wfile.write("".join(parts or [": alive\n\n"]).encode())
-                said = feed.since(following, _ALIVE_S)
+                said = feed.wait_for_lines(following, _ALIVE_S)
                 if said is None or self.over.is_set():
                     return
                 parts = [f"id: {feed.boot}-{line.number}\ndata: {line.text}\n\n" for line in said]
@@ -270,24 +270,24 @@ class _Handler(BaseHTTPRequestHandler):
         ready, _, _ = select.select([self.connection], (), (), 0)
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
-    def _recording(self, name: str) -> None:
+    def _answer_recording(self, name: str) -> None:
         try:
-            self._answer(HTTPStatus.OK, self.shown.recording(name))
+            self._send_json(HTTPStatus.OK, self.shown.read_recording(name))
         except (UserError, StudyError) as error:
-            self._refuse(HTTPStatus.NOT_FOUND, str(error))
+            self._send_error(HTTPStatus.NOT_FOUND, str(error))
 
-    def _answer(self, status: HTTPStatus, document: Mapping[str, Any]) -> None:
-        self._send(status, "application/json", json.dumps(document).encode())
+    def _send_json(self, status: HTTPStatus, document: Mapping[str, Any]) -> None:
+        self._send_content(status, "application/json", json.dumps(document).encode())
 
-    def _refuse(self, status: HTTPStatus, why: str) -> None:
-        self._answer(status, {"error": why})
+    def _send_error(self, status: HTTPStatus, why: str) -> None:
+        self._send_json(status, {"error": why})
 
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+    def _send_content(self, status: HTTPStatus, kind: str, content: bytes) -> None:
         with suppress(OSError):
-            self._head(status, kind, len(content))
+            self._send_head(status, kind, len(content))
             self.wfile.write(content)
 
-    def _head(self, status: HTTPStatus, kind: str, length: int | None = None) -> None:
+    def _send_head(self, status: HTTPStatus, kind: str, length: int | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         for name, value in _HEADERS.items():

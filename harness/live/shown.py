@@ -29,18 +29,18 @@ class ShownRun:
     def __exit__(self, *_: object) -> None:
         self._tail.__exit__()
 
-    def mode(self) -> Mapping[str, Any]:
-        """Return that the page is live, and the folder's name (`PageSource.mode`)."""
+    def describe_mode(self) -> Mapping[str, Any]:
+        """Return that the page is live, and the folder's name (`PageSource.describe_mode`)."""
         return {"mode": "live", "folder": self._folder.name}
 
-    def recording(self, name: str) -> Mapping[str, Any]:
-        """Refuse the request: a running run has no recordings (`PageSource.recording`)."""
+    def read_recording(self, name: str) -> Mapping[str, Any]:
+        """Refuse the request: a running run has no recordings (`PageSource.read_recording`)."""
         raise UserError(f"{name}: is not over; look at it as it goes")
 
-    def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def send_message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a message to the repetition that the page shows, and to no other."""
         name = self._tail.repetition
-        told = control.say(self._folder, name, message) if name else []
+        told = control.send_message(self._folder, name, message) if name else []
         if not told:
             raise UserError(f"{name or 'the run'}: no repetition is being measured; wait for one")
         return {"told": told}
@@ -53,7 +53,7 @@ class ShownRecordings:
 
     def __init__(self, folder: Path, page: LivePage) -> None:
         self._folder, self._page = folder, page
-        self._names = recording.repetitions(folder)
+        self._names = recording.recorded_repetitions(folder)
 
     def __enter__(self) -> ShownRecordings:
         return self
@@ -61,16 +61,16 @@ class ShownRecordings:
     def __exit__(self, *_: object) -> None:
         return
 
-    def mode(self) -> Mapping[str, Any]:
-        """Return that the page is a replay, and the recorded repetitions (`PageSource.mode`)."""
+    def describe_mode(self) -> Mapping[str, Any]:
+        """Return that the page is a replay of recorded repetitions (`PageSource.describe_mode`)."""
         return {"mode": "replay", "folder": self._folder.name, "names": self._names}
 
-    def recording(self, name: str) -> Mapping[str, Any]:
-        """Return all lines of a repetition (`PageSource.recording`)."""
+    def read_recording(self, name: str) -> Mapping[str, Any]:
+        """Return all lines of a repetition (`PageSource.read_recording`)."""
         if name not in self._names:
             raise UserError(f"{name}: is not among the records of {self._folder}; choose another")
-        return {"name": name, "lines": recording.lines(self._folder, name, self._page)}
+        return {"name": name, "lines": recording.recorded_lines(self._folder, name, self._page)}
 
-    def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Refuse the message: a recording cannot be steered (`PageSource.tell`)."""
+    def send_message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Refuse the message: a recording cannot be steered (`PageSource.send_message`)."""
         raise UserError("a recording cannot be steered; give the command without --replay")

@@ -28,7 +28,7 @@ class GrowingFile:
         self._path = path
         self._at = 0
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def read_new_events(self) -> Iterator[dict[str, Any]]:
         """Yield the events that were added since the last call."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
@@ -53,7 +53,7 @@ class Tail:
         #: Worker and testbed of the repetition that is shown; None after its last line.
         self._testbed: tuple[Any, Any] | None = None
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread = threading.Thread(target=self._follow_files, daemon=True)
 
     def __enter__(self) -> Tail:
         self._thread.start()
@@ -64,54 +64,54 @@ class Tail:
         self._thread.join()
         self._feed.end()
 
-    def _follow(self) -> None:
+    def _follow_files(self) -> None:
         while not self._over.wait(EVERY_S):
-            self.look()
+            self.feed_new_lines()
 
-    def look(self) -> None:
+    def feed_new_lines(self) -> None:
         """Feed the new lines of the repetition that is shown.
 
         Other repetitions may be measured at the same time; their lines are left out.
         """
-        for event in self._run.lines():
+        for event in self._run.read_new_events():
             kind = event["event"]
             if kind in _ENDS_RUN:
                 self._testbed = None
             if kind == "repetition-started" and (
                     self._testbed is None or event.get("name") == self.repetition):
-                self._begin(event)
+                self._begin_repetition(event)
             elif not self._is_of_another(event):
-                self._pass_on()  # a repetition's reports precede the events about its end
+                self._feed_reports()  # a repetition's reports precede the events about its end
             else:
                 continue
-            self._feed.say(event)
+            self._feed.add_line(event)
             if kind in _ENDS_REPETITION:
                 self._testbed = None
             if kind == "repetition-recorded":
-                self._feed.say(evidence(self._folder, self.repetition))
-        self._pass_on()
+                self._feed.add_line(describe_evidence(self._folder, self.repetition))
+        self._feed_reports()
 
     def _is_of_another(self, event: Mapping[str, Any]) -> bool:
         """Return whether an event is about a repetition or testbed that is not shown."""
         if event["event"] == "testbed-lost":
-            return self._testbed != _testbed(event)
+            return self._testbed != _testbed_and_worker(event)
         return event["event"].startswith("repetition-") and event.get("name") != self.repetition
 
-    def _begin(self, event: Mapping[str, Any]) -> None:
-        self.repetition, self._testbed = str(event["name"]), _testbed(event)
+    def _begin_repetition(self, event: Mapping[str, Any]) -> None:
+        self.repetition, self._testbed = str(event["name"]), _testbed_and_worker(event)
         self._reports = GrowingFile(self._folder / REPORTS / f"{self.repetition}.jsonl")
-        self._feed.begin()
-        self._feed.say(about(self._folder, self.repetition, self._page))
+        self._feed.clear_lines()
+        self._feed.add_line(describe_repetition(self._folder, self.repetition, self._page))
 
-    def _pass_on(self) -> None:
-        for report in self._reports.lines() if self._reports is not None else ():
+    def _feed_reports(self) -> None:
+        for report in self._reports.read_new_events() if self._reports is not None else ():
             if report["event"] == "attempt":  # lines of the earlier attempt are void
-                self._feed.begin()
-                self._feed.say(about(self._folder, self.repetition, self._page))
-            self._feed.say(report)
+                self._feed.clear_lines()
+                self._feed.add_line(describe_repetition(self._folder, self.repetition, self._page))
+            self._feed.add_line(report)
 
 
-def _testbed(event: Mapping[str, Any]) -> tuple[Any, Any]:
+def _testbed_and_worker(event: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the worker and the testbed of an event.
 
     The worker is None for a run without a cluster.
@@ -119,7 +119,7 @@ def _testbed(event: Mapping[str, Any]) -> tuple[Any, Any]:
     return event.get("worker"), event.get("testbed")
 
 
-def about(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:
+def describe_repetition(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:
     """Return the first line of a repetition for a page: its cell, clock and description."""
     plan = read_manifest(folder)
     rows = [] if plan is None else [dict(zip((factor.name for factor in plan.factors), row,
@@ -132,7 +132,7 @@ def about(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:
             "clock": plan.settings.get("clock"), **page.about(plan, cell)}
 
 
-def evidence(folder: Path, repetition: str) -> dict[str, Any]:
+def describe_evidence(folder: Path, repetition: str) -> dict[str, Any]:
     """Return a line with the status and the checks of a repetition, from its record."""
     said: dict[str, Any] = {"event": "evidence", "name": repetition, "status": "", "checks": []}
     with suppress(OSError, RecordError):

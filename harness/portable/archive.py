@@ -46,8 +46,8 @@ def folder_name(folder: Path) -> str:
     return name[:100] or "results"
 
 
-def write(file: Path, top: str, members: Mapping[str, Path | bytes],
-          digests: Mapping[str, str]) -> None:
+def write_archive(file: Path, top: str, members: Mapping[str, Path | bytes],
+                  digests: Mapping[str, str]) -> None:
     """Write an archive completely or not at all.
 
     Args:
@@ -66,8 +66,8 @@ def write(file: Path, top: str, members: Mapping[str, Path | bytes],
             # gzip's header gets no file name and no time, as they are not part of the folder.
             with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed, \
                     tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                for path in sorted(members, key=_order):
-                    _add(tar, f"{top}/{path}", members[path], digests.get(path))
+                for path in sorted(members, key=_sort_key):
+                    _add_member(tar, f"{top}/{path}", members[path], digests.get(path))
             raw.flush()
             os.fsync(raw.fileno())
         temporary.replace(file)
@@ -75,11 +75,11 @@ def write(file: Path, top: str, members: Mapping[str, Path | bytes],
         temporary.unlink(missing_ok=True)
 
 
-def _order(path: str) -> tuple[int, str]:
+def _sort_key(path: str) -> tuple[int, str]:
     return (_FIRST.index(path) if path in _FIRST else len(_FIRST), path)
 
 
-def _add(tar: tarfile.TarFile, name: str, content: Path | bytes, digest: str | None) -> None:
+def _add_member(tar: tarfile.TarFile, name: str, content: Path | bytes, digest: str | None) -> None:
     with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
         member = tarfile.TarInfo(name)
         member.size = (len(content) if isinstance(content, bytes)
@@ -216,7 +216,7 @@ class _Bounded:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[Archive]:
+def open_archive(file: Path) -> Iterator[Archive]:
     """Open an archive for reading.
 
     Raises:

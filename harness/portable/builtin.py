@@ -17,27 +17,28 @@ from topologies.model import Medium, from_json
 _OTHER = "is not qop's own of that name: somebody's file has its name, or it has changed since"
 
 
-def find_taken(plan: Manifest) -> list[str]:
+def find_changed_builtins(plan: Manifest) -> list[str]:
     """Return a line for each level, medium and device that differs from qop's own of its name."""
     try:
         study = studies.load(plan.study.id)
     except StudyError:
         return []
-    lines = [f"{factor.name} {name} {_OTHER}" for factor, name, entry in _levels(study, plan)
-             if entry.digest and (own := _own(factor, name)) is not None
+    lines = [f"{factor.name} {name} {_OTHER}" for factor, name, entry
+             in _iterate_levels(study, plan)
+             if entry.digest and (own := _load_builtin_level(factor, name)) is not None
              and entry.digest != own.digest]
-    lines += _taken("medium", plan.media, medium_names(), Medium, _media)
-    return lines + list(_taken("device", plan.devices, device_names(), Device,
-                               lambda name: [load_device(name)]))
+    lines += _find_changed("medium", plan.media, medium_names(), Medium, _medium_forms)
+    return lines + list(_find_changed("device", plan.devices, device_names(), Device,
+                                      lambda name: [load_device(name)]))
 
 
-def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
+def find_changed_texts(study: Study, plan: Manifest) -> Iterator[str]:
     """Yield a line for each changed title, number or content of a built-in level.
 
     Only levels with an unchanged digest are compared: titles, drives and places are in no digest.
     """
-    for factor, name, entry in _levels(study, plan):
-        own = _own(factor, name)
+    for factor, name, entry in _iterate_levels(study, plan):
+        own = _load_builtin_level(factor, name)
         if own is None or own.digest != entry.digest:
             continue
         for what, then, here in (("title", entry.title, own.title),
@@ -50,13 +51,13 @@ def find_reworded(study: Study, plan: Manifest) -> Iterator[str]:
             yield f"levels.{factor.name}.{name}.content is another one than comes with qop"
 
 
-def _levels(study: Study, plan: Manifest) -> Iterator[tuple[Factor, str, LevelRecord]]:
+def _iterate_levels(study: Study, plan: Manifest) -> Iterator[tuple[Factor, str, LevelRecord]]:
     for factor in study.factors:
         for name, entry in plan.levels.get(factor.name, {}).items():
             yield factor, name, entry
 
 
-def _own(factor: Factor, name: str) -> Level | None:
+def _load_builtin_level(factor: Factor, name: str) -> Level | None:
     """Return the level that qop ships under a name. The result is None if there is none."""
     # A path would be read relative to the current directory.
     if "/" in name or name.endswith((".yml", ".yaml")):
@@ -67,19 +68,19 @@ def _own(factor: Factor, name: str) -> Level | None:
         return None
 
 
-def _media(name: str) -> Sequence[Medium]:
+def _medium_forms(name: str) -> Sequence[Medium]:
     """Return the forms that a built-in medium can have in a plan."""
     medium = load_medium(name)
     return medium, medium.in_turns
 
 
-def _taken(what: str, documents: Any, names: Sequence[str], kind: type[Any],
-           own: Callable[[str], Sequence[Any]]) -> Iterator[str]:
+def _find_changed(what: str, documents: Any, names: Sequence[str], kind: type[Any],
+                  load_builtin: Callable[[str], Sequence[Any]]) -> Iterator[str]:
     for name, document in documents.items():
         if name not in names:
             continue
         try:
-            is_own = from_json(kind, document) in own(name)
+            is_own = from_json(kind, document) in load_builtin(name)
         except (TopologyError, AttributeError, LookupError, TypeError, ValueError):
             is_own = False
         if not is_own:

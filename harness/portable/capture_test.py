@@ -14,7 +14,7 @@ _MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\
 class CaptureTest:
     """A test of a .pcap.gz or .pcap file that is fed piece by piece.
 
-    `complaint` gives the result.
+    `find_fault` gives the result.
 
     For a compressed file that is no capture, only the gzip stream is tested.
     """
@@ -29,14 +29,14 @@ class CaptureTest:
     def feed(self, data: bytes) -> None:
         """Process the next piece of the file."""
         if self._broken or not self._compressed:
-            self._note(data)
+            self._note_head(data)
             return
         try:
             self._inflate(data)
         except zlib.error as error:
             self._broken = f"gzip stream is damaged ({str(error).rpartition(': ')[2]})"
 
-    def complaint(self) -> str:
+    def find_fault(self) -> str:
         """Return what is wrong with the complete file, "" if nothing is."""
         if self._broken:
             return self._broken
@@ -54,12 +54,12 @@ class CaptureTest:
                     return
                 self._inflater = zlib.decompressobj(_GZIP)
             # In pieces, because the output may be a thousand times as large as the input.
-            self._note(self._inflater.decompress(data, _PIECE_BYTES))
+            self._note_head(self._inflater.decompress(data, _PIECE_BYTES))
             data = self._inflater.unused_data or self._inflater.unconsumed_tail
         # Read the output that the inflater still buffers when all input is consumed.
         while not self._inflater.eof and (more := self._inflater.decompress(b"", _PIECE_BYTES)):
-            self._note(more)
+            self._note_head(more)
 
-    def _note(self, data: bytes) -> None:
+    def _note_head(self, data: bytes) -> None:
         if len(self._head) < 4:
             self._head += data[:4 - len(self._head)]

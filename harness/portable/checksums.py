@@ -1,6 +1,6 @@
 """Read and write SHA256SUMS: checksums of a folder's files in the format of sha256sum.
 
-A run that adds to a folder removes the file (`remove`), because it would become wrong.
+A run that adds to a folder removes the file (`remove_sums`), because it would become wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.portable.contents import PACKING_LIST, SUMS, FileKind, is_safe, kind_of, scan
+from harness.portable.contents import PACKING_LIST, SUMS, FileKind, is_safe, kind_of, scan_folder
 
 CHUNK_BYTES = 1 << 18
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
@@ -23,7 +23,7 @@ class ChecksumError(ValueError):
     """Text that is not in the format of sha256sum. The message is one line for the user."""
 
 
-def parse(text: str, where: str) -> dict[str, str]:
+def parse_sums(text: str, where: str) -> dict[str, str]:
     """Parse checksums by path.
 
     Raises:
@@ -40,7 +40,7 @@ def parse(text: str, where: str) -> dict[str, str]:
     return sums
 
 
-def render(sums: Mapping[str, str]) -> str:
+def render_sums(sums: Mapping[str, str]) -> str:
     """Return the text for `sha256sum -c`, in order of path."""
     return "".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items()))
 
@@ -51,12 +51,12 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def is_kept(path: str) -> bool:
+def is_listed(path: str) -> bool:
     """Return whether a folder's SHA256SUMS lists the file. Reports and the list itself are not."""
     return kind_of(path) not in {*_FREE, None}
 
 
-def read(folder: Path) -> dict[str, str] | None:
+def read_sums(folder: Path) -> dict[str, str] | None:
     """Read a folder's checksums. Return None if it has none.
 
     Raises:
@@ -64,14 +64,14 @@ def read(folder: Path) -> dict[str, str] | None:
     """
     path = folder / SUMS
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
+        return parse_sums(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
         raise ChecksumError(f"{path}: is not text") from None
 
 
-def write(folder: Path, known: Mapping[str, str]) -> int:
+def write_sums(folder: Path, known: Mapping[str, str]) -> int:
     """Write a folder's SHA256SUMS and return the number of files in it.
 
     Args:
@@ -82,22 +82,22 @@ def write(folder: Path, known: Mapping[str, str]) -> int:
     Raises:
         OSError: A file cannot be read or written.
     """
-    sums = {path: digest for path, digest in known.items() if is_kept(path)}
-    sums |= {path: digest_of(file) for path, file in scan(folder).files.items()
-             if is_kept(path) and path not in sums}
-    replace(folder / SUMS, render(sums))
+    sums = {path: digest for path, digest in known.items() if is_listed(path)}
+    sums |= {path: digest_of(file) for path, file in scan_folder(folder).files.items()
+             if is_listed(path) and path not in sums}
+    replace_file(folder / SUMS, render_sums(sums))
     # manifest.json lists the sizes of an archive, and the folder differs from the archive now.
     (folder / PACKING_LIST).unlink(missing_ok=True)
     return len(sums)
 
 
-def remove(folder: Path) -> None:
+def remove_sums(folder: Path) -> None:
     """Remove SHA256SUMS and manifest.json, which become wrong when the folder changes."""
     for name in (SUMS, PACKING_LIST):
         (folder / name).unlink(missing_ok=True)
 
 
-def replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write a small file completely or not at all.
 
     Raises:

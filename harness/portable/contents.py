@@ -88,12 +88,12 @@ def is_safe(path: str) -> bool:
         and len(part.encode()) <= _LONGEST_NAME_BYTES for part in parts)
 
 
-def owner(path: str) -> str:
+def repetition_of(path: str) -> str:
     """Return the name of the repetition that a capture or a file belongs to."""
     return path.split("/")[1]
 
 
-def scan(folder: Path) -> Contents:
+def scan_folder(folder: Path) -> Contents:
     """Return the files of a results folder.
 
     Links are not followed. Hidden files and `work/` belong to a run in progress and are skipped.
@@ -102,7 +102,7 @@ def scan(folder: Path) -> Contents:
         OSError: A folder cannot be read.
     """
     contents = Contents()
-    for place, folders, names in os.walk(folder, onerror=_refuse):
+    for place, folders, names in os.walk(folder, onerror=_raise_error):
         here = Path(place)
         if here == folder and "work" in folders:
             folders.remove("work")
@@ -127,5 +127,5 @@ def _is_ours(path: str) -> bool:
     return any(kind_of(f"{path}{below}") for below in ("", "/x.json", "/x/x.json"))
 
 
-def _refuse(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error

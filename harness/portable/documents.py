@@ -53,7 +53,7 @@ class Pruned(BaseModel):
                                      files={**files, **removed.files})
         return Pruned(captures=captures)
 
-    def without(self, present: Iterable[str]) -> Pruned:
+    def without_present(self, present: Iterable[str]) -> Pruned:
         """Return a copy without the captures that exist (paths like captures/NAME/x.pcap.gz)."""
         there = set(present)
         left = {name: {file: size for file, size in removed.files.items()
@@ -63,7 +63,7 @@ class Pruned(BaseModel):
             name: Removed(record_sha256=self.captures[name].record_sha256, files=files)
             for name, files in left.items() if files})
 
-    def current(self, records: Mapping[str, str]) -> Pruned:
+    def without_outdated(self, records: Mapping[str, str]) -> Pruned:
         """Return a copy without entries of replaced records.
 
         `records` are the current digests by name.
@@ -89,7 +89,7 @@ class PackingList(BaseModel):
 _Document = TypeVar("_Document", bound=BaseModel)
 
 
-def parse(model: type[_Document], text: str, where: str) -> _Document:
+def parse_document(model: type[_Document], text: str, where: str) -> _Document:
     """Parse a document with its model.
 
     Raises:
@@ -100,17 +100,17 @@ def parse(model: type[_Document], text: str, where: str) -> _Document:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "file"
-        raise DocumentError(f"{where}: {field}: {wording.what(first)}") from None
+        raise DocumentError(f"{where}: {field}: {wording.describe_error(first)}") from None
 
 
-def render(document: BaseModel) -> str:
+def render_document(document: BaseModel) -> str:
     """Return the document's text, which is always the same for the same document."""
     return document.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
 def render_pruned(pruned: Pruned) -> str:
     """Return the text of pruned.json, sorted by name."""
-    return render(Pruned(captures={
+    return render_document(Pruned(captures={
         name: Removed(record_sha256=removed.record_sha256,
                       files=dict(sorted(removed.files.items())))
         for name, removed in sorted(pruned.captures.items())}))

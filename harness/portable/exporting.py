@@ -8,9 +8,9 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.portable import archive, checksums, contents, integrity, seal
 from harness.portable.contents import PACKING_LIST, PRUNED, SUMS, FileKind, kind_of
-from harness.portable.documents import Choice, PackingList, Removed, render, render_pruned
-from harness.portable.folder_lock import held
-from harness.portable.survey import Survey, facts_of, look_at
+from harness.portable.documents import Choice, PackingList, Removed, render_document, render_pruned
+from harness.portable.folder_lock import hold_lock
+from harness.portable.survey import Survey, facts_of, survey_files
 
 #: Captures are selected separately; reports can be created again from the records.
 _LEFT_OUT = frozenset({FileKind.CAPTURE, FileKind.PACKING_LIST, FileKind.REPORT})
@@ -31,7 +31,7 @@ class Exported:
     digest: str
 
 
-def export(folder: Path, file: Path, captures: Choice) -> Exported:
+def export_folder(folder: Path, file: Path, captures: Choice) -> Exported:
     """Pack a folder into an archive.
 
     Args:
@@ -48,8 +48,8 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
         raise UserError(f"{file}: there is no folder to put it in; make {file.parent}, or give "
                         "another name with -o")
     try:
-        with held(folder, exclusive=False):
-            return _export(folder, file, captures)
+        with hold_lock(folder, exclusive=False):
+            return _export_locked(folder, file, captures)
     except archive.ArchiveError as error:
         raise UserError(f"{folder}: {error}; give the command again", status=1) from None
     except OSError as error:
@@ -57,26 +57,27 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
                         "exported", status=1) from None
 
 
-def _export(folder: Path, file: Path, choice: Choice) -> Exported:
-    scanned = contents.scan(folder)
-    survey = look_at((path, place) for path, place in scanned.files.items()
-                     if kind_of(path) not in _LEFT_OUT)
-    taken, left = _choose(scanned.files, survey, choice)
-    look_at(((path, scanned.files[path]) for path in taken), survey)
-    _mark(survey, scanned.files, left)
+def _export_locked(folder: Path, file: Path, choice: Choice) -> Exported:
+    scanned = contents.scan_folder(folder)
+    survey = survey_files((path, place) for path, place in scanned.files.items()
+                          if kind_of(path) not in _LEFT_OUT)
+    taken, left = _choose_captures(scanned.files, survey, choice)
+    survey_files(((path, scanned.files[path]) for path in taken), survey)
+    _mark_pruned(survey, scanned.files, left)
     _refuse_damage(folder, survey)
     members: dict[str, Path | bytes] = {
         path: scanned.files[path] for path in survey.files if path not in {SUMS, PRUNED}}
-    pruned = survey.pruned.current(survey.record_digests())
+    pruned = survey.pruned.without_outdated(survey.record_digests())
     if pruned.captures:
         members[PRUNED] = render_pruned(pruned).encode()
-    sums = _describe(members, survey, choice)
-    archive.write(file, archive.folder_name(folder), members, sums)
+    sums = _add_descriptions(members, survey, choice)
+    archive.write_archive(file, archive.folder_name(folder), members, sums)
     return Exported(file, file.stat().st_size, len(survey.records), len(taken), scanned.foreign,
                     seal.digest_of(sums))
 
 
-def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[list[str], list[str]]:
+def _choose_captures(files: dict[str, Path], survey: Survey,
+                     choice: Choice) -> tuple[list[str], list[str]]:
     """Return the captures to pack and those to leave out.
 
     Captures without a record are in neither list.
@@ -85,14 +86,14 @@ def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[lis
     left: list[str] = []
     for path in files:
         if kind_of(path) is FileKind.CAPTURE:
-            entry = survey.records.get(contents.owner(path))
+            entry = survey.records.get(contents.repetition_of(path))
             if entry is not None:
                 goes = choice == "all" or (choice == "failed" and entry.status != "ok")
                 (taken if goes else left).append(path)
     return taken, left
 
 
-def _mark(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
+def _mark_pruned(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
     """Change the survey to describe the archive.
 
     Captures that are left out of the archive count as pruned.
@@ -113,7 +114,7 @@ def _mark(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
 
 def _refuse_damage(folder: Path, survey: Survey) -> None:
     """Refuse to export a damaged folder: its archive would be damaged, too."""
-    findings = [finding for finding in integrity.judge(survey, archived=False)
+    findings = [finding for finding in integrity.judge_survey(survey, archived=False)
                 if not finding.renewable]
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
@@ -121,7 +122,8 @@ def _refuse_damage(folder: Path, survey: Survey) -> None:
                         "put them right first", status=1)
 
 
-def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) -> dict[str, str]:
+def _add_descriptions(members: dict[str, Path | bytes], survey: Survey,
+                      choice: Choice) -> dict[str, str]:
     """Add manifest.json and SHA256SUMS to the members. Return the checksums of the other files.
 
     manifest.json is among those; only SHA256SUMS is not.
@@ -132,11 +134,11 @@ def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) 
         facts = facts_of(content) if isinstance(content, bytes) else survey.files[path]
         sums[path], sizes[path] = facts.sha256, facts.bytes
     assert survey.plan is not None, "a folder without a plan is refused before"
-    packing_list = render(PackingList(
+    packing_list = render_document(PackingList(
         plan=survey.plan.digest, captures=choice, records=len(survey.records),
         files=dict(sorted(sizes.items()))))
     members[PACKING_LIST] = packing_list.encode()
     sums[PACKING_LIST] = facts_of(packing_list.encode()).sha256
-    members[SUMS] = checksums.render(sums).encode()
+    members[SUMS] = checksums.render_sums(sums).encode()
     return sums
 

@@ -16,18 +16,18 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 
 
 @contextmanager
-def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
+def hold_lock(folder: Path, *, exclusive: bool) -> Iterator[None]:
     """Hold the lock that a run takes: exclusive to change files, shared to read them.
 
     Raises:
         UserError: A run, or another command that changes files, holds the lock.
     """
-    descriptor = _open(folder, exclusive=exclusive)
+    descriptor = _open_lock(folder, exclusive=exclusive)
     if descriptor is None:
         yield
         return
     try:
-        _take(descriptor, folder, exclusive=exclusive)
+        _lock_file(descriptor, folder, exclusive=exclusive)
         yield
     finally:
         os.close(descriptor)
@@ -36,13 +36,13 @@ def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
 def is_taken(folder: Path) -> bool:
     """Return whether a run, or a command that changes files, holds the lock now."""
     try:
-        with held(folder, exclusive=False):
+        with hold_lock(folder, exclusive=False):
             return False
     except UserError:
         return True
 
 
-def _take(descriptor: int, folder: Path, *, exclusive: bool) -> None:
+def _lock_file(descriptor: int, folder: Path, *, exclusive: bool) -> None:
     how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
@@ -51,7 +51,7 @@ def _take(descriptor: int, folder: Path, *, exclusive: bool) -> None:
                         "wait until it has ended ('./qop status' tells)") from None
 
 
-def _open(folder: Path, *, exclusive: bool) -> int | None:
+def _open_lock(folder: Path, *, exclusive: bool) -> int | None:
     """Open the lock file and return its descriptor.
 
     Return None for a reader if there is no lock file, or if it must not be opened.

@@ -44,11 +44,11 @@ def survey_archive(file: Path) -> Survey:
     """
     survey = Survey()
     try:
-        with archive.opened(file) as opened:
+        with archive.open_archive(file) as opened:
             for path, _, stream in opened:
-                survey.look(path, stream)
+                survey.add_file(path, stream)
     except archive.ArchiveError as error:
-        survey.complain(f"{file.name}: {error}")
+        survey.add_finding(f"{file.name}: {error}")
     return survey
 
 
@@ -60,13 +60,13 @@ def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
             has changed there.
     """
     try:
-        with archive.opened(file) as opened:
+        with archive.open_archive(file) as opened:
             folder = out if out is not None else root / opened.top
             _check_place(folder)
-            with _beside(folder) as unpacked:
-                survey = unpack(opened, unpacked)
+            with _temporary_folder(folder) as unpacked:
+                survey = unpack_archive(opened, unpacked)
                 _refuse_damage(file, survey)
-                return _settle(file, survey, unpacked, folder)
+                return _move_into_place(file, survey, unpacked, folder)
     except archive.ArchiveError as error:
         raise UserError(f"{file}: {error}; nothing was imported", status=1) from None
     except OSError as error:
@@ -85,7 +85,7 @@ def _check_place(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
+def _temporary_folder(folder: Path) -> Iterator[Path]:
     """Create a temporary folder on the same file system, for a rename into place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # One level deeper than the folders that commands search for the newest results.
@@ -98,7 +98,7 @@ def _beside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
+def unpack_archive(opened: archive.Archive, unpacked: Path) -> Survey:
     """Write every result file below `unpacked`, and survey each while it is read.
 
     Reports are left out: an HTML page may contain programs, and may show anything that its sender
@@ -107,7 +107,7 @@ def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
     survey = Survey()
     for path, size, stream in opened:
         if kind_of(path) in DESCRIBING:
-            survey.look(path, stream)
+            survey.add_file(path, stream)
             if survey.packing_list is not None:
                 _check_room(sum(survey.packing_list.files.values()), unpacked)
             continue
@@ -115,12 +115,12 @@ def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
             raise archive.ArchiveError(f"{path} has another size than manifest.json says, or is "
                                        "not in it")
         if kind_of(path) is FileKind.REPORT:
-            survey.look(path, stream)
+            survey.add_file(path, stream)
             continue
         target = unpacked / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_new(target) as sink:
-            survey.look(path, _Tee(stream, sink))
+            survey.add_file(path, _Tee(stream, sink))
     return survey
 
 
@@ -151,29 +151,29 @@ def _check_room(needed_bytes: int, place: Path) -> None:
 
 
 def _refuse_damage(file: Path, survey: Survey) -> None:
-    findings = integrity.judge(survey, archived=True)
+    findings = integrity.judge_survey(survey, archived=True)
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise UserError(f"{file}: {findings[0].text}{more}; './qop verify {file}' names all; "
                         "nothing was imported", status=1)
 
 
-def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
+def _move_into_place(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
     """Move verified, unpacked results to their folder, or merge them into it."""
     assert survey.plan is not None, "judged before"
     left_out = [path for path in survey.files if kind_of(path) is FileKind.REPORT]
     digest = seal.digest_of({path: facts.sha256 for path, facts in survey.files.items()})
-    notices = (*seal.say_bare(survey.bare, len(survey.records) + 1),
-               *builtin.find_taken(survey.plan))
+    notices = (*seal.report_missing_digests(survey.bare, len(survey.records) + 1),
+               *builtin.find_changed_builtins(survey.plan))
     done = Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
                     captures=sum(kind_of(path) is FileKind.CAPTURE for path in survey.files),
                     left_out=left_out, digest=digest, notices=notices)
     if read_manifest(folder) is not None:
-        merged = merging.merge(survey, unpacked, folder, file)
+        merged = merging.merge_results(survey, unpacked, folder, file)
         return replace(done, new=False, added=merged.records, captures=merged.captures,
                        notices=(*notices, *merged.notices))
     assert survey.sums is not None, "judged before"
-    checksums.write(unpacked, {path: digest for path, digest in survey.sums.items()
+    checksums.write_sums(unpacked, {path: digest for path, digest in survey.sums.items()
                           if kind_of(path) not in DESCRIBING})
     try:
         unpacked.rename(folder)

@@ -12,14 +12,14 @@ from harness.portable.contents import (
     PRUNED,
     SUMS,
     kind_of,
-    owner,
+    repetition_of,
 )
 from harness.portable.survey import IntegrityFinding, Survey, record_path
 from measure.manifest import Manifest
 from measure.record import Record
 
 
-def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
+def judge_survey(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
     """Return all findings in order of path. An empty list means that everything is intact.
 
     Args:
@@ -29,7 +29,7 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
     """
     before = len(survey.findings)
     if PLAN not in survey.files:
-        survey.complain(f"{PLAN}: is not there, so nobody knows what was to be measured")
+        survey.add_finding(f"{PLAN}: is not there, so nobody knows what was to be measured")
     _judge_sums(survey, archived=archived)
     if archived:
         _judge_packing_list(survey)
@@ -37,14 +37,14 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
         _judge_record(survey, name, entry)
     for path, complaint in survey.broken.items():
         # A killed run leaves captures of a repetition that has no record yet.
-        if record_path(owner(path)) in survey.files:
-            survey.complain(f"{path}: {complaint}")
+        if record_path(repetition_of(path)) in survey.files:
+            survey.add_finding(f"{path}: {complaint}")
     _judge_pruned(survey)
     said = {finding.text.partition(": ")[0] for finding in survey.findings}
     for path, complaint in survey.altered.items():
         # A more detailed finding about the same document exists already.
         if path not in said:
-            survey.complain(complaint)
+            survey.add_finding(complaint)
     return [*survey.findings[:before],
             *sorted(survey.findings[before:], key=lambda finding: finding.text)]
 
@@ -52,26 +52,26 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
 def _judge_sums(survey: Survey, *, archived: bool) -> None:
     if survey.sums is None:
         if archived and SUMS not in survey.files:
-            survey.complain(f"{SUMS}: is not there; this is not an archive of './qop export'")
+            survey.add_finding(f"{SUMS}: is not there; this is not an archive of './qop export'")
         return
     for path, digest in survey.sums.items():
         facts = survey.files.get(path)
         if facts is None:
             if not _is_pruned(survey, path):
-                survey.complain(f"{path}: is missing; {SUMS} lists it")
+                survey.add_finding(f"{path}: is missing; {SUMS} lists it")
         elif facts.sha256 != digest:
-            survey.complain(f"{path}: is not what it was when {SUMS} was written")
+            survey.add_finding(f"{path}: is not what it was when {SUMS} was written")
     for path in survey.files:
-        belongs = path != SUMS if archived else checksums.is_kept(path)
+        belongs = path != SUMS if archived else checksums.is_listed(path)
         if belongs and path not in survey.sums and not _is_pruned(survey, path):
-            survey.complain(f"{path}: is not listed in {SUMS}", renewable=not archived)
+            survey.add_finding(f"{path}: is not listed in {SUMS}", renewable=not archived)
 
 
 def _is_pruned(survey: Survey, path: str) -> bool:
     """Return whether a file is a capture that was removed by choice."""
     if not path.startswith("captures/"):
         return False
-    name = owner(path)
+    name = repetition_of(path)
     record = survey.files.get(record_path(name))
     return record is not None and survey.pruned.covers(name, record.sha256, path.split("/", 2)[2])
 
@@ -80,24 +80,24 @@ def _judge_packing_list(survey: Survey) -> None:
     packing_list = survey.packing_list
     if packing_list is None:
         if PACKING_LIST not in survey.files:
-            survey.complain(f"{PACKING_LIST}: is not there; this is not an archive of "
-                            "'./qop export'")
+            survey.add_finding(f"{PACKING_LIST}: is not there; this is not an archive of "
+                               "'./qop export'")
         return
     there = {path: facts.bytes for path, facts in survey.files.items()
              if kind_of(path) not in DESCRIBING}
     for path in packing_list.files.keys() | there.keys():
         if packing_list.files.get(path) != there.get(path):
-            survey.complain(f"{path}: {_size(there.get(path))}, by {PACKING_LIST} "
-                            f"{_size(packing_list.files.get(path))}")
+            survey.add_finding(f"{path}: {_describe_size(there.get(path))}, by {PACKING_LIST} "
+                               f"{_describe_size(packing_list.files.get(path))}")
     records = sum(path.startswith("records/") for path in there)
     if packing_list.records != records:
-        survey.complain(f"{PACKING_LIST}: counts {packing_list.records} records, there are "
-                        f"{records}")
-    if survey.plan is not None and packing_list.plan not in _digests(survey.plan):
-        survey.complain(f"{PACKING_LIST}: is of another plan than {PLAN}")
+        survey.add_finding(f"{PACKING_LIST}: counts {packing_list.records} records, there are "
+                           f"{records}")
+    if survey.plan is not None and packing_list.plan not in _known_digests(survey.plan):
+        survey.add_finding(f"{PACKING_LIST}: is of another plan than {PLAN}")
 
 
-def _size(size: int | None) -> str:
+def _describe_size(size: int | None) -> str:
     return "not there" if size is None else f"{size} bytes"
 
 
@@ -109,37 +109,38 @@ def _judge_record(survey: Survey, name: str, entry: Record) -> None:
         # One reason is enough: a record of another plan differs in more than one way.
         reason = next(filter(None, (check(survey.plan, entry) for check in _BELONGS)), None)
         if reason:
-            survey.complain(f"{path}: {reason}")
+            survey.add_finding(f"{path}: {reason}")
     for capture in entry.captures:
-        _judge_capture(survey, name, capture.get("file"), kept=entry.keeps_captures)
+        _judge_capture(survey, name, capture.get("file"), is_kept=entry.keeps_captures)
     for file in entry.files:
         if f"files/{name}/{file}" not in survey.files:
-            survey.complain(f"files/{name}/{file}: is missing; {path} names it")
+            survey.add_finding(f"files/{name}/{file}: is missing; {path} names it")
 
 
-def _judge_capture(survey: Survey, name: str, file: object, *, kept: bool) -> None:
+def _judge_capture(survey: Survey, name: str, file: object, *, is_kept: bool) -> None:
     path = record_path(name)
     if not isinstance(file, str) or "/" in file:
-        survey.complain(f"{path}: names a capture that cannot be one ({file!r})")
+        survey.add_finding(f"{path}: names a capture that cannot be one ({file!r})")
         return
     packed = file if file.endswith(".gz") else f"{file}.gz"
     choices = [f"captures/{name}/{choice}" for choice in (packed, file)]
     # A listed file that is missing is reported already.
     if any(choice in survey.files or choice in (survey.sums or {}) for choice in choices):
         return
-    if kept and not survey.pruned.covers(name, survey.files[path].sha256, packed):
-        survey.complain(f"captures/{name}/{packed}: is missing; {path} names it")
+    if is_kept and not survey.pruned.covers(name, survey.files[path].sha256, packed):
+        survey.add_finding(f"captures/{name}/{packed}: is missing; {path} names it")
 
 
 def _judge_pruned(survey: Survey) -> None:
-    for name, removed in survey.pruned.current(survey.record_digests()).captures.items():
+    for name, removed in survey.pruned.without_outdated(survey.record_digests()).captures.items():
         for file in removed.files:
             if f"captures/{name}/{file}" in survey.files:
-                survey.complain(f"captures/{name}/{file}: is there, and {PRUNED} says that it was "
-                                "removed; './qop prune' was interrupted, give it again")
+                survey.add_finding(
+                    f"captures/{name}/{file}: is there, and {PRUNED} says that it was "
+                                   "removed; './qop prune' was interrupted, give it again")
 
 
-def _digests(plan: Manifest) -> list[str]:
+def _known_digests(plan: Manifest) -> list[str]:
     """Return the digests by which records of a plan may name it."""
     return [plan.digest, *plan.former_digests]
 
@@ -172,7 +173,7 @@ def _same_levels(plan: Manifest, entry: Record) -> str:
 
 
 def _same_plan(plan: Manifest, entry: Record) -> str:
-    same = entry.environment.get("plan") in _digests(plan)
+    same = entry.environment.get("plan") in _known_digests(plan)
     return "" if same else "was measured for another plan; move it away"
 
 
@@ -180,10 +181,11 @@ def _same_control(plan: Manifest, entry: Record) -> str:
     """Check that a record names the same negative control as its plan, or none."""
     there, here = entry.environment.get("fault"), plan.settings.get("fault")
     return "" if there == here else (
-        f"was measured under {_control(there)}, and the plan has {_control(here)}; move it away")
+        f"was measured under {_describe_control(there)}, and the plan has "
+        f"{_describe_control(here)}; move it away")
 
 
-def _control(fault: object) -> str:
+def _describe_control(fault: object) -> str:
     return f"the negative control '{fault}'" if fault else "no negative control"
 
 

@@ -11,7 +11,7 @@ _NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt on SIGTERM and SIGHUP inside the context (main thread only)."""
     def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's shape
         raise KeyboardInterrupt

@@ -24,7 +24,7 @@ from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.packing import PACKED_RAW, RAW, SUFFIX
 from harness.engine.recording import list_unchecked
 from harness.portable.checksums import digest_of
-from harness.portable.contents import is_safe, owner
+from harness.portable.contents import is_safe, repetition_of
 from harness.portable.survey import Survey, record_path
 from measure.errors import MeasureError
 from measure.manifest import Manifest
@@ -78,7 +78,7 @@ class Redone:
         return self.not_redone == _NO_CAPTURES
 
 
-def redo(folder: Path, survey: Survey) -> list[Redone]:
+def redo_records(folder: Path, survey: Survey) -> list[Redone]:
     """Judge every record of a folder again, in parallel. Return results in order of name."""
     async def all_of_them() -> list[Redone]:
         dissectors = Dissectors(os.cpu_count() or 1)
@@ -91,11 +91,11 @@ def redo(folder: Path, survey: Survey) -> list[Redone]:
     async def judge_anew(dissectors: Dissectors, name: str) -> Redone:
         if survey.plan is None:
             return Redone(name, not_redone="nobody knows what its levels say without a plan.json")
-        if any(owner(path) == name for path in survey.broken):
+        if any(repetition_of(path) == name for path in survey.broken):
             return Redone(name, not_redone=DAMAGED)
-        removed = survey.pruned.current(survey.record_digests()).captures.get(name)
+        removed = survey.pruned.without_outdated(survey.record_digests()).captures.get(name)
         try:
-            return await dissectors.run(functools.partial(
+            return await dissectors.run_task(functools.partial(
                 redo_record, folder, survey.plan, name, survey.records[name],
                 removed.files if removed else ()))
         except DissectorLost as loss:
@@ -116,27 +116,27 @@ def redo_record(folder: Path, plan: Manifest, name: str, record: Record,
         removed: File names of its captures that are absent by choice.
     """
     try:
-        study = _study(record)
+        study = _load_study(record)
         with tempfile.TemporaryDirectory(prefix="qop-redo-") as unpacked:
-            altered = list(_unpack(folder, name, record, Path(unpacked), removed))
-            differences = [*altered, *_judged(study, plan, record, Path(unpacked))]
+            altered = list(_unpack_inputs(folder, name, record, Path(unpacked), removed))
+            differences = [*altered, *_compare_judgement(study, plan, record, Path(unpacked))]
     except DamagedFileError as damage:
         return Redone(name, [f"{record_path(name)}: {damage}"])
     except NotRedoneError as reason:
         if reason.is_excused or record.status != "ok":
             return Redone(name, not_redone=str(reason))
         return Redone(name, [f"{record_path(name)}: says ok, and cannot be judged anew: {reason}"])
-    return Redone(name, list(_shortened(name, differences)))
+    return Redone(name, list(_limit_differences(name, differences)))
 
 
-def _shortened(name: str, differences: Sequence[str]) -> Iterator[str]:
+def _limit_differences(name: str, differences: Sequence[str]) -> Iterator[str]:
     for difference in differences[:_MAX_DIFFERENCES]:
         yield f"{record_path(name)}: {difference}"
     if len(differences) > _MAX_DIFFERENCES:
         yield f"{record_path(name)}: and {len(differences) - _MAX_DIFFERENCES} more differences"
 
 
-def _study(record: Record) -> Study:
+def _load_study(record: Record) -> Study:
     """Load the study that measured, if its version can judge what was kept.
 
     Raises:
@@ -157,8 +157,8 @@ def _study(record: Record) -> Study:
     return study
 
 
-def _unpack(folder: Path, name: str, record: Record, target: Path,
-            removed: Collection[str]) -> Iterator[str]:
+def _unpack_inputs(folder: Path, name: str, record: Record, target: Path,
+                   removed: Collection[str]) -> Iterator[str]:
     """Unpack the judge's input files. Yield a line for each whose checksum differs."""
     places = {RAW: folder / "files" / name / PACKED_RAW}
     places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
@@ -183,7 +183,7 @@ def _excuse_missing(folder: Path, place: Path, record: Record, removed: Collecti
         raise NotRedoneError(_NO_CAPTURES, is_excused=True)
 
 
-def _unpack_file(place: Path, unpacked: Path, shown: str) -> None:
+def _unpack_file(place: Path, unpacked: Path, label: str) -> None:
     """Unpack a file, or copy an uncompressed one.
 
     Raises:
@@ -192,19 +192,19 @@ def _unpack_file(place: Path, unpacked: Path, shown: str) -> None:
     """
     is_packed = place.name == f"{unpacked.name}{SUFFIX}"
     if is_packed and not place.stat().st_size:
-        raise DamagedFileError(f"{shown} is empty; it is damaged")
+        raise DamagedFileError(f"{label} is empty; it is damaged")
     try:
         with (gzip.open(place) if is_packed else place.open("rb")) as source, \
                 unpacked.open("wb") as sink:
             for piece in iter(functools.partial(source.read, _PIECE_BYTES), b""):
                 if sink.tell() > _MAX_BYTES:
-                    raise NotRedoneError(f"{shown} unpacks to more than {_MAX_BYTES >> 30} GB")
+                    raise NotRedoneError(f"{label} unpacks to more than {_MAX_BYTES >> 30} GB")
                 sink.write(piece)
     except (OSError, EOFError, zlib.error) as error:
-        raise DamagedFileError(f"{shown} cannot be read ({said(error)}); it is damaged") from None
+        raise DamagedFileError(f"{label} cannot be read ({said(error)}); it is damaged") from None
 
 
-def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
+def _compare_judgement(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
     """Yield the differences between the record and its study's judgement of the unpacked files."""
     try:
         cell = Cell({factor.name: study.level(factor, record.cell[factor.name],
@@ -225,7 +225,7 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
         what = error.reason if isinstance(error, MeasureError) else said(error)
         yield f"cannot be judged from what is kept: {what.replace(f'{out}/', '')}"
         return
-    anew, then = _document(verdict), record.model_dump(mode="json", by_alias=True)
+    anew, then = _judgement_to_document(verdict), record.model_dump(mode="json", by_alias=True)
     for field in _COMPARED:
         yield from find_differences(then[field], anew[field], field)
     if record.unchecked is not None:
@@ -233,7 +233,7 @@ def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator
             record.unchecked, list_unchecked(cell, verdict.evidence), "unchecked")
 
 
-def _document(verdict: Judged) -> dict[str, Any]:
+def _judgement_to_document(verdict: Judged) -> dict[str, Any]:
     """Return a judgement as the fields of a record."""
     measured = verdict.measured
     document = {
@@ -246,26 +246,27 @@ def _document(verdict: Judged) -> dict[str, Any]:
     return plain
 
 
-def find_differences(then: Any, anew: Any, where: str) -> Iterator[str]:
+def find_differences(recorded: Any, recomputed: Any, where: str) -> Iterator[str]:
     """Yield a line for each value of a record that differs now. Numbers may differ by rounding."""
-    for place, old, new in find_differing(then, anew, where):
-        yield f"{place} is {_shown(old)}, and {_shown(new)} by what is kept"
+    for place, old, new in find_differing(recorded, recomputed, where):
+        yield f"{place} is {_format_value(old)}, and {_format_value(new)} by what is kept"
 
 
-def find_differing(then: Any, anew: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+def find_differing(recorded: Any, recomputed: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each place in which two documents differ, with both values."""
-    if isinstance(then, Mapping) and isinstance(anew, Mapping):
-        for key in dict.fromkeys((*then, *anew)):
-            yield from find_differing(then.get(key), anew.get(key),
+    if isinstance(recorded, Mapping) and isinstance(recomputed, Mapping):
+        for key in dict.fromkeys((*recorded, *recomputed)):
+            yield from find_differing(recorded.get(key), recomputed.get(key),
                                       f"{where}.{key}" if where else str(key))
-    elif isinstance(then, list) and isinstance(anew, list) and len(then) == len(anew):
-        for number, (old, new) in enumerate(zip(then, anew, strict=True)):
-            yield from find_differing(old, new, f"{where}[{_name(old, number)}]")
-    elif not _same(then, anew):
-        yield where, then, anew
+    elif isinstance(recorded, list) and isinstance(recomputed,
+                                                   list) and len(recorded) == len(recomputed):
+        for number, (old, new) in enumerate(zip(recorded, recomputed, strict=True)):
+            yield from find_differing(old, new, f"{where}[{_entry_name(old, number)}]")
+    elif not _is_equal(recorded, recomputed):
+        yield where, recorded, recomputed
 
 
-def _name(entry: Any, number: int) -> str:
+def _entry_name(entry: Any, number: int) -> str:
     """Return the name of a list's entry, or its number.
 
     Checks, phases and captures have names.
@@ -275,15 +276,16 @@ def _name(entry: Any, number: int) -> str:
     return next((name for name in names if isinstance(name, str)), str(number))
 
 
-def _same(then: Any, anew: Any) -> bool:
-    if isinstance(then, bool) or isinstance(anew, bool):
-        return then is anew
-    if isinstance(then, float) or isinstance(anew, float):
-        return isinstance(then, int | float) and isinstance(anew, int | float) and math.isclose(
-            then, anew, rel_tol=_ROUNDING)
-    return bool(then == anew)
+def _is_equal(recorded: Any, recomputed: Any) -> bool:
+    if isinstance(recorded, bool) or isinstance(recomputed, bool):
+        return recorded is recomputed
+    if isinstance(recorded, float) or isinstance(recomputed, float):
+        return isinstance(recorded, int | float) and isinstance(recomputed,
+                                                                int | float) and math.isclose(
+            recorded, recomputed, rel_tol=_ROUNDING)
+    return bool(recorded == recomputed)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -44,22 +44,22 @@ def compare_plan(plan: Manifest) -> Replanned:
     if study.version != plan.study.version:
         return Replanned(not_redone=f"is of version {plan.study.version} of {study.id}, which is "
                          f"of version {study.version} here")
-    anew, reason = _replanned(study, plan)
+    anew, reason = _recompute_plan(study, plan)
     then = {name: value for name, value in plan.model_dump(mode="json", by_alias=True).items()
             if name in anew}
     found = [f"{FILE}: {line}" for line in (*find_differences(then, anew, ""),
-                                            *builtin.find_reworded(study, plan))]
+                                            *builtin.find_changed_texts(study, plan))]
     more = len(found) - _MAX_DIFFERENCES
     return Replanned((*found[:_MAX_DIFFERENCES],
                       *([f"{FILE}: and {more} more differences"] if more > 0 else [])), reason)
 
 
-def _replanned(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
+def _recompute_plan(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
     """Return the fields that the study computes from a plan's levels, and why some are missing."""
     anew: dict[str, Any] = {"factors": [factor_record(factor).model_dump()
                                         for factor in study.factors]}
     try:
-        levels = {factor.name: [_level(study, factor, name, entry) for name, entry
+        levels = {factor.name: [_read_level(study, factor, name, entry) for name, entry
                                 in plan.levels.get(factor.name, {}).items()]
                   for factor in study.factors}
         anew["levels"] = {name: {level.id: level_record(level).model_dump(mode="json")
@@ -77,7 +77,7 @@ def _replanned(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
     return {name: value for name, value in whole.items() if name not in left_out}, ""
 
 
-def _level(study: Study, factor: Factor, name: str, entry: LevelRecord) -> Level:
+def _read_level(study: Study, factor: Factor, name: str, entry: LevelRecord) -> Level:
     """Return a level as its content or the study defines it."""
     level = study.level(factor, name, entry)
     # If only name and digest of a level are known, nothing else is compared.

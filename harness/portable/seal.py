@@ -37,7 +37,7 @@ class Seal:
 def digest_of(sums: Mapping[str, str]) -> str:
     """Return the digest of plan and records from checksums by path. _BY_HAND prints the same."""
     taken = {path: digest for path, digest in sums.items() if kind_of(path) in _READ}
-    return hashlib.sha256(checksums.render(taken).encode()).hexdigest()
+    return hashlib.sha256(checksums.render_sums(taken).encode()).hexdigest()
 
 
 def read_seal(folder: Path, plan: Manifest | None) -> Seal:
@@ -56,11 +56,12 @@ def read_seal(folder: Path, plan: Manifest | None) -> Seal:
         sums[relative] = hashlib.sha256(content).hexdigest()
         if not has_digest(content):
             bare.append(relative)
-    return Seal(digest_of(sums), next(say_bare(bare, len(sums)), ""),
-                (*_broken(folder, sums), *(builtin.find_taken(plan) if plan else ())))
+    return Seal(digest_of(sums), next(report_missing_digests(bare, len(sums)), ""),
+                (*_report_broken(folder, sums),
+                 *(builtin.find_changed_builtins(plan) if plan else ())))
 
 
-def say_bare(bare: list[str], count: int) -> Iterator[str]:
+def report_missing_digests(bare: list[str], count: int) -> Iterator[str]:
     """Yield a line about the documents that carry no digest of their own."""
     if bare:
         more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
@@ -68,10 +69,10 @@ def say_bare(bare: list[str], count: int) -> Iterator[str]:
                "edited; a change there does not show by itself")
 
 
-def _broken(folder: Path, sums: Mapping[str, str]) -> Iterator[str]:
+def _report_broken(folder: Path, sums: Mapping[str, str]) -> Iterator[str]:
     """Yield a line if a file that reports read differs from the folder's SHA256SUMS."""
     try:
-        sealed = checksums.read(folder)
+        sealed = checksums.read_sums(folder)
     except (checksums.ChecksumError, OSError) as error:
         yield f"the seal is broken: {error}; './qop verify {folder}' tells more"
         return

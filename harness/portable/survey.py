@@ -1,6 +1,6 @@
 """Survey a results folder or an archive: read and parse each file once, in any order.
 
-`Survey.look` reads one file after the other as a stream. So a folder and an archive are read
+`Survey.add_file` reads one file after the other as a stream. So a folder and an archive are read
 alike, and nothing has to be unpacked first. `harness.portable.integrity` judges the result.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from harness.portable import checksums, contents
 from harness.portable.capture_test import CaptureTest
 from harness.portable.contents import FileKind
-from harness.portable.documents import DocumentError, PackingList, Pruned, parse
+from harness.portable.documents import DocumentError, PackingList, Pruned, parse_document
 from measure import manifest, record
 from measure.document import has_digest
 from measure.manifest import Manifest, ManifestError
@@ -75,7 +75,7 @@ class Survey:
     _plan_text: bytes = b""
     _history: list[Any] = field(default_factory=list)
 
-    def look(self, path: str, stream: ReadableStream) -> None:
+    def add_file(self, path: str, stream: ReadableStream) -> None:
         """Read one file to its end. What is wrong with it becomes a finding."""
         kind = contents.kind_of(path)
         is_packed = kind is FileKind.FILE and path.endswith(".gz")
@@ -91,14 +91,14 @@ class Survey:
             elif (kind in _TEXTS or path == manifest.HISTORY) and size <= LARGEST_DOCUMENT_BYTES:
                 text += data
         self.files[path] = Facts(size, digest.hexdigest())
-        if test is not None and (complaint := test.complaint()):
+        if test is not None and (complaint := test.find_fault()):
             self.broken[path] = complaint
         elif kind in _TEXTS and size > LARGEST_DOCUMENT_BYTES:
-            self.complain(f"{path}: has {size} bytes, more than such a file ever has")
+            self.add_finding(f"{path}: has {size} bytes, more than such a file ever has")
         elif kind in _TEXTS or path == manifest.HISTORY:
-            self._understand(kind, path, bytes(text))
+            self._parse_file(kind, path, bytes(text))
 
-    def complain(self, text: str, *, renewable: bool = False) -> None:
+    def add_finding(self, text: str, *, renewable: bool = False) -> None:
         """Add a finding, as one line of printable characters."""
         line = "".join(letter if letter.isprintable() else "?" for letter in text)
         self.findings.append(IntegrityFinding(line, renewable))
@@ -107,28 +107,28 @@ class Survey:
         """Return the SHA-256 of every readable record by name."""
         return {name: self.files[record_path(name)].sha256 for name in self.records}
 
-    def _understand(self, kind: FileKind | None, path: str, content: bytes) -> None:
+    def _parse_file(self, kind: FileKind | None, path: str, content: bytes) -> None:
         try:
             text = content.decode()
             if kind is FileKind.RECORD:
-                self._understand_record(path, text)
+                self._parse_record(path, text)
             elif kind is FileKind.PLAN:
                 self._plan_text = content
-                self._understand_plan(path, text)
+                self._parse_plan(path, text)
             elif kind is FileKind.PROVENANCE:
                 self._note_history(content)
             elif kind is FileKind.PRUNED:
-                self.pruned = parse(Pruned, text, path)
+                self.pruned = parse_document(Pruned, text, path)
             elif kind is FileKind.SUMS:
-                self.sums = checksums.parse(text, path)
+                self.sums = checksums.parse_sums(text, path)
             else:
-                self.packing_list = parse(PackingList, text, path)
+                self.packing_list = parse_document(PackingList, text, path)
         except UnicodeDecodeError:
-            self.complain(f"{path}: is not text")
+            self.add_finding(f"{path}: is not text")
         except (RecordError, ManifestError, DocumentError, checksums.ChecksumError) as error:
-            self.complain(str(error))
+            self.add_finding(str(error))
 
-    def _understand_record(self, path: str, text: str) -> None:
+    def _parse_record(self, path: str, text: str) -> None:
         """Add a record, and a finding if it is invalid.
 
         Raises:
@@ -137,12 +137,12 @@ class Survey:
         entry = self.records[Path(path).stem] = stored.parse(text, path)
         self._note_bare(path, text)
         try:
-            record.refuse_altered(text, path)
+            record.check_unaltered(text, path)
         except RecordError as error:
             self.altered[path] = str(error)
         stored.check(entry, path)
 
-    def _understand_plan(self, path: str, text: str) -> None:
+    def _parse_plan(self, path: str, text: str) -> None:
         """Add the plan, and a finding if it is invalid.
 
         Raises:
@@ -151,7 +151,7 @@ class Survey:
         self.plan = stored.parse_manifest(text, path, self._history)
         self._note_bare(path, text)
         try:
-            manifest.refuse_altered(self.plan, text, path)
+            manifest.check_unaltered(self.plan, text, path)
             stored.check_manifest(self.plan, text, path)
         except ManifestError as error:
             self.altered[path] = str(error)
@@ -179,7 +179,7 @@ def facts_of(content: bytes) -> Facts:
     return Facts(len(content), hashlib.sha256(content).hexdigest())
 
 
-def look_at(files: Iterable[tuple[str, Path]], survey: Survey | None = None) -> Survey:
+def survey_files(files: Iterable[tuple[str, Path]], survey: Survey | None = None) -> Survey:
     """Survey files of a folder.
 
     Raises:
@@ -188,5 +188,5 @@ def look_at(files: Iterable[tuple[str, Path]], survey: Survey | None = None) -> 
     survey = survey or Survey()
     for relative, path in files:
         with path.open("rb") as stream:
-            survey.look(relative, stream)
+            survey.add_file(relative, stream)
     return survey

@@ -19,11 +19,11 @@ from harness.portable import (
     seal,
 )
 from harness.portable.contents import PLAN, SUMS, FileKind, kind_of
-from harness.portable.folder_lock import held
-from harness.portable.importing import survey_archive, unpack
+from harness.portable.folder_lock import hold_lock
+from harness.portable.importing import survey_archive, unpack_archive
 from harness.portable.redoing import Redone
 from harness.portable.replanning import Replanned
-from harness.portable.survey import IntegrityFinding, Survey, look_at, record_path
+from harness.portable.survey import IntegrityFinding, Survey, record_path, survey_files
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class IntegrityVerdict:
             if entry.not_redone not in ("", redoing.DAMAGED):
                 names.setdefault(entry.not_redone, []).append(record_path(entry.name))
         plan = self.survey.plan
-        lines = [*seal.say_bare(self.survey.bare, len(self.survey.records) + 1),
-                 *(builtin.find_taken(plan) if plan is not None else ())]
+        lines = [*seal.report_missing_digests(self.survey.bare, len(self.survey.records) + 1),
+                 *(builtin.find_changed_builtins(plan) if plan is not None else ())]
         if self.replanned.not_redone:
             lines.append(f"{PLAN}: not made anew: {self.replanned.not_redone}")
         for reason, paths in names.items():
@@ -80,10 +80,10 @@ class IntegrityVerdict:
         good = sum(entry.status == "ok" for entry in records)
         plan = self.survey.plan
         planned = f" of {plan.planned} planned" if plan else ""
-        further = sum(not plan.plans(entry) for entry in records) if plan else 0
+        further = sum(not plan.contains(entry) for entry in records) if plan else 0
         planned += f" and {further} further" if further else ""
         captures = sum(kind_of(path) is FileKind.CAPTURE for path in self.survey.files)
-        absent = sum(len(removed.files) for removed in self.survey.pruned.current(
+        absent = sum(len(removed.files) for removed in self.survey.pruned.without_outdated(
             self.survey.record_digests()).captures.values())
         absent += sum(len(entry.captures) for entry in records if not entry.keeps_captures)
         without = f", {absent} removed or left out by choice" if absent else ""
@@ -94,9 +94,9 @@ class IntegrityVerdict:
         else:
             checked = f"checksums of {len(self.survey.sums)} files agree"
         return (f"{len(records)} records{planned} ({good} ok), {captures} captures{without}; "
-                f"{checked}; digest of plan and records {self.digest}{self._agreeing()}")
+                f"{checked}; digest of plan and records {self.digest}{self._summarize_redone()}")
 
-    def _agreeing(self) -> str:
+    def _summarize_redone(self) -> str:
         if self.redone is None:
             return ""
         count = sum(not entry.not_redone for entry in self.redone)
@@ -106,7 +106,7 @@ class IntegrityVerdict:
         return f"; {count}{others} records judged anew say the same{without}"
 
 
-def verify(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:
+def verify_results(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:
     """Verify a folder or an archive.
 
     Args:
@@ -119,62 +119,63 @@ def verify(place: Path, *, write: bool = False, redo: bool = False) -> Integrity
     """
     try:
         if place.is_dir():
-            with held(place, exclusive=write):
+            with hold_lock(place, exclusive=write):
                 return _verify_folder(place, write=write, redo=redo)
         if write:
             raise UserError(f"{place}: an archive brings its checksums; --write is for folders")
-        return _redone_archive(place) if redo else _archive(survey_archive(place))
+        return _redo_archive(place) if redo else _judge_archive(survey_archive(place))
     except OSError as error:
         raise UserError(f"{error.filename or place}: {error.strerror or error}; give a results "
                         "folder or an archive that can be read") from None
 
 
-def _archive(survey: Survey) -> IntegrityVerdict:
+def _judge_archive(survey: Survey) -> IntegrityVerdict:
     # An error that ended the reading explains everything that seems to be missing.
-    findings = survey.findings or integrity.judge(survey, archived=True)
+    findings = survey.findings or integrity.judge_survey(survey, archived=True)
     return IntegrityVerdict(findings, survey)
 
 
-def _redone_archive(file: Path) -> IntegrityVerdict:
+def _redo_archive(file: Path) -> IntegrityVerdict:
     """Unpack an archive into a temporary folder, verify it and judge its records again."""
     with tempfile.TemporaryDirectory(prefix="qop-verify-") as folder:
         try:
-            with archive.opened(file) as opened:
-                verdict = _archive(unpack(opened, Path(folder)))
+            with archive.open_archive(file) as opened:
+                verdict = _judge_archive(unpack_archive(opened, Path(folder)))
         except archive.ArchiveError as error:
             survey = Survey()
-            survey.complain(f"{file.name}: {error}")
+            survey.add_finding(f"{file.name}: {error}")
             return IntegrityVerdict(survey.findings, survey)
-        return _redone(verdict, Path(folder))
+        return _redo_verdict(verdict, Path(folder))
 
 
-def _redone(verdict: IntegrityVerdict, folder: Path) -> IntegrityVerdict:
+def _redo_verdict(verdict: IntegrityVerdict, folder: Path) -> IntegrityVerdict:
     """Return the verdict with all records judged again. Each difference is a finding."""
-    redone = redoing.redo(folder, verdict.survey)
+    redone = redoing.redo_records(folder, verdict.survey)
     differences = Survey()
     for entry in redone:
         for line in entry.differences:
-            differences.complain(line)
+            differences.add_finding(line)
     plan = verdict.survey.plan
     replanned = replanning.compare_plan(plan) if plan is not None else Replanned()
     for line in replanned.differences:
-        differences.complain(line)
+        differences.add_finding(line)
     return replace(verdict, findings=[*verdict.findings, *differences.findings], redone=redone,
                    replanned=replanned)
 
 
 def _verify_folder(folder: Path, *, write: bool, redo: bool) -> IntegrityVerdict:
-    scanned = contents.scan(folder)
+    scanned = contents.scan_folder(folder)
     if not any(kind_of(path) in {FileKind.PLAN, FileKind.RECORD} for path in scanned.files):
         raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
-    survey = look_at(scanned.files.items())
+    survey = survey_files(scanned.files.items())
     for path in sorted(scanned.odd):
-        survey.complain(f"{path}: is no plain file, and nothing of it was looked at; move it away")
-    verdict = IntegrityVerdict(integrity.judge(survey, archived=False), survey)
+        survey.add_finding(
+            f"{path}: is no plain file, and nothing of it was looked at; move it away")
+    verdict = IntegrityVerdict(integrity.judge_survey(survey, archived=False), survey)
     if redo:
-        verdict = _redone(verdict, folder)
+        verdict = _redo_verdict(verdict, folder)
     if not write or any(not finding.renewable for finding in verdict.findings):
         return verdict
     known = {path: digest for path, digest in (survey.sums or {}).items() if path in scanned.files}
     known |= {path: facts.sha256 for path, facts in survey.files.items()}
-    return replace(verdict, findings=[], sealed=checksums.write(folder, known))
+    return replace(verdict, findings=[], sealed=checksums.write_sums(folder, known))

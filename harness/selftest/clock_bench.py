@@ -26,7 +26,7 @@ from pathlib import Path
 import click
 
 from guest.boot import Clock
-from guest.processes import tied
+from guest.processes import tied_command
 from harness.engine import request, setup
 from harness.engine.machine import ROOT
 from harness.engine.request import RunRequest
@@ -39,11 +39,11 @@ from harness.selftest.clock_comparison import (
     HOGS,
     REAL,
     VARIATION,
-    compared,
-    table,
+    compare_cells,
+    format_table,
+    judge_bounds,
+    read_values,
     times_of_study,
-    values,
-    verdicts,
 )
 from harness.selftest.yardsticks import Yardsticks
 from topologies.builders import MININET
@@ -72,46 +72,47 @@ class ClockRun:
     levels: tuple[str, ...] = ()
 
 
-def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
+def run_bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     """Measure what is missing, then print and store the table.
 
     Returns:
         0 if every bound holds, else 1.
     """
-    machine = setup.embedded()
+    machine = setup.embedded_machine()
     folder = out or RESULTS / "clock"
     # An undisturbed core has a guest and nothing else: the harness and its dissectors use others.
     one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
-    levels = _levels()
-    _run([ClockRun(folder / ALONE)], one, repetitions)
+    levels = _profile_levels()
+    _run_all([ClockRun(folder / ALONE)], one, repetitions)
     # Spread of the same repetitions from the medium's random backoffs, which no clock can remove.
-    _run([ClockRun(folder / AIR, "virtual")], all_of_them, repetitions)
+    _run_all([ClockRun(folder / AIR, "virtual")], all_of_them, repetitions)
     # On all processors: each run has a guest on each of them, eight guests on two cores.
-    _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
-    with _hogs():
-        _run([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them, repetitions)
+    _run_all(split_runs(folder / GUESTS, levels), all_of_them, repetitions)
+    with _run_hogs():
+        _run_all([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them,
+                 repetitions)
     # Last, because it takes longest. One policy at a time: the core has no other testbed's
     # streams.
     for level in levels:
-        _run([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
-    cells = compared({condition: values(folder / condition)
-                      for condition in (REAL, ALONE, GUESTS, HOGS, AIR)})
-    bounds = verdicts(cells)
-    lines = [*table(cells), "", *(line for line, _ in bounds)]
-    (folder / TABLE).write_text("\n".join([scales.line(), "", *lines]) + "\n")
+        _run_all([ClockRun(folder / REAL / level, "real", levels=(level,))], one, repetitions)
+    cells = compare_cells({condition: read_values(folder / condition)
+                           for condition in (REAL, ALONE, GUESTS, HOGS, AIR)})
+    bounds = judge_bounds(cells)
+    lines = [*format_table(cells), "", *(line for line, _ in bounds)]
+    (folder / TABLE).write_text("\n".join([scales.format_line(), "", *lines]) + "\n")
     click.echo("\n".join(lines))
     return 0 if all(holds for _, holds in bounds) else 1
 
 
-def _levels() -> list[str]:
+def _profile_levels() -> list[str]:
     """Return the levels of the study's first factor that the profile contains."""
-    study = small.of().study
-    made = request.plan(RunRequest(study, profile=PROFILE), {"builder": MININET})
+    study = small.small_plans().study
+    made = request.build_plan(RunRequest(study, profile=PROFILE), {"builder": MININET})
     return list(dict.fromkeys(cell.ids[study.factors[0].name] for cell in made.cells))
 
 
-def shares(folder: Path, levels: Sequence[str]) -> list[ClockRun]:
+def split_runs(folder: Path, levels: Sequence[str]) -> list[ClockRun]:
     """Return the runs to make at once. All levels are distributed over them."""
     dealt = [tuple(levels[number::_AT_ONCE]) for number in range(_AT_ONCE)]
     return [ClockRun(folder / str(number), levels=share)
@@ -123,23 +124,23 @@ def beside_hogs(levels: Sequence[str]) -> list[str]:
     return list(levels[::-_ONE_IN])[::-1]
 
 
-def _run(runs: Sequence[ClockRun], processors: Sequence[int], repetitions: int) -> None:
+def _run_all(runs: Sequence[ClockRun], processors: Sequence[int], repetitions: int) -> None:
     """Measure all these runs at once on the same processors, and wait for their ends."""
     with contextlib.ExitStack() as stack:
-        under_way = [stack.enter_context(_started(each, processors, repetitions))
+        under_way = [stack.enter_context(_start_run(each, processors, repetitions))
                      for each in runs]
         for process in under_way:
             process.wait()
 
 
 @contextlib.contextmanager
-def _started(run: ClockRun, processors: Sequence[int],
-             repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
+def _start_run(run: ClockRun, processors: Sequence[int],
+               repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start a run with its guests on these processors and the harness on others.
 
     The run is terminated at the end of the context.
     """
-    study = small.of().study
+    study = small.small_plans().study
     only = ["--only", f"{study.factors[0].name}={','.join(run.levels)}"] if run.levels else []
     argv = [sys.executable, "-P", "-m", "harness", "run", study.id, "--clock", run.clock,
             "--profile", PROFILE, *only, "--builder", MININET, "--captures", "failed",
@@ -162,16 +163,17 @@ def _more_where_they_vary(repetitions: int) -> list[str]:
     A registration over two hops varies more by the medium's random backoffs than by computing.
     """
     name = times_of_study()[0]
-    short = next(metric.short for metric in small.of().study.metrics if metric.name == name)
+    short = next(metric.short for metric in small.small_plans().study.metrics if metric.name
+                 == name)
     return ["--until-ci", f"{short}:{VARIATION:.0%}", "--max-repetitions",
             str(_MORE_AT_MOST * repetitions)]
 
 
 @contextlib.contextmanager
-def _hogs() -> Iterator[None]:
+def _run_hogs() -> Iterator[None]:
     """Run busy loops on the processors inside the context."""
     # They end with the bench, however it ends: some that remained used a core for minutes.
-    under_way = [subprocess.Popen([*tied("KILL"), sys.executable, "-c", "while True: pass"],
+    under_way = [subprocess.Popen([*tied_command("KILL"), sys.executable, "-c", "while True: pass"],
                                   process_group=0) for _ in range(_HOGS)]
     try:
         yield

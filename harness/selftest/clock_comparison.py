@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.statistics import welch
-from harness.engine.recording import shown
+from analysis.statistics import compare_welch
+from harness.engine.recording import display_values
 from harness.selftest import small
 from measure.record import Record
 from studies import records as stored
@@ -49,7 +49,7 @@ class ClockCell:
         """Return the metric that the clock is judged by: the first one in seconds."""
         return next((name for name in self.means.get(ALONE, {}) if name.endswith("_s")), "")
 
-    def beyond(self, metric: str) -> float | None:
+    def unexplained_share(self, metric: str) -> float | None:
         """Return the share by which real time is outside of its explained range.
 
         The clock counts nodes' work as if caches were theirs alone, and does not count the
@@ -61,7 +61,7 @@ class ClockCell:
         real, least = self.means.get(REAL, {}).get(metric), alone.get(metric)
         if real is None or not least:
             return None
-        most = least * alone.get(COMPANY, 1.0) + alone.get(_harness(metric), 0.0)
+        most = least * alone.get(COMPANY, 1.0) + alone.get(_harness_name(metric), 0.0)
         return real / most - 1 if real > most else min(0.0, real / least - 1)
 
     @property
@@ -90,7 +90,7 @@ class ClockCell:
         measured = self.measured.get(condition, {}).get(self.time, ())
         return statistics.stdev(measured) if len(measured) > 1 else None
 
-    def off(self, metric: str, condition: str, reference: str) -> float | None:
+    def relative_difference(self, metric: str, condition: str, reference: str) -> float | None:
         """Return the relative difference of a condition's mean from the reference's.
 
         The result is None if one of the two is missing.
@@ -99,7 +99,7 @@ class ClockCell:
         there = self.means.get(reference, {}).get(metric)
         return None if here is None or not there else here / there - 1
 
-    def surely_off(self, metric: str, condition: str, reference: str) -> float | None:
+    def certain_difference(self, metric: str, condition: str, reference: str) -> float | None:
         """Return the near end of the difference's 95 % interval, as a share.
 
         The result is 0 if the interval contains 0, and None below two values of each.
@@ -108,29 +108,29 @@ class ClockCell:
                        for name in (condition, reference))
         if min(len(here), len(there)) < 2:
             return None
-        apart = welch(here, there).difference
+        apart = compare_welch(here, there).difference
         low, high = apart.low or 0.0, apart.high or 0.0
         return (max(low, 0.0) + min(high, 0.0)) / statistics.mean(there)
 
 
-def values(folder: Path) -> dict[str, dict[str, list[float]]]:
+def read_values(folder: Path) -> dict[str, dict[str, list[float]]]:
     """Return the study's metrics of every proven repetition below a folder, by cell and metric."""
-    study, by_cell = small.of().study, dict[str, dict[str, list[float]]]()
+    study, by_cell = small.small_plans().study, dict[str, dict[str, list[float]]]()
     for path in sorted(folder.glob("**/records/*.json")):
         record = stored.read(path)
         if record.status == "ok":
             cell = by_cell.setdefault(record.cell_name, {})
-            for metric, value in shown(study, record).items():
+            for metric, value in display_values(study, record).items():
                 cell.setdefault(metric, []).append(value)
-            for name, value in circumstances(record).items():
+            for name, value in explanatory_values(record).items():
                 cell.setdefault(name, []).append(value)
     return by_cell
 
 
-def circumstances(record: Record) -> dict[str, float]:
+def explanatory_values(record: Record) -> dict[str, float]:
     """Return what explains a repetition's difference from real time: host load and harness."""
     company = record.environment.get("processor_clock", {}).get("company")
-    harness = {_harness(metric): harness_s(record, *stamps)
+    harness = {_harness_name(metric): harness_s(record, *stamps)
                for metric, stamps in zip(times_of_study(), _SPANS, strict=False)}
     return {**({COMPANY: float(company)} if company else {}),
             **{name: value for name, value in harness.items() if value is not None}}
@@ -138,10 +138,11 @@ def circumstances(record: Record) -> dict[str, float]:
 
 def times_of_study() -> list[str]:
     """Return the study's metrics in seconds."""
-    return [metric.name for metric in small.of().study.metrics if metric.name.endswith("_s")]
+    return [metric.name for metric in small.small_plans().study.metrics
+            if metric.name.endswith("_s")]
 
 
-def _harness(metric: str) -> str:
+def _harness_name(metric: str) -> str:
     return f"{HARNESS}: {metric}"
 
 
@@ -163,7 +164,7 @@ def harness_s(record: Record, begin: str, end: str) -> float | None:
     return float(total_ns / 1e9)
 
 
-def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
+def compare_cells(conditions: Mapping[str, Values]) -> list[ClockCell]:
     """Return the cells measured with the clock alone, with means by condition and metric."""
     cells = []
     for name in sorted(conditions[ALONE]):
@@ -175,67 +176,71 @@ def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
     return cells
 
 
-def table(cells: Sequence[ClockCell]) -> list[str]:
+def format_table(cells: Sequence[ClockCell]) -> list[str]:
     """Return the comparison as a Markdown table with one line for each cell."""
     heading = ("cell", "real", "clock", "against real", COMPANY, HARNESS, "unexplained", "varies",
                "without the air's luck", "beside guests", "beside hogs", "goodput against real")
-    lines = [_row(heading), "|---" * len(heading) + "|"]
+    lines = [_format_row(heading), "|---" * len(heading) + "|"]
     for cell in cells:
         alone, time = cell.means.get(ALONE, {}), cell.time
-        rates = ", ".join(_percent(cell.off(metric, ALONE, REAL), 2)
+        rates = ", ".join(_format_percent(cell.relative_difference(metric, ALONE, REAL), 2)
                           for metric in alone if metric.endswith("_bps"))
-        lines.append(_row((
-            cell.name, _ms(cell.means.get(REAL, {}).get(time)), _ms(alone.get(time)),
-            _percent(cell.off(time, ALONE, REAL)), _times(alone.get(COMPANY)),
-            _ms(alone.get(_harness(time))), _percent(cell.beyond(time)), _percent(cell.variation),
-            _percent(cell.own_variation), _percent(cell.off(time, GUESTS, ALONE)),
-            _percent(cell.off(time, HOGS, ALONE)), rates)))
+        lines.append(_format_row((
+            cell.name, _format_ms(cell.means.get(REAL, {}).get(time)), _format_ms(alone.get(time)),
+            _format_percent(cell.relative_difference(time, ALONE, REAL)),
+            _format_factor(alone.get(COMPANY)),
+            _format_ms(alone.get(_harness_name(time))),
+            _format_percent(cell.unexplained_share(time)), _format_percent(cell.variation),
+            _format_percent(cell.own_variation),
+            _format_percent(cell.relative_difference(time, GUESTS, ALONE)),
+            _format_percent(cell.relative_difference(time, HOGS, ALONE)), rates)))
     return lines
 
 
-def _row(fields: Sequence[str]) -> str:
+def _format_row(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
 
 
-def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
+def judge_bounds(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
     """Return each bound with its measured value, and whether it holds in every cell."""
     rates = [(cell, metric) for cell in cells for metric in cell.means.get(ALONE, {})
              if metric.endswith("_bps")]
     # Other metrics are shown for each cell but not judged: the harness works in real time.
-    unexplained = [cell.beyond(metric) for cell in cells
+    unexplained = [cell.unexplained_share(metric) for cell in cells
                    for metric in cell.means.get(ALONE, {})
                    if metric in times_of_study()[:len(_SPANS)]]
     bounds = [
-        _verdict("times beyond what company and the harness explain, at most", max, unexplained,
-                 TIMES),
-        _for_sure("goodput against real time, at most", GOODPUT, {
-            f"{cell.name} {metric}": (cell.off(metric, ALONE, REAL),
-                                      cell.surely_off(metric, ALONE, REAL))
+        _judge_bound("times beyond what company and the harness explain, at most", max, unexplained,
+                     TIMES),
+        _judge_certain_bound("goodput against real time, at most", GOODPUT, {
+            f"{cell.name} {metric}": (cell.relative_difference(metric, ALONE, REAL),
+                                      cell.certain_difference(metric, ALONE, REAL))
             for cell, metric in rates}),
-        _verdict("variation of the first time within a cell, at most", max,
-                 [cell.variation for cell in cells], VARIATION)]
+        _judge_bound("variation of the first time within a cell, at most", max,
+                     [cell.variation for cell in cells], VARIATION)]
     for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
-        off = {cell.name: (cell.off(cell.time, condition, ALONE),
-                           cell.surely_off(cell.time, condition, ALONE)) for cell in cells}
-        bounds += [_verdict(f"beside {title}, median", statistics.median,
-                            [share for share, _ in off.values()], MEDIAN),
-                   _for_sure(f"beside {title}, at most", WORST, off)]
+        off = {cell.name: (cell.relative_difference(cell.time, condition, ALONE),
+                           cell.certain_difference(cell.time, condition, ALONE)) for cell in cells}
+        bounds += [_judge_bound(f"beside {title}, median", statistics.median,
+                                [share for share, _ in off.values()], MEDIAN),
+                   _judge_certain_bound(f"beside {title}, at most", WORST, off)]
     return bounds
 
 
-def _for_sure(title: str, bound: float, off: Mapping[
+def _judge_certain_bound(title: str, bound: float, off: Mapping[
         str, tuple[float | None, float | None]]) -> tuple[str, bool]:
     """Return a bound on the greatest share, and the cells that surely exceed it.
 
     These are the cells whose whole interval is beyond the bound.
     """
-    line, holds = _verdict(title, max, [share for share, _ in off.values()], bound)
+    line, holds = _judge_bound(title, max, [share for share, _ in off.values()], bound)
     beyond = [name for name, (_, surely) in off.items() if abs(surely or 0.0) > bound]
     return f"{line}; more than {bound:.1%} for sure: {', '.join(beyond) or 'no cell'}", holds
 
 
-def _verdict(title: str, take: Callable[[Sequence[float]], float], shares: Sequence[float | None],
-             bound: float) -> tuple[str, bool]:
+def _judge_bound(title: str, take: Callable[[Sequence[float]], float],
+                 shares: Sequence[float | None],
+                 bound: float) -> tuple[str, bool]:
     measured = [abs(share) for share in shares if share is not None]
     if not measured:
         return f"{title}: nothing measured", False
@@ -244,13 +249,13 @@ def _verdict(title: str, take: Callable[[Sequence[float]], float], shares: Seque
             f"{'holds' if holds else 'does not hold'}"), holds
 
 
-def _percent(share: float | None, digits: int = 1) -> str:
+def _format_percent(share: float | None, digits: int = 1) -> str:
     return "" if share is None else f"{share * 100:+.{digits}f} %"
 
 
-def _times(factor: float | None) -> str:
+def _format_factor(factor: float | None) -> str:
     return "" if factor is None else f"x{factor:.2f}"
 
 
-def _ms(seconds: float | None) -> str:
+def _format_ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.1f} ms"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from guest.processes import tied
+from guest.processes import tied_command
 from harness.cluster import extra
 from harness.engine import setup
 from harness.engine.machine import ROOT
@@ -27,30 +27,30 @@ BOUND = 0.6
 _ENDING_S = 60
 
 
-def bench(runs: int) -> None:
+def run_bench(runs: int) -> None:
     """Print the times and their ratio.
 
     Raises:
         UserError: dask or a second processor is missing, or a run fails.
     """
-    extra.require("bench cluster")
+    extra.require_dask("bench cluster")
     processors = sorted(os.sched_getaffinity(0))[:2]
     if len(processors) < 2:
         raise UserError("bench cluster: two workers of one processor each need two processors")
-    setup.embedded()
-    plans = small.of()
-    plan = plans.arguments(plans.levels(), 3, small=False)
+    setup.embedded_machine()
+    plans = small.small_plans()
+    plan = plans.run_arguments(plans.list_levels(), 3, small=False)
     click.echo(f"./qop run {' '.join(plan)} on workers of one processor each")
     for _ in range(runs):
-        single_s, again_single = _timed(plan, processors[:1])
-        both_s, again_both = _timed(plan, processors)
+        single_s, again_single = _time_run(plan, processors[:1])
+        both_s, again_both = _time_run(plan, processors)
         for text, seconds, flagged in (("1 worker", single_s, again_single),
                                        ("2 workers", both_s, again_both)):
             click.echo(f"{text:<12} {seconds:8.1f} s   measured again exclusively: {flagged}")
         click.echo(f"{'ratio':<12} {both_s / single_s:8.2f}     <= {BOUND}")
 
 
-def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
+def _time_run(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
     """Time the plan with one worker on each of these processors.
 
     Returns:
@@ -60,12 +60,12 @@ def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
         where = ""
         for processor in processors:
             arguments = [where] if where else ["--scheduler", "tls://127.0.0.1:0"]
-            address = stack.enter_context(_worker(processor, arguments))
+            address = stack.enter_context(_start_worker(processor, arguments))
             where = where or address
         begun = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-P", "-m", "harness", "run", *plan, "--cluster", where,
-             "--out", str(Path(folder, "out"))], env=_environment(), capture_output=True,
+             "--out", str(Path(folder, "out"))], env=_make_environment(), capture_output=True,
             text=True, check=False)
         seconds = time.monotonic() - begun
         if done.returncode:
@@ -76,12 +76,13 @@ def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
 
 
 @contextmanager
-def _worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
+def _start_worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
     """Start a worker on one processor and yield the address of its scheduler."""
     process = subprocess.Popen(
         # The worker ends with the benchmark, however that ends.
-        [*tied("TERM"), "taskset", "-c", str(processor), sys.executable, "-P", "-m", "harness",
-         "worker", *arguments], env=_environment(), text=True,
+        [*tied_command("TERM"), "taskset", "-c", str(processor), sys.executable, "-P", "-m",
+         "harness",
+         "worker", *arguments], env=_make_environment(), text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     try:
@@ -101,5 +102,5 @@ def _worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
         process.stdout.close()
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -54,15 +54,15 @@ class Saturation:
     collision_share: float
 
 
-def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
+def frame_settings(medium: Medium, payload_bytes: int) -> dict[str, int]:
     """Return the channel's settings, and the airtime in ns of a frame with such a datagram."""
-    return {**dcf.settings(medium),
+    return {**dcf.dcf_settings(medium),
             "frame_ns": round(medium.latency_us(payload_bytes + HEADER_BYTES) * 1e3)}
 
 
-def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
+def aggregation_settings(medium: Medium, payload_bytes: int) -> dict[str, float]:
     """Return the settings of a medium with aggregation, with the bits that each frame adds."""
-    return {**cell(medium, payload_bytes),
+    return {**frame_settings(medium, payload_bytes),
             "frame_bits": 8 * medium.subframe_bytes(payload_bytes + HEADER_BYTES),
             "preamble_ns": round((medium.preamble_us + medium.extension_us) * 1e3),
             "rate_bps": medium.rate_bps, "symbol_ns": round(medium.symbol_us * 1e3),
@@ -70,11 +70,11 @@ def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
             "service_bits": medium.service_bits}
 
 
-def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
+def solve_bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
     """Return the mean throughput of stations that always have a frame, by Bianchi's model."""
-    own = cell(medium, payload_bytes)
+    own = frame_settings(medium, payload_bytes)
     collides = _fixed_point(own, stations)
-    sends, alone_later = _sends(own, collides)
+    sends, alone_later = _sending_probabilities(own, collides)
     some = 1 - (1 - sends)**stations
     alone = stations * sends * (1 - sends)**(stations - 1)
     # A station that drew 0 slots after its frame sends the next one at once, without a collision.
@@ -87,19 +87,19 @@ def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
     return Saturation(frames / mean_ns * 1e9, stations * sends * collides / sent)
 
 
-def _fixed_point(own: Mapping[str, int], stations: int) -> float:
+def _fixed_point(settings: Mapping[str, int], stations: int) -> float:
     """Solve for the collision probability at which all stations' sending rates agree with it."""
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if 1 - (1 - _sends(own, middle)[0])**(stations - 1) > middle:
+        if 1 - (1 - _sending_probabilities(settings, middle)[0])**(stations - 1) > middle:
             low = middle
         else:
             high = middle
     return low
 
 
-def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
+def _sending_probabilities(settings: Mapping[str, int], collides: float) -> tuple[float, float]:
     """Return a station's probabilities to send in a slot, from its collision probability.
 
     The first is the probability to send in an ordinary slot. The second is the probability to send
@@ -108,16 +108,16 @@ def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
     """
     silent = 1 - collides
     # The first slot belongs to the collision; other stations may start in the other slots.
-    timeout = [silent**slot for slot in range(1, own["timeout_slots"])]
+    timeout = [silent**slot for slot in range(1, settings["timeout_slots"])]
     ended = 1 - silent ** len(timeout)
     attempts, alone = 1.0, 0.0
     # For a window after a success, a draw of 0 slots is the separate case above.
-    waits, reached = (own["cw_min"] + 1) / 2 - 1, 1.0
-    for attempt in range(1, own["retries"] + 1):
-        window = min((own["cw_min"] + 1) << attempt, own["cw_max"] + 1)
+    waits, reached = (settings["cw_min"] + 1) / 2 - 1, 1.0
+    for attempt in range(1, settings["retries"] + 1):
+        window = min((settings["cw_min"] + 1) << attempt, settings["cw_max"] + 1)
         reached *= collides
         waits += reached * ((window - 1) / 2 + ended / window
-                            + (sum(timeout) if own["timeout_slots"] else -1))
+                            + (sum(timeout) if settings["timeout_slots"] else -1))
         alone += reached * ended / window
         reached *= 1 - ended / window
         attempts += reached
@@ -146,7 +146,7 @@ def ns3_answers() -> list[dict[str, Any]]:
         for rows in ns3_runs()]
 
 
-def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
+def compile_trial(folder: Path, *, like_ns3: bool = False) -> Path:
     """Compile the guest's medium as a program of this machine. A C compiler is needed.
 
     With `like_ns3`, the one difference to ns-3 is patched in (`OVERTAKEN`).
@@ -164,8 +164,8 @@ def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
     return program
 
 
-def trial(program: Path, settings: Mapping[str, float],
-          powers: Powers = MappingProxyType({})) -> dict[str, Any]:
+def run_trial(program: Path, settings: Mapping[str, float],
+              powers: Powers = MappingProxyType({})) -> dict[str, Any]:
     """Run the guest's medium with stations and return its results.
 
     Args:

@@ -66,17 +66,17 @@ class Target:
     @property
     def guests(self) -> list[int]:
         """Return the process ids of the guests' kernels."""
-        return self._children(b"mac80211_hwsim")
+        return self._find_children(b"mac80211_hwsim")
 
     @property
     def dissectors(self) -> list[int]:
         """Return the process ids of the dissectors of captures."""
-        return self._children(b"spawn_main")
+        return self._find_children(b"spawn_main")
 
     @property
     def trackers(self) -> list[int]:
         """Return the process ids of Python's resource trackers, which look after semaphores."""
-        return self._children(b"resource_tracker")
+        return self._find_children(b"resource_tracker")
 
     @property
     def mergers(self) -> list[int]:
@@ -84,7 +84,7 @@ class Target:
         return [pid for parent in self.dissectors for pid in _children_of(parent)
                 if b"mergecap" in _command_line(pid)]
 
-    def _children(self, word: bytes) -> list[int]:
+    def _find_children(self, word: bytes) -> list[int]:
         return [pid for pid in _children_of(self.run) if word in _command_line(pid)]
 
 
@@ -114,7 +114,7 @@ def _command_line(pid: int) -> bytes:
     return b""
 
 
-def _signal(number: signal.Signals) -> Callable[[Target], bool]:
+def _send_signal(number: signal.Signals) -> Callable[[Target], bool]:
     def send(target: Target) -> bool:
         with contextlib.suppress(ProcessLookupError):
             os.kill(target.run, number)
@@ -158,7 +158,7 @@ def _change_environment(target: Target) -> bool:
     return True
 
 
-def _restrict(target: Target) -> bool:
+def _set_restrictions(target: Target) -> bool:
     target.prefix = target.rng.choice(_RESTRICTIONS)
     return True
 
@@ -183,16 +183,16 @@ def _is_stopped(pid: int) -> bool:
 def _kill_daemon(target: Target) -> bool:
     """Kill one running daemon in a guest."""
     daemons = target.rng.sample(sabotage.DAEMONS, len(sabotage.DAEMONS))
-    return _order(target, sabotage.kill_daemon(daemons))
+    return _send_order(target, sabotage.kill_daemon(daemons))
 
 
 def _step_clock(target: Target) -> bool:
-    return _order(target, sabotage.step_clock(target.rng.choice(_STEPS_S)))
+    return _send_order(target, sabotage.step_clock(target.rng.choice(_STEPS_S)))
 
 
-def _order(target: Target, text: str) -> bool:
+def _send_order(target: Target, text: str) -> bool:
     guests = [pid for pid in target.guests if sabotage.is_listening(pid)]
-    return bool(guests) and sabotage.order(target.rng.choice(guests), text, _ORDER_S)
+    return bool(guests) and sabotage.run_in_guest(target.rng.choice(guests), text, _ORDER_S)
 
 
 def _limit_files(target: Target) -> bool:
@@ -226,8 +226,8 @@ def _damage_record(target: Target) -> bool:
     if not target.ledger.names:
         return False
     name = target.rng.choice(target.ledger.names)
-    target.ledger.forget(name)
-    _damage(target.folder / "records" / f"{name}.json", target.rng)
+    target.ledger.expect_again(name)
+    _damage_file(target.folder / "records" / f"{name}.json", target.rng)
     return True
 
 
@@ -235,7 +235,7 @@ def _damage_plan(target: Target) -> bool:
     path = target.folder / "plan.json"
     if not path.exists():
         return False
-    _damage(path, target.rng)
+    _damage_file(path, target.rng)
     return True
 
 
@@ -245,7 +245,7 @@ def mend_plan(folder: Path) -> None:
         (folder / "plan.json").unlink()
 
 
-def _damage(path: Path, rng: Random) -> None:
+def _damage_file(path: Path, rng: Random) -> None:
     """Truncate a file, empty it, or replace its content by noise."""
     whole = path.read_bytes()
     path.write_bytes(rng.choice([whole[:rng.randrange(len(whole) - 2)], b"", b"\xff\x00",
@@ -257,7 +257,7 @@ def _leave_files(target: Target) -> bool:
 
     A part of each kind of file is left.
     """
-    step = target.rng.choice(target.plan.steps())
+    step = target.rng.choice(target.plan.all_steps())
     (target.folder / "records").mkdir(parents=True, exist_ok=True)
     (target.folder / "records" / f".{step.name}.4711.tmp").write_bytes(_NOISE)
     for name in (".plan.json.4711.tmp", ".provenance.json.4711.tmp", "events.jsonl"):
@@ -277,10 +277,10 @@ def _leave_files(target: Target) -> bool:
 #: Longest time in seconds that a run may continue after a fault that ends it.
 ENDING_S = 40.0
 KINDS = (
-    FaultKind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
-    FaultKind("orchestrator terminated", "ending", _signal(signal.SIGTERM)),
-    FaultKind("orchestrator interrupted", "ending", _signal(signal.SIGINT)),
-    FaultKind("interrupted at its start", "starting", _signal(signal.SIGINT)),
+    FaultKind("orchestrator killed", "ending", _send_signal(signal.SIGKILL)),
+    FaultKind("orchestrator terminated", "ending", _send_signal(signal.SIGTERM)),
+    FaultKind("orchestrator interrupted", "ending", _send_signal(signal.SIGINT)),
+    FaultKind("interrupted at its start", "starting", _send_signal(signal.SIGINT)),
     FaultKind("disk full", "ending", _fill_disk),
     FaultKind("file size limit", "ending", _limit_files),
     FaultKind("guest killed", "during", _kill_guest),
@@ -291,14 +291,14 @@ KINDS = (
     FaultKind("resource tracker killed", "during", _kill_tracker),
     FaultKind("mergecap killed", "during", _kill_merger),
     FaultKind("caller's environment", "between", _change_environment),
-    FaultKind("caller's restrictions", "between", _restrict),
+    FaultKind("caller's restrictions", "between", _set_restrictions),
     FaultKind("record damaged", "between", _damage_record),
     FaultKind("plan damaged", "between", _damage_plan),
     FaultKind("leftover files", "between", _leave_files),
 )
 
 
-def left_over(folder: Path, patience_s: float = 5.0) -> list[str]:
+def find_leftovers(folder: Path, patience_s: float = 5.0) -> list[str]:
     """Return ids and command lines of processes that still work in a folder.
 
     Wait up to `patience_s` seconds for them to end.

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import click
 
-from guest.processes import tied
+from guest.processes import tied_command
 from harness.engine import setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 from harness.selftest import small
-from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_over, mend_plan
+from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, find_leftovers, mend_plan
 from harness.selftest.ledger import Ledger
 from harness.selftest.private_disk import PrivateDisk
 from harness.selftest.small import SmallPlans
@@ -59,14 +59,14 @@ class Tally:
     _begun: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def injected(self, kind: FaultKind, where: str) -> None:
+    def count_fault(self, kind: FaultKind, where: str) -> None:
         """Count one injected fault and print it."""
         with self._lock:
             self.counts[kind.name]["injected"] += 1
             click.echo(f"{time.monotonic() - self._begun:5.0f} s: fault "
                        f"{self.total['injected']}: {kind.name} ({where})", err=True)
 
-    def found(self, kind: str, what: str, lines: Iterable[str]) -> None:
+    def count_findings(self, kind: str, what: str, lines: Iterable[str]) -> None:
         """Count and print findings after a fault of this kind."""
         with self._lock:
             for line in lines:
@@ -97,51 +97,52 @@ class Lane:
         self._misses: Counter[str] = Counter()
         self._last, self._said = "no fault", ""
 
-    def work(self) -> None:
+    def run_plans(self) -> None:
         """Measure plan after plan."""
-        number, clocks, levels = 0, _clocks(self._plans), _levels(self._plans)
+        number, clocks, levels = 0, _choose_clocks(self._plans), _choose_levels(self._plans)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
             while (self._between or self._starting or self._during) and not self._stop.is_set():
                 number += 1
                 clock = clocks[(number + self._core) % len(clocks)]
-                self._complete(disk, f"run-{number}", self._rng.choice(levels), clock)
+                self._complete_plan(disk, f"run-{number}", self._rng.choice(levels), clock)
 
-    def _complete(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
-                  clock: str) -> None:
+    def _complete_plan(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
+                       clock: str) -> None:
         """Measure one plan with faults until it is complete, and count what is missing."""
         folder = disk.seen / name
-        plan = self._plans.plan(levels, self._repetitions)
+        plan = self._plans.make_plan(levels, self._repetitions)
         target = Target(folder, Ledger(folder), plan, self._rng, disk.filler)
         argv = ["env", "--block-signal=INT", sys.executable, "-P", "-m",
                 "harness.selftest.sabotage", "run",
-                *self._plans.arguments(levels, self._repetitions),
+                *self._plans.run_arguments(levels, self._repetitions),
                 "--out", str(self._place / name), "--clock", clock]
         quiet = 0
         while not self._stop.is_set():
             is_disturbed = bool(self._during or self._starting)
-            if self._between and self._inject(self._between[0], target):
+            if self._between and self._inject_fault(self._between[0], target):
                 self._between.popleft()
                 is_disturbed = True
             quiet = 0 if is_disturbed else quiet + 1
-            status = self._run(target, disk, argv)
+            status = self._run_once(target, disk, argv)
             mend_plan(folder)
             if status == 0 and (self._during or self._starting or not self._between):
                 break
             if status and quiet > _STARTS:
                 line = (f"{name}: {_STARTS} runs without a fault did not complete it ({status}: "
                         f"{self._said})")
-                self._tally.found(self._last, "lost", [line])
+                self._tally.count_findings(self._last, "lost", [line])
                 break
-        missing = {step.name for step in target.plan.steps()} - set(target.ledger.names)
+        missing = {step.name for step in target.plan.all_steps()} - set(target.ledger.names)
         if not self._stop.is_set():
-            self._tally.found(self._last, "lost", sorted(missing))
+            self._tally.count_findings(self._last, "lost", sorted(missing))
             self._tally.records += len(target.ledger.names)
 
-    def _run(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
+    def _run_once(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
         """Run the command once to its end, and return its exit status."""
         process = subprocess.Popen(
-            [*tied("KILL"), "taskset", "-c", str(self._core), *disk.enter, *target.prefix, *argv],
+            [*tied_command("KILL"), "taskset", "-c", str(self._core), *disk.enter, *target.prefix,
+             *argv],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
             env={**os.environ, **target.variables, "PYTHONPATH": str(ROOT),
@@ -153,60 +154,60 @@ class Lane:
         reader.start()
         target.run = process.pid
         try:
-            self._disturb(target, process)
-            self._wait(process, _RUN_S)
+            self._inject_faults(target, process)
+            self._wait_for_end(process, _RUN_S)
         finally:
             process.kill()
             process.wait()
             target.run = 0
             if disk.filler is not None:
                 disk.filler.unlink(missing_ok=True)
-        over = left_over(self._place)
+        over = find_leftovers(self._place)
         reader.join()
         if process.stderr is not None:
             process.stderr.close()
-        self._tally.found(self._last, "left over", over)
-        self._look(target)
+        self._tally.count_findings(self._last, "left over", over)
+        self._check_ledger(target)
         self._said = said[-1].strip() if said else ""
-        if crash := _crash(said):
-            self._tally.found(self._last, "crashed", [crash])
+        if crash := _find_crash(said):
+            self._tally.count_findings(self._last, "crashed", [crash])
         return process.returncode
 
-    def _disturb(self, target: Target, process: subprocess.Popen[str]) -> None:
+    def _inject_faults(self, target: Target, process: subprocess.Popen[str]) -> None:
         """Inject the next faults at random moments, until the run has ended or must end."""
         if self._starting:
             self._disturb_start(target, process)
             return
         while self._during:
             kind = self._during.popleft()
-            if self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when])):
+            if self._wait_for_end(process, self._rng.uniform(0, _SPAN_S[kind.when])):
                 self._during.appendleft(kind)
                 return
             until = time.monotonic() + _LOOKING_S
-            while not (is_done := self._inject(kind, target)) and time.monotonic() < until:
-                if self._wait(process, 0.1):
+            while not (is_done := self._inject_fault(kind, target)) and time.monotonic() < until:
+                if self._wait_for_end(process, 0.1):
                     break
-            self._look(target)
+            self._check_ledger(target)
             if not is_done:
                 self._put_off(kind)
             elif kind.when == "ending":
-                if not self._wait(process, ENDING_S):
+                if not self._wait_for_end(process, ENDING_S):
                     process.kill()
                 return
 
     def _disturb_start(self, target: Target, process: subprocess.Popen[str]) -> None:
         """Inject a fault while a run starts. It ends the run."""
         kind = self._starting.popleft()
-        self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when]))
-        if not self._inject(kind, target):
+        self._wait_for_end(process, self._rng.uniform(0, _SPAN_S[kind.when]))
+        if not self._inject_fault(kind, target):
             self._starting.append(kind)
-        elif not self._wait(process, ENDING_S):
+        elif not self._wait_for_end(process, ENDING_S):
             process.kill()
 
-    def _inject(self, kind: FaultKind, target: Target) -> bool:
+    def _inject_fault(self, kind: FaultKind, target: Target) -> bool:
         """Inject a fault, and return whether there was a target for it."""
         if kind.inject(target):
-            self._tally.injected(kind, f"{self._place.name}, {target.folder.name}")
+            self._tally.count_fault(kind, f"{self._place.name}, {target.folder.name}")
             self._last = kind.name
             return True
         return False
@@ -217,13 +218,13 @@ class Lane:
         if self._misses[kind.name] <= _MISSES:
             self._during.insert(1, kind)
 
-    def _look(self, target: Target) -> None:
-        again = target.ledger.hear()
-        wrong = target.ledger.look()
-        self._tally.found(self._last, "lost", wrong["lost"])
-        self._tally.found(self._last, "doubled", [*again, *wrong["doubled"]])
+    def _check_ledger(self, target: Target) -> None:
+        again = target.ledger.read_events()
+        wrong = target.ledger.inspect_folder()
+        self._tally.count_findings(self._last, "lost", wrong["lost"])
+        self._tally.count_findings(self._last, "doubled", [*again, *wrong["doubled"]])
 
-    def _wait(self, process: subprocess.Popen[str], seconds: float) -> bool:
+    def _wait_for_end(self, process: subprocess.Popen[str], seconds: float) -> bool:
         """Wait for the end of a process, at most `seconds`. Return whether it has ended."""
         until = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < until and not self._stop.is_set():
@@ -231,28 +232,28 @@ class Lane:
         return process.poll() is not None
 
 
-def bench(faults: int, seed: int, study: str) -> None:
+def run_bench(faults: int, seed: int, study: str) -> None:
     """Inject this number of faults and print a table.
 
     Raises:
         UserError: Anything was lost, doubled, left over or crashed, or a fault found no target.
     """
-    setup.embedded()
+    setup.embedded_machine()
     tally, stop, begun = Tally(), threading.Event(), time.monotonic()
     cores = sorted(os.sched_getaffinity(0))
-    deck = _deck(faults, seed)
+    deck = _shuffle_faults(faults, seed)
     with tempfile.TemporaryDirectory(prefix="qop-faults-") as folder, \
             ThreadPoolExecutor(len(cores)) as pool:
         lanes = [Lane(Path(folder, f"lane-{core}"), core, deck[number::len(cores)], tally,
-                      f"{seed}/{number}", stop, small.of(study))
+                      f"{seed}/{number}", stop, small.small_plans(study))
                  for number, core in enumerate(cores)]
-        working = [pool.submit(lane.work) for lane in lanes]
+        working = [pool.submit(lane.run_plans) for lane in lanes]
         try:
             for lane in working:
                 lane.result()
         finally:
             stop.set()
-    for line in table(tally):
+    for line in format_table(tally):
         click.echo(line)
     total = tally.total
     click.echo(f"{total['injected']} faults in {(time.monotonic() - begun) / 60:.1f} min on "
@@ -265,7 +266,7 @@ def bench(faults: int, seed: int, study: str) -> None:
                         "done to; try another --seed", status=1)
 
 
-def table(tally: Tally) -> list[str]:
+def format_table(tally: Tally) -> list[str]:
     """Return the lines of a table of the counts by kind and their sums."""
     columns = ("injected", *FINDINGS)
     rows = [*tally.counts.items(), ("all", tally.total)]
@@ -274,25 +275,25 @@ def table(tally: Tally) -> list[str]:
         for name, counts in rows]
 
 
-def _crash(said: list[str]) -> str:
+def _find_crash(lines: list[str]) -> str:
     """Return the message and place of a traceback in a run's output.
 
     The result is "" without one.
     """
-    if not any("Traceback" in line for line in said):
+    if not any("Traceback" in line for line in lines):
         return ""
-    places = [line.strip() for line in said if line.strip().startswith("File ")]
-    return " ".join([said[-1].strip(), *(f"({place})" for place in places[-1:])])
+    places = [line.strip() for line in lines if line.strip().startswith("File ")]
+    return " ".join([lines[-1].strip(), *(f"({place})" for place in places[-1:])])
 
 
-def _deck(faults: int, seed: int) -> list[FaultKind]:
+def _shuffle_faults(faults: int, seed: int) -> list[FaultKind]:
     """Return this many faults, each kind equally often (or once less), shuffled by the seed."""
     deck = [KINDS[number % len(KINDS)] for number in range(faults)]
     random.Random(seed).shuffle(deck)  # noqa: S311 - repeatable on purpose, nothing secret
     return deck
 
 
-def _clocks(plans: SmallPlans) -> tuple[Clock, ...]:
+def _choose_clocks(plans: SmallPlans) -> tuple[Clock, ...]:
     """Return the clocks that the runs use in turn: those that can measure all testbeds.
 
     A study of virtual time uses that clock only, as it would take long with another.
@@ -300,11 +301,11 @@ def _clocks(plans: SmallPlans) -> tuple[Clock, ...]:
     if plans.study.clock == "virtual":
         return ("virtual",)
     allowed = [testbed.spec.clocks or _CLOCKS for testbed
-               in plans.plan(plans.levels(), 1).testbeds.values()]
+               in plans.make_plan(plans.list_levels(), 1).testbeds.values()]
     return tuple(clock for clock in _CLOCKS if all(clock in clocks for clocks in allowed))
 
 
-def _levels(plans: SmallPlans) -> list[tuple[str, ...]]:
+def _choose_levels(plans: SmallPlans) -> list[tuple[str, ...]]:
     """Return the levels of the small plans: one or two levels of the first factor each."""
-    levels, typical = plans.levels(), plans.typical()
+    levels, typical = plans.list_levels(), plans.typical_level()
     return [(levels[0],), (typical,), (levels[-1],), tuple(levels[:2]), (levels[1], typical)]

@@ -19,7 +19,7 @@ import click
 
 from guest import image
 from guest.boot import Clock
-from guest.processes import memory_of_group, processor_s
+from guest.processes import memory_of_group, used_cpu_s
 from harness import render, secrets
 from harness.engine import contention, events, recording, setup
 from harness.engine.machine import ROOT
@@ -46,7 +46,7 @@ class BenchLine:
     unit: str
     bound: float | None = None
 
-    def line(self, scale: float = 1.0) -> str:
+    def format_line(self, scale: float = 1.0) -> str:
         """Return median, range and bound as printed. `scale` multiplies a bound in seconds."""
         low, high = min(self.samples), max(self.samples)
         by = scale if self.unit == "s" else 1.0
@@ -56,17 +56,17 @@ class BenchLine:
                 f"({low:.2f} to {high:.2f}, n={len(self.samples)}){bound}")
 
 
-def bench(runs: int, *, cold: bool, scales: Yardsticks) -> None:
+def run_bench(runs: int, *, cold: bool, scales: Yardsticks) -> None:
     """Print the costs of the harness itself."""
-    levels = small.of().levels()
+    levels = small.small_plans().list_levels()
     figures = [_first_measurement(level, runs) for level in (levels[0], levels[-1])]
     figures += asyncio.run(_guest_costs(levels[-1], runs))
     for figure in figures:
-        click.echo(figure.line(scales.scale))
+        click.echo(figure.format_line(scales.scale))
     if cold:
-        click.echo(_cold_build().line(scales.scale))
+        click.echo(_cold_build().format_line(scales.scale))
     else:
-        built = image.find()
+        built = image.find_image()
         assert built is not None
         for part in ("kernel", "root"):
             click.echo(f"{f'build of the {part}, when it was built':<52} "
@@ -83,10 +83,10 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
             begun = time.time()
-            asked = [*small.of().arguments([level], 1), "--out", folder]
+            asked = [*small.small_plans().run_arguments([level], 1), "--out", folder]
             subprocess.run([str(ROOT / "qop"), "run", *asked], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            [ready] = [event["at"] for event in events.read(Path(folder, events.FILE))
+            [ready] = [event["at"] for event in events.read_events(Path(folder, events.FILE))
                        if event["event"] == "testbed-ready"]
             samples.append(ready - begun)
     return BenchLine(f"command to first measurement, {level}, image there", samples, "s", 2.0)
@@ -94,8 +94,8 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
 
 async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
     """Measure the fixed cost of a repetition, its dissection, and its guest's resources."""
-    machine = setup.embedded()
-    plan = small.of().plan([level], 1, small=False, clock=_CLOCK)
+    machine = setup.embedded_machine()
+    plan = small.small_plans().make_plan([level], 1, small=False, clock=_CLOCK)
     [planned] = plan.testbeds.values()
     [cell] = plan.cells
     task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)
@@ -103,12 +103,12 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
         testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
-            made = secrets.make()
+            made = secrets.make_secrets()
             await testbed.open(made, render.Renderer(made, testbed.work))
             for repetition in range(runs + 1):
-                before, begun = processor_s(testbed.pid), time.monotonic()
-                out = await testbed.measure(f"bench-{repetition}", task, deadline_s)
-                elapsed, taken = time.monotonic() - begun, processor_s(testbed.pid) - before
+                before, begun = used_cpu_s(testbed.pid), time.monotonic()
+                out = await testbed.measure_repetition(f"bench-{repetition}", task, deadline_s)
+                elapsed, taken = time.monotonic() - begun, used_cpu_s(testbed.pid) - before
                 dissected = _dissection_s(plan.study, Repetition(
                     cell, plan.asked, out, made, plan.settings.clock))
                 if not repetition:
@@ -128,7 +128,7 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
 def _dissection_s(study: Study, repetition: Repetition) -> float:
     """Return the processor seconds to dissect and judge a repetition, including tshark's."""
     before = _own_s()
-    recording.judge(study, repetition)
+    recording.judge_repetition(study, repetition)
     return _own_s() - before
 
 

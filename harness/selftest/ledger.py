@@ -22,7 +22,7 @@ class _Entry:
 class Ledger:
     """The good records of one results folder at the last inspection.
 
-    `look` returns findings, one line each, by "lost" and "doubled".
+    `inspect_folder` returns findings, one line each, by "lost" and "doubled".
     """
 
     folder: Path
@@ -37,15 +37,15 @@ class Ledger:
         """Return the names of the good records, sorted."""
         return sorted(self._known)
 
-    def forget(self, name: str) -> None:
+    def expect_again(self, name: str) -> None:
         """Expect a new measurement of a record that was damaged on purpose."""
         self._known.pop(name, None)
         self._measured.discard(name)
         self._damaged.add(name)
 
-    def look(self) -> dict[str, list[str]]:
+    def inspect_folder(self) -> dict[str, list[str]]:
         """Compare the folder with the last inspection, and remember its state."""
-        records = self._read()
+        records = self._read_records()
         now = {name: _Entry(digest, _is_flagged(entry)) for name, (entry, digest) in records.items()
                if entry.status == "ok"}
         lost = []
@@ -58,21 +58,21 @@ class Ledger:
         gone = self._measured - now.keys()
         lost += [f"{name}: was said to be measured, and is not there"
                  for name in sorted(gone - self._known.keys())]
-        lost += [f"{path.name}: is not whole" for path in self._files()
+        lost += [f"{path.name}: is not whole" for path in self._record_paths()
                  if path.stem not in records and path.stem not in self._damaged]
         self._measured -= gone
         self._damaged -= now.keys()
         self._known = now
-        return {"lost": lost, "doubled": self._doubled(records)}
+        return {"lost": lost, "doubled": self._find_doubled(records)}
 
-    def hear(self) -> list[str]:
+    def read_events(self) -> list[str]:
         """Read new events of runs. Return repetitions that were measured more than once.
 
         A failed repetition counts as not measured. An exclusive one repeats a flagged one on
         purpose.
         """
         again = []
-        said = list(events.read(self.folder / events.FILE))
+        said = list(events.read_events(self.folder / events.FILE))
         for event in said[self._heard:]:
             if event["event"] == "repetition-recorded" and event["status"] == "ok":
                 name = event["name"]
@@ -82,13 +82,13 @@ class Ledger:
         self._heard = len(said)
         return again
 
-    def _files(self) -> list[Path]:
+    def _record_paths(self) -> list[Path]:
         return sorted((self.folder / "records").glob("*.json"))
 
-    def _read(self) -> dict[str, tuple[Record, str]]:
+    def _read_records(self) -> dict[str, tuple[Record, str]]:
         """Return the readable records and their SHA-256, by the name of their file."""
         records = {}
-        for path in self._files():
+        for path in self._record_paths():
             try:
                 text = path.read_bytes()
                 entry = stored.parse(text.decode(), str(path))
@@ -98,7 +98,7 @@ class Ledger:
         return records
 
     @staticmethod
-    def _doubled(records: dict[str, tuple[Record, str]]) -> list[str]:
+    def _find_doubled(records: dict[str, tuple[Record, str]]) -> list[str]:
         """Return files with another repetition's record, and measurements found in two records."""
         lines = [f"{name}: holds the record {entry.name}" for name, (entry, _) in records.items()
                  if entry.name != name]

@@ -18,19 +18,19 @@ from guest import image
 from harness.engine import setup
 from harness.errors import UserError
 from harness.selftest import placed, two_hops
-from harness.selftest.contention import bianchi
+from harness.selftest.contention import solve_bianchi
 from harness.selftest.medium_trial import (
     MediumTrial,
     Ratio,
-    cell,
-    network,
+    make_cell,
+    make_network,
+    make_overload,
     one_cell,
-    overload,
-    repeated,
-    run,
+    repeat_trial,
+    run_trial,
     two_cells,
 )
-from harness.selftest.outside import model, side_by_side
+from harness.selftest.outside import side_by_side, solve_model
 from topologies.loader import load_medium
 from topologies.model import Medium
 
@@ -56,10 +56,10 @@ async def one_sender(name: str, runs: int, built: image.Image,
                      processor: int) -> list[Ratio]:
     """Compare one sender with the ceiling, and its relayed goodput through its access point."""
     medium = load_medium(name)
-    loads = [overload(medium, "a1", "ha-a", payload) for payload in PAYLOADS_BYTES]
+    loads = [make_overload(medium, "a1", "ha-a", payload) for payload in PAYLOADS_BYTES]
     trial = MediumTrial(one_cell(), medium, [[flow] for flow in loads],
-                        seconds=seconds(medium, FRAMES))
-    outcomes = await repeated(trial, runs, built, processor, "virtual")
+                        seconds=airtime_s(medium, FRAMES))
+    outcomes = await repeat_trial(trial, runs, built, processor, "virtual")
     return [*(Ratio(f"{name}, UDP {flow.payload_bytes} bytes, to its agent / ceiling", [
         outcome.goodput_bps[number][0] / medium.udp_ceiling_bps(flow.payload_bytes)
         for outcome in outcomes], 0.99, 1.01) for number, flow in enumerate(loads)),
@@ -69,28 +69,28 @@ async def one_sender(name: str, runs: int, built: image.Image,
 async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare one hop and two hops in real time, where a late machine reduces the goodput."""
     medium = load_medium(two_hops.REAL)
-    flow = overload(medium, "a1", "ha-a")
+    flow = make_overload(medium, "a1", "ha-a")
     trial = MediumTrial(one_cell(), medium, [[flow]], seconds=REAL_S)
     samples = [outcome.goodput_bps[0][0] / medium.udp_ceiling_bps(flow.payload_bytes)
-               for outcome in await repeated(trial, runs, built, processor)]
+               for outcome in await repeat_trial(trial, runs, built, processor)]
     return [Ratio(f"{two_hops.REAL}, in real time, one hop / ceiling", samples, 0.98, 1.02),
             *await two_hops.in_real_time(runs, built, processor)]
 
 
-async def together(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+async def compare_aggregation(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare one sender on a medium with aggregation with the ceiling of full aggregates."""
     ratios = []
     for name in AGGREGATED:
         medium = load_medium(name)
-        flow = overload(medium, "a1", "ha-a")
-        trial = MediumTrial(one_cell(), medium, [[flow]], seconds=seconds(medium, 4 * FRAMES))
+        flow = make_overload(medium, "a1", "ha-a")
+        trial = MediumTrial(one_cell(), medium, [[flow]], seconds=airtime_s(medium, 4 * FRAMES))
         samples = [outcome.goodput_bps[0][0] / medium.udp_ceiling_bps(flow.payload_bytes)
-                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
+                   for outcome in await repeat_trial(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{name}, frames together / ceiling", samples, 0.90, 1.02))
     return ratios
 
 
-def seconds(medium: Medium, frames: int) -> float:
+def airtime_s(medium: Medium, frames: int) -> float:
     """Return the airtime in seconds of this number of a single sender's long frames."""
     return frames * PAYLOADS_BYTES[0] * 8 / medium.udp_ceiling_bps(PAYLOADS_BYTES[0])
 
@@ -98,19 +98,19 @@ def seconds(medium: Medium, frames: int) -> float:
 @functools.cache
 def two_bps(medium: Medium, payload_bytes: int) -> float:
     """Return the total goodput of two stations that always send, in bit/s."""
-    return model(medium, payload_bytes, 2).delivered_per_s * payload_bytes * 8
+    return solve_model(medium, payload_bytes, 2).delivered_per_s * payload_bytes * 8
 
 
-async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+async def compare_crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare many stations of one cell, which all send all the time, with Bianchi's model."""
     ratios = []
     for name, stations in CROWDS:
         medium = load_medium(name)
-        trial = MediumTrial(network(cell("a", 1, stations, channel=1)), medium,
+        trial = MediumTrial(make_network(make_cell("a", 1, stations, channel=1)), medium,
                             crowd_bytes=PAYLOADS_BYTES[0], seconds=5.0)
-        should = bianchi(medium, PAYLOADS_BYTES[0], stations).delivered_per_s
+        should = solve_bianchi(medium, PAYLOADS_BYTES[0], stations).delivered_per_s
         samples = [sum(outcome.crowd_per_s.values()) / should
-                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
+                   for outcome in await repeat_trial(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{name}, {stations} stations / model", samples, 0.98, 1.02))
     return ratios
 
@@ -137,10 +137,11 @@ async def frames_work(runs: int, built: image.Image, core: int) -> list[Ratio]:
 async def per_frame_s(medium: Medium, frames: int, pause_s: float, built: image.Image,
                       core: int) -> float:
     """Return the guest's processor seconds for each frame that arrived."""
-    lasts_s = seconds(medium.in_turns, frames)
-    outcome = await run(MediumTrial(network(cell("a", 1, 2, channel=1)), medium, seconds=lasts_s,
-                                    crowd_bytes=PAYLOADS_BYTES[0], crowd_pause_s=pause_s),
-                        built, core, "virtual")
+    lasts_s = airtime_s(medium.in_turns, frames)
+    outcome = await run_trial(MediumTrial(make_network(make_cell("a", 1, 2, channel=1)), medium,
+                                          seconds=lasts_s,
+                                          crowd_bytes=PAYLOADS_BYTES[0], crowd_pause_s=pause_s),
+                              built, core, "virtual")
     # One more second passes before the frames are counted.
     return outcome.crowd_processor_s / sum(outcome.crowd_per_s.values()) / (lasts_s + 1)
 
@@ -151,14 +152,14 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
     On two channels their total is twice as much; on one channel it is what two stations get.
     """
     medium = load_medium("802.11b-short")
-    flows = [overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
+    flows = [make_overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
     ratios = []
     two = two_bps(medium, PAYLOADS_BYTES[0]) / medium.udp_ceiling_bps(PAYLOADS_BYTES[0])
     for channel, shares in ((6, 2.0), (1, two)):
         trial = MediumTrial(two_cells(channel), medium, [flows[:1], flows],
-                            seconds=seconds(medium, FRAMES))
+                            seconds=airtime_s(medium, FRAMES))
         samples = []
-        for outcome in await repeated(trial, runs, built, processor, "virtual"):
+        for outcome in await repeat_trial(trial, runs, built, processor, "virtual"):
             [alone], both = outcome.goodput_bps
             samples.append(sum(both) / alone / shares)
         ratios.append(Ratio(f"two access points, channels 1 and {channel} / "
@@ -167,25 +168,26 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
     return ratios
 
 
-def bench(runs: int) -> None:
+def run_bench(runs: int) -> None:
     """Print the table line by line.
 
     Raises:
         UserError: A bound is missed.
     """
-    embedded = setup.embedded()
+    embedded = setup.embedded_machine()
     built, processor = embedded.image, embedded.processors[-1]
     parts: list[_Part] = [*(functools.partial(one_sender, name) for name in two_hops.PROFILES),
-                          two_media, crowds,
-                          together, placed.by_distance, placed.hidden, frames_work, in_real_time]
+                          two_media, compare_crowds,
+                          compare_aggregation, placed.by_distance, placed.compare_hidden,
+                          frames_work, in_real_time]
     ratios = []
     for line in side_by_side():
         click.echo(line)
     for part in parts:
         new = asyncio.run(part(runs, built, processor))
-        click.echo("\n".join(ratio.line() for ratio in new))
+        click.echo("\n".join(ratio.format_line() for ratio in new))
         ratios += new
-    missed = sum(not ratio.kept for ratio in ratios)
+    missed = sum(not ratio.is_within_bounds for ratio in ratios)
     if missed:
         raise UserError(f"bench medium: {missed} of {len(ratios)} bounds missed; a busy machine "
                         "can be the reason, so try again", status=1)

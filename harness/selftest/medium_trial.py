@@ -77,19 +77,21 @@ class Ratio:
     most: float
 
     @property
-    def kept(self) -> bool:
+    def is_within_bounds(self) -> bool:
         """Return whether the median is within the bounds."""
         return self.least <= statistics.median(self.samples) <= self.most
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return median, range, bounds and verdict as printed."""
         low, high = min(self.samples), max(self.samples)
         return (f"{self.name:<58} {statistics.median(self.samples):7.4f} "
                 f"({low:.4f} to {high:.4f}, n={len(self.samples)})  "
-                f"{self.least:.2f} to {self.most:.2f}  {'kept' if self.kept else 'MISSED'}")
+                f"{self.least:.2f} to {self.most:.2f}  "
+                f"{'kept' if self.is_within_bounds else 'MISSED'}")
 
 
-def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[str, Node], Link]:
+def make_cell(letter: str, number: int, stations: int,
+              channel: int) -> tuple[dict[str, Node], Link]:
     """Return an access point with stations `a1`, `a2`, ... and the agent that they send to."""
     agent = f"ha-{letter}"
     nodes = {f"{letter}{i}": Node(
@@ -105,7 +107,7 @@ def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[st
     return nodes, Link([f"ap-{letter}/eth-{letter}", f"{agent}/air0"])
 
 
-def network(*cells: tuple[dict[str, Node], Link]) -> Network:
+def make_network(*cells: tuple[dict[str, Node], Link]) -> Network:
     """Return a network of cells that share nothing, except perhaps a channel."""
     return Network("bench", {name: node for nodes, _ in cells for name, node in nodes.items()},
                    [link for _, link in cells])
@@ -113,32 +115,34 @@ def network(*cells: tuple[dict[str, Node], Link]) -> Network:
 
 def one_cell() -> Network:
     """Return a network of two stations, an access point and an agent."""
-    return network(cell("a", 1, 2, channel=1))
+    return make_network(make_cell("a", 1, 2, channel=1))
 
 
 def two_cells(second_channel: int) -> Network:
     """Return two access points with a station each. The first is on channel 1."""
-    return network(cell("a", 1, 1, channel=1), cell("b", 2, 1, channel=second_channel))
+    return make_network(make_cell("a", 1, 1, channel=1),
+                        make_cell("b", 2, 1, channel=second_channel))
 
 
-def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470,
-             factor: float = OVERLOAD) -> Flow:
+def make_overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470,
+                  factor: float = OVERLOAD) -> Flow:
     """Return a flow above the medium's ceiling, or below it with a factor less than 1."""
     return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
 
 
-async def repeated(trial: MediumTrial, runs: int, built: image.Image, processor: int,
-                   clock: boot.Clock = "real") -> list[Outcome]:
+async def repeat_trial(trial: MediumTrial, runs: int, built: image.Image, processor: int,
+                       clock: boot.Clock = "real") -> list[Outcome]:
     """Run a trial several times, each with another seed of the backoffs.
 
     Raises:
         UserError: A trial has no result.
     """
-    return [await run(replace(trial, seed=seed), built, processor, clock) for seed in range(runs)]
+    return [await run_trial(replace(trial, seed=seed), built, processor, clock) for seed
+            in range(runs)]
 
 
-async def run(trial: MediumTrial, built: image.Image, processor: int,
-              clock: boot.Clock = "real") -> Outcome:
+async def run_trial(trial: MediumTrial, built: image.Image, processor: int,
+                    clock: boot.Clock = "real") -> Outcome:
     """Run a trial in a guest.
 
     Raises:
@@ -152,14 +156,14 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
         console = Path(work, "console.log")
         console.touch()
         command = [str(machine.TESTBED_PYTHON), "-m", "measure.air", "/host"]
-        async with await boot.boot(built, job, cpu=processor, console_log=console,
-                                   scratch=Path(work, "scratch"), command=command,
-                                   clock=clock) as guest:
+        async with await boot.boot_guest(built, job, cpu=processor, console_log=console,
+                                         scratch=Path(work, "scratch"), command=command,
+                                         clock=clock) as guest:
             said: list[dict[str, Any]] = []
             used_s: dict[str, float] = {}
             async for line in guest.stdout:
                 said.append(json.loads(line))
-                used_s |= dict.fromkeys(said[-1], processes.processor_s(guest.pid))
+                used_s |= dict.fromkeys(said[-1], processes.used_cpu_s(guest.pid))
             end = await guest.wait()
         if not end.ok:
             last = [line for line in console.read_text(errors="replace").splitlines()

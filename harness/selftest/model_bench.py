@@ -16,10 +16,10 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    apply,
-    capacity,
+    apply_settings,
+    find_capacity,
     parse_bound,
-    solve,
+    solve_network,
 )
 
 #: Seconds of LINE 3.0.8 for the same kind of model, including its construction (docs/queueing.md).
@@ -28,19 +28,20 @@ _CUSTOMERS = (2, 5, 10, 50)
 _WHAT_IFS = 1000
 
 
-def bench() -> int:
+def run_bench() -> int:
     """Time a solution, a thousand what-ifs and a capacity, all in this process."""
     for count in _CUSTOMERS:
-        network = _protocol(population=count)
-        took_s = _each_s(partial(solve, network), 50)
+        network = _make_protocol(population=count)
+        took_s = _each_s(partial(solve_network, network), 50)
         click.echo(f"a solution, 5 stations, 20 classes, {count} customers: {took_s * 1e3:.2f} ms, "
                    f"{_LINE_S / took_s:.0f} times as fast as LINE's {_LINE_S:g} s")
-    network = _protocol(population=10)
+    network = _make_protocol(population=10)
     speeds = [1 + number / 100 for number in range(_WHAT_IFS)]
-    took_s = _each_s(lambda: [solve(apply(network, {"kdc.speed": speed})) for speed in speeds], 3)
+    took_s = _each_s(lambda: [solve_network(apply_settings(network, {"kdc.speed": speed})) for speed
+                              in speeds], 3)
     click.echo(f"{_WHAT_IFS} what-ifs: {took_s:.2f} s")
-    open_network, bound = _protocol(steps=6, rate_per_s=20), parse_bound("p95 < 270 ms")
-    took_s = _each_s(lambda: capacity(
+    open_network, bound = _make_protocol(steps=6, rate_per_s=20), parse_bound("p95 < 270 ms")
+    took_s = _each_s(lambda: find_capacity(
         open_network, bound, rng=np.random.default_rng(1)), 3)
     click.echo(f"a capacity by a 95th percentile, 18 visits a customer: {took_s:.2f} s")
     return 0
@@ -56,7 +57,8 @@ def _each_s(answer: Callable[[], object], times: int) -> float:
     return statistics.median(took)
 
 
-def _protocol(steps: int = 20, population: int = 0, rate_per_s: float = 0.0) -> QueueingNetwork:
+def _make_protocol(steps: int = 20, population: int = 0,
+                   rate_per_s: float = 0.0) -> QueueingNetwork:
     """Build a protocol of `steps` steps between a client, two servers and a proxy."""
     stations = (QueueingStation("client", "delay"), QueueingStation("wan", "delay"),
                 QueueingStation("proxy"), QueueingStation("kdc"), QueueingStation("application"))

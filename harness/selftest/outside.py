@@ -57,13 +57,13 @@ class BesideNs3:
         return self.within / self.ns3
 
 
-def beside_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
+def compare_with_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
     """Compare a cell with ns-3's answers by name, in runs of equal length."""
-    settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
+    settings = {**contention.frame_settings(contention.as_ns3(row), row["payload_bytes"]),
                 "stations": row["stations"], "seconds": row["seconds"] / (1 - _WARM_UP)}
     # All frames arrive, so stations generate them at the rate that ns-3's stations had.
     gap_ns = row["stations"] / row["delivered_per_s"] * 1e9 if row["load"] else 0.0
-    runs = [contention.trial(program, {**settings, "seed": seed, "gap_ns": gap_ns * share})
+    runs = [contention.run_trial(program, {**settings, "seed": seed, "gap_ns": gap_ns * share})
             for seed, share in enumerate(np.linspace(1 - SPREAD, 1 + SPREAD, RUNS), 1)]
     loads = np.array([run["delivered_per_s"] for run in runs])
     answers, within = {}, _NEARLY_ALL / row["runs"] ** 0.5
@@ -80,13 +80,13 @@ def beside_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
     return answers
 
 
-def model(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
+def solve_model(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
     """Return the model's result: exact for two stations, else by Bianchi's model.
 
     Two stations are least independent.
     """
-    return two_stations.saturated(medium, payload_bytes) if stations == 2 else \
-        contention.bianchi(medium, payload_bytes, stations)
+    return two_stations.solve_saturated(medium, payload_bytes) if stations == 2 else \
+        contention.solve_bianchi(medium, payload_bytes, stations)
 
 
 def side_by_side() -> Iterator[str]:
@@ -95,25 +95,26 @@ def side_by_side() -> Iterator[str]:
         yield "No C compiler here, so the guest's air does not run outside of it."
         return
     with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
-        program = contention.compiled(Path(folder))
-        like_ns3 = contention.compiled(Path(folder), like_ns3=True)
+        program = contention.compile_trial(Path(folder))
+        like_ns3 = contention.compile_trial(Path(folder), like_ns3=True)
         yield (f"{'outside of a guest':<32} {'here':>8} {'model':>8} {'ns-3':>8}   "
                "in vain: here, model, ns-3; fairness in a second: here, ns-3")
         rows = contention.ns3_answers()
-        yield from (_saturated(row, program) for row in rows if not row["load"])
+        yield from (_saturation_line(row, program) for row in rows if not row["load"])
         yield (f"{'delays, us':<32} {'here':>8} {'as ns-3':>8} {'ns-3':>8}   "
                "99th percentile: here, as ns-3 draws backoffs, ns-3")
-        yield from (_delayed(row, program, like_ns3) for row in rows if row["load"])
-        yield from two_hops.lines(program)
+        yield from (_delay_line(row, program, like_ns3) for row in rows if row["load"])
+        yield from two_hops.format_lines(program)
         yield f"{'lone frame, us':<32} {'here':>8} {'preamble and bits':>18}"
-        yield from (_lone(name, program) for name in dict.fromkeys(row["medium"] for row in rows))
+        yield from (_single_frame_line(name, program) for name
+                    in dict.fromkeys(row["medium"] for row in rows))
 
 
-def _saturated(row: Mapping[str, Any], program: Path) -> str:
-    said, should = beside_ns3(program, row), model(
+def _saturation_line(row: Mapping[str, Any], program: Path) -> str:
+    said, should = compare_with_ns3(program, row), solve_model(
         contention.as_ns3(row), row["payload_bytes"], row["stations"])
     frames, jain = said["delivered_per_s"], said.get("jain_1s")
-    line = (f"{_name(row):<32} {frames.here:8.1f} {should.delivered_per_s:8.1f} "
+    line = (f"{_row_label(row):<32} {frames.here:8.1f} {should.delivered_per_s:8.1f} "
             f"{frames.ns3:8.1f} \N{PLUS-MINUS SIGN} {frames.chance:.1%}")
     if vain := said.get("collision_share"):
         line += (f"   {vain.here:.4f} {should.collision_share:.4f} {vain.ns3:.4f} "
@@ -121,23 +122,23 @@ def _saturated(row: Mapping[str, Any], program: Path) -> str:
     return line + (f"   {jain.here:.4f} {jain.ns3:.4f}" if jain and row["stations"] > 1 else "")
 
 
-def _delayed(row: Mapping[str, Any], program: Path, like_ns3: Path) -> str:
-    here, alike = beside_ns3(program, row), beside_ns3(like_ns3, row)
-    name = f"{_name(row)}, load {row['load']}"
+def _delay_line(row: Mapping[str, Any], program: Path, like_ns3: Path) -> str:
+    here, alike = compare_with_ns3(program, row), compare_with_ns3(like_ns3, row)
+    name = f"{_row_label(row)}, load {row['load']}"
     return f"{name:<32} " + "   ".join(
         f"{here[delay].here:8.0f} {alike[delay].here:8.0f} {here[delay].ns3:8.0f} "
         f"\N{PLUS-MINUS SIGN} {here[delay].chance:.1%} (here {here[delay].apart:+.1%})"
         for delay in DELAYS)
 
 
-def _lone(name: str, program: Path) -> str:
+def _single_frame_line(name: str, program: Path) -> str:
     """Return a line for a frame on a nearly idle channel, where it never waits."""
     medium = load_medium(name)
-    own = contention.cell(medium, _LONE_BYTES)
-    said = contention.trial(program, {**own, "stations": 1, "gap_ns": 1e9, "seconds": 2000})
+    own = contention.frame_settings(medium, _LONE_BYTES)
+    said = contention.run_trial(program, {**own, "stations": 1, "gap_ns": 1e9, "seconds": 2000})
     return (f"{name}, {_LONE_BYTES} bytes".ljust(32)
             + f" {said['delay_mean_us']:8.1f} {own['frame_ns'] / 1e3:18.1f}")
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _row_label(row: Mapping[str, Any]) -> str:
     return f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"

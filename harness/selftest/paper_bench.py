@@ -14,7 +14,7 @@ import click
 
 from harness.engine import profiles
 from harness.engine.machine import ROOT
-from harness.engine.progress import lasting
+from harness.engine.progress import duration_text
 from harness.selftest import small
 from harness.selftest.yardsticks import Yardsticks
 from studies import records as stored
@@ -51,22 +51,24 @@ class Projection:
         """Return the airtime in seconds of all repetitions, one after the other."""
         return self.air_s * self.planned / self.measured
 
-    def lines(self, scale: float = 1.0) -> list[str]:
+    def format_lines(self, scale: float = 1.0) -> list[str]:
         """Return the projection and its basis as printed. `scale` multiplies the bound."""
         each_s = self.later_s / self.later
         return [
             (f"measured: {self.measured} of {self.planned} repetitions in "
-             f"{lasting(self.lasted_s)}, with the start of the testbeds; the last {self.later} in "
+             f"{duration_text(self.lasted_s)}, with the start of the testbeds; the last "
+             f"{self.later} in "
              f"{self.later_s:.0f} s, {each_s:.2f} s each"),
-            (f"projected: {lasting(self.total_s)} for all ({self.lasted_s:.0f} s + {each_s:.2f} s"
+            (f"projected: {duration_text(self.total_s)} for all ({self.lasted_s:.0f} s + "
+             f"{each_s:.2f} s"
              f" x {self.planned - self.measured})  <= {BOUND_MINUTES * scale:.3g} min"),
             (f"that is {self.total_air_s / self.total_s:.1f} times faster than the air, which is "
-             f"busy for {lasting(self.total_air_s)}")]
+             f"busy for {duration_text(self.total_air_s)}")]
 
 
-def bench(scales: Yardsticks) -> None:
+def run_bench(scales: Yardsticks) -> None:
     """Measure a tenth of the repetitions of every cell, and print the projection."""
-    profile = profiles.load(small.of().study, PROFILE)
+    profile = profiles.load_profile(small.small_plans().study, PROFILE)
     repetitions = math.ceil(profile.repetitions * _TENTH)
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
         begun = time.time()
@@ -85,5 +87,5 @@ def bench(scales: Yardsticks) -> None:
         lasted_s=lasted_s, later=len(later) - 1, later_s=later[-1] - later[0],
         air_s=sum(entry.elapsed_s for entry in good))
     click.echo(f"{len(good)} of {len(records)} good; exit status of the run {done.returncode}")
-    for line in projection.lines(scales.scale):
+    for line in projection.format_lines(scales.scale):
         click.echo(line)

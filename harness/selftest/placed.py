@@ -10,7 +10,14 @@ from pathlib import Path
 
 from guest import image
 from harness.selftest import contention
-from harness.selftest.medium_trial import MediumTrial, Ratio, cell, network, overload, repeated
+from harness.selftest.medium_trial import (
+    MediumTrial,
+    Ratio,
+    make_cell,
+    make_network,
+    make_overload,
+    repeat_trial,
+)
 from topologies import dcf
 from topologies.loader import load_medium
 from topologies.medium import frequency_mhz
@@ -27,17 +34,17 @@ APART, BESIDE = ((-50.0, 0.0), (50.0, 0.0)), ((50.0, 0.0), (50.0, 1.0))
 _FREQUENCY_HZ = frequency_mhz(1) * 1e6
 
 
-def quiet() -> Medium:
+def quiet_medium() -> Medium:
     """Return the medium without beacons and management frames, which the calculation lacks."""
     return replace(load_medium(NAME), beacon_bytes=0, management=False)
 
 
-def at(places: Sequence[tuple[float, float]]) -> Network:
+def place_stations(places: Sequence[tuple[float, float]]) -> Network:
     """Return a cell with stations at these places.
 
     `places` are metres east and north of the access point.
     """
-    made = network(cell("a", 1, len(places), channel=1))
+    made = make_network(make_cell("a", 1, len(places), channel=1))
     where = {f"a{number}": [_CELL[0] + east, _CELL[1] + north, 0.0]
              for number, (east, north) in enumerate(places, 1)}
     return replace(made, nodes={name: replace(node, position=where.get(
@@ -49,63 +56,65 @@ async def by_distance(runs: int, built: image.Image, processor: int) -> list[Rat
 
     The ceiling is reduced by the frames lost to noise, which are sent again.
     """
-    medium, ratios = quiet(), []
+    medium, ratios = quiet_medium(), []
     assert medium.signal is not None
     for metres in DISTANCES_M:
-        rate_bps, loss = link(medium, metres)
+        rate_bps, loss = link_quality(medium, metres)
         there = replace(medium, rate_bps=rate_bps, signal=None, loss_percent=100 * loss)
-        flow = overload(there, "a1", "ha-a", PAYLOAD_BYTES)
-        trial = MediumTrial(at([(float(metres), 0.0)]), medium, [[flow]], seconds=SECONDS)
+        flow = make_overload(there, "a1", "ha-a", PAYLOAD_BYTES)
+        trial = MediumTrial(place_stations([(float(metres), 0.0)]), medium, [[flow]],
+                            seconds=SECONDS)
         samples = [outcome.goodput_bps[0][0] / there.udp_ceiling_bps(PAYLOAD_BYTES)
-                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
+                   for outcome in await repeat_trial(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{NAME}, {metres} m, {rate_bps / 1e6:g} Mbit/s / its ceiling",
                             samples, 0.98, 1.02))
     return ratios
 
 
-async def hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+async def compare_hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare two hidden stations, and two that hear each other, with runs outside of guests.
 
     Both always have a frame. Frames of hidden stations overlap at the access point, so they get
     less.
     """
-    medium, ratios = quiet(), []
+    medium, ratios = quiet_medium(), []
     with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
-        program = contention.compiled(Path(folder))
-        should = {places: outside(program, medium, places) for places in (APART, BESIDE)}
+        program = contention.compile_trial(Path(folder))
+        should = {places: run_outside(program, medium, places) for places in (APART, BESIDE)}
     for places, words in ((APART, "do not hear"), (BESIDE, "hear")):
-        trial = MediumTrial(at(places), medium, crowd_bytes=PAYLOAD_BYTES, seconds=SECONDS)
+        trial = MediumTrial(place_stations(places), medium, crowd_bytes=PAYLOAD_BYTES,
+                            seconds=SECONDS)
         samples = [sum(outcome.crowd_per_s.values()) / should[places]
-                   for outcome in await repeated(trial, runs, built, processor, "virtual")]
+                   for outcome in await repeat_trial(trial, runs, built, processor, "virtual")]
         ratios.append(Ratio(f"{NAME}, two that {words} each other / outside of a guest",
                             samples, 0.95, 1.05))
     return ratios
 
 
-def outside(program: Path, medium: Medium, places: Sequence[tuple[float, float]]) -> float:
+def run_outside(program: Path, medium: Medium, places: Sequence[tuple[float, float]]) -> float:
     """Return the frames in a second of saturated stations at these places, outside of a guest.
 
     All are as far from the access point as the first one.
     """
     assert medium.signal is not None
-    rate_bps, loss = link(medium, distance_m(places[0], (0.0, 0.0)))
-    said = contention.trial(program, {
-        **contention.cell(replace(medium, rate_bps=rate_bps), PAYLOAD_BYTES),
+    rate_bps, loss = link_quality(medium, distance_m(places[0], (0.0, 0.0)))
+    said = contention.run_trial(program, {
+        **contention.frame_settings(replace(medium, rate_bps=rate_bps), PAYLOAD_BYTES),
         "stations": len(places) + 1, "receives": 1, "loss": loss, "seconds": 400},
-        powers(medium, places))
+        received_powers(medium, places))
     return float(said["delivered_per_s"])
 
 
-def powers(medium: Medium, places: Sequence[tuple[float, float]]) -> contention.Powers:
+def received_powers(medium: Medium, places: Sequence[tuple[float, float]]) -> contention.Powers:
     """Return the power that each station receives from each other. Number 0 is the access point."""
     assert medium.signal is not None
     there: Mapping[int, tuple[float, float]] = dict(enumerate([(0.0, 0.0), *places]))
-    return {(one, other): dcf.power(medium.signal.received_dbm(
+    return {(one, other): dcf.power_units(medium.signal.received_dbm(
         distance_m(there[one], there[other]), _FREQUENCY_HZ))
         for one, other in itertools.permutations(there, 2)}
 
 
-def link(medium: Medium, metres: float) -> tuple[int, float]:
+def link_quality(medium: Medium, metres: float) -> tuple[int, float]:
     """Return the rate in bit/s at a distance, and the loss of long frames.
 
     The loss is the share of frames that noise destroys.
@@ -114,4 +123,4 @@ def link(medium: Medium, metres: float) -> tuple[int, float]:
     dbm = medium.signal.received_dbm(metres, _FREQUENCY_HZ)
     rate_bps = medium.signal.best_rate_bps(dbm)
     frame_bytes = medium.mac_bytes + contention.HEADER_BYTES + PAYLOAD_BYTES
-    return rate_bps, medium.signal.loss(rate_bps, dbm, frame_bytes)
+    return rate_bps, medium.signal.frame_loss(rate_bps, dbm, frame_bytes)

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from guest.processes import PROC, tied
+from guest.processes import PROC, tied_command
 
 _SIZE_MB = 96
 _SCRIPT = 'mount -t tmpfs -o mode=700,size=$2m tmpfs "$1" && cd / && echo there && exec sleep inf'
@@ -35,7 +35,7 @@ class PrivateDisk:
         is_root = os.geteuid() == 0
         user = [] if is_root else ["--user", "--map-root-user"]
         self._holder = subprocess.Popen(
-            [*tied("KILL"), "unshare", "--mount", *user, "sh", "-c", _SCRIPT, "sh",
+            [*tied_command("KILL"), "unshare", "--mount", *user, "sh", "-c", _SCRIPT, "sh",
              str(self._folder), str(_SIZE_MB)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._holder.stdout is not None

@@ -77,7 +77,7 @@ class ControlOutcome:
             return self.record.status == "failed" and self.broke_off and not self.is_lost
         return not self.broke_off and sorted(self.failed) == sorted(self.fault.fails)
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return the outcome in one line."""
         said = f"breaks off: {self.record.reason}" if self.broke_off else \
             f"fails: {', '.join(self.failed) or 'nothing'}"
@@ -104,31 +104,31 @@ class ProofTrial:
         """Measure its only repetition, and replace what is in the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with ResultsFolder(self.folder) as results:
-            results.adopt(self.plan)
+            results.adopt_plan(self.plan)
             await Campaign(self.plan, machine, results, EventLog(self.folder)).run(
-                self.plan.steps())
+                self.plan.all_steps())
 
-    def done(self) -> Record | None:
+    def find_record(self) -> Record | None:
         """Return the record that this version of the code has measured, if there is one."""
         try:
-            record = stored.read(self._place)
+            record = stored.read(self._record_path)
         except RecordError:
             return None
         made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
         return record if made_with == (self.plan.digest, code_digest(self.plan.study.id)) \
             and not _is_lost(record) else None
 
-    def outcome(self) -> ControlOutcome:
+    def read_outcome(self) -> ControlOutcome:
         """Return the outcome of the stored record."""
-        return ControlOutcome(self.control, self.fault, stored.read(self._place))
+        return ControlOutcome(self.control, self.fault, stored.read(self._record_path))
 
     @property
-    def _place(self) -> Path:
-        [step] = self.plan.steps()
+    def _record_path(self) -> Path:
+        [step] = self.plan.all_steps()
         return self.folder / "records" / f"{step.name}.json"
 
 
-def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
+def run_bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     """Run every control of every study that has a cell for it.
 
     Args:
@@ -143,14 +143,14 @@ def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
         UserError: No study has a cell for a control.
     """
     folder = out or RESULTS / "proof"
-    trials = [trial for study, faults in chosen(controls)
-              for trial in _trials(study, faults, folder / study.id)]
-    _measure([trial for trial in trials if trial.done() is None])
+    trials = [trial for study, faults in choose_controls(controls)
+              for trial in _make_trials(study, faults, folder / study.id)]
+    _measure_trials([trial for trial in trials if trial.find_record() is None])
     outcomes: dict[str, list[ControlOutcome]] = {}
     for trial in trials:
-        outcomes.setdefault(trial.plan.study.id, []).append(trial.outcome())
+        outcomes.setdefault(trial.plan.study.id, []).append(trial.read_outcome())
     shared = failed_by(outcomes.get(studies.DEFAULT, []))
-    text = "\n".join(line for name, entries in outcomes.items() for line in rendered(
+    text = "\n".join(line for name, entries in outcomes.items() for line in render_tables(
         name, entries, {} if name == studies.DEFAULT else shared))
     if not controls:
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,11 +159,11 @@ def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     wrong = [entry for entries in outcomes.values() for entry in entries
              if not entry.is_as_declared]
     for entry in wrong:
-        click.echo(entry.line(), err=True)
+        click.echo(entry.format_line(), err=True)
     return 1 if wrong else 0
 
 
-def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]:
+def choose_controls(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]:
     """Return the studies with their controls that have a cell: all, or only these.
 
     Raises:
@@ -181,26 +181,26 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
     return [(study, faults) for study, faults in picked if faults]
 
 
-def _trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ProofTrial]:
+def _make_trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ProofTrial]:
     """Yield each cell without a control, and then every control."""
     cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
              for fault in faults.values()}
     for fault in cells.values():
-        made = _plan(study, fault, None)
+        made = _make_plan(study, fault, None)
         name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
         yield ProofTrial("", Fault(""), made, folder / name)
     for name, fault in faults.items():
-        yield ProofTrial(name, fault, _plan(study, fault, name), folder / name)
+        yield ProofTrial(name, fault, _make_plan(study, fault, name), folder / name)
 
 
-def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
+def _make_plan(study: Study, fault: Fault, name: str | None) -> Plan:
     """Plan one repetition of a control's cell, without warm-up and in virtual time.
 
     `name` is the control's name, None for the cell without a control.
     """
     files = {factor: [ROOT / level] for factor, level in fault.on.items()
              if level.endswith(".yml")}
-    made = request.plan(
+    made = request.build_plan(
         RunRequest(study, levels={factor: [level] for factor, level in fault.on.items()
                                   if factor not in files},
                    files=files, repetitions=1, is_single=True,
@@ -209,14 +209,14 @@ def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
 
-def _measure(trials: Sequence[ProofTrial]) -> None:
+def _measure_trials(trials: Sequence[ProofTrial]) -> None:
     """Measure all these trials, one guest on each processor at a time.
 
     Raises:
         UserError: A trial cannot be measured.
     """
     # Machines are created first, because that builds a missing image.
-    waiting = deque((trial, setup.machine(trial.plan)) for trial in trials)
+    waiting = deque((trial, setup.machine_for_plan(trial.plan)) for trial in trials)
     ended = itertools.count(1)
 
     async def keep_busy(processor: int) -> None:
@@ -224,7 +224,8 @@ def _measure(trials: Sequence[ProofTrial]) -> None:
             trial, machine = waiting.popleft()
             machine.processors = [processor]
             await trial.measure(machine)
-            click.echo(f"{next(ended)} of {len(trials)}: {trial.outcome().line()}", err=True)
+            click.echo(f"{next(ended)} of {len(trials)}: {trial.read_outcome().format_line()}",
+                       err=True)
 
     async def on_all() -> None:
         async with asyncio.TaskGroup() as group:
@@ -251,8 +252,8 @@ def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:
     return controls
 
 
-def rendered(study: str, outcomes: Sequence[ControlOutcome],
-             shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def render_tables(study: str, outcomes: Sequence[ControlOutcome],
+                  shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield both tables of a study as Markdown: checks by control, and controls by check.
 
     A check of `measure/in_force.py` is the same code in every study, so the default study's
@@ -275,16 +276,17 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome],
         cells = sum(any(check.check == name and check.ok for check in evidence)
                     for evidence in without)
         holds = str(cells) if cells else "asked under its control only"
-        yield f"| {name} | {holds} | {_under(name, own, shared)} |"
+        yield f"| {name} | {holds} | {_failing_controls(name, own, shared)} |"
 
 
-def _under(name: str, own: Mapping[str, Sequence[str]], shared: Mapping[str, Sequence[str]]) -> str:
+def _failing_controls(name: str, study_controls: Mapping[str, Sequence[str]],
+                      shared: Mapping[str, Sequence[str]]) -> str:
     """Return the controls under which a check fails, in this study or in the default study."""
     the_same = name.partition(" (")[0]
-    if name in own:
-        return ", ".join(own[name])
-    if the_same in own:
-        return f"as *{the_same}*, the same code: {', '.join(own[the_same])}"
+    if name in study_controls:
+        return ", ".join(study_controls[name])
+    if the_same in study_controls:
+        return f"as *{the_same}*, the same code: {', '.join(study_controls[the_same])}"
     if name in shared:
         return f"of {studies.DEFAULT}: {', '.join(shared[name])}"
     return "no control yet"

@@ -30,14 +30,14 @@ class QuickRun:
     statuses: Counter[str]
     lasted_s: float
 
-    def lines(self, scale: float) -> list[str]:
+    def format_lines(self, scale: float) -> list[str]:
         """Return the run and its bound as printed. `scale` multiplies the bound."""
         return [
             ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items())),
             f"quick profile: {self.lasted_s:.0f} s  <= {BOUND_S * scale:.0f} s"]
 
 
-def bench(clock: Clock, scales: Yardsticks) -> int:
+def run_bench(clock: Clock, scales: Yardsticks) -> int:
     """Run the profile in a temporary folder and print its duration. Return the run's exit status.
 
     The exit status is 0 only if all is proven.
@@ -52,6 +52,6 @@ def bench(clock: Clock, scales: Yardsticks) -> int:
                            for path in Path(folder, "records").glob("*.json"))
     if not statuses:
         return done.returncode
-    for line in QuickRun(statuses, lasted_s).lines(scales.scale):
+    for line in QuickRun(statuses, lasted_s).format_lines(scales.scale):
         click.echo(line)
     return done.returncode

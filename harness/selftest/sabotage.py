@@ -55,14 +55,14 @@ DAEMONS = ("hostapd", "wpa_supplicant", "freeradius", "charon", "iperf3", "tcpdu
 class ObedientMachine(EmbeddedMachine):
     """The embedded machine with guests that run scripts from their job folder."""
 
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+    async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
         """Boot a guest with a listener for scripts."""
         (job_dir / "code").mkdir()
         (job_dir / "code" / "sitecustomize.py").write_text(_SITECUSTOMIZE)
         (job_dir / _ORDERS).mkdir()
-        return await super().start(job_dir, processor, nodes, study=study, packages=packages,
-                                   clock=clock, more_mb=more_mb)
+        return await super().start_worker(job_dir, processor, nodes, study=study, packages=packages,
+                                          clock=clock, more_mb=more_mb)
 
 
 def kill_daemon(names: Sequence[str]) -> str:
@@ -95,7 +95,7 @@ def _job_dir(guest: int) -> Path:
     return Path(f"{seen / 'root'}{os.readlink(seen / 'cwd' / 'host')}")
 
 
-def order(guest: int, text: str, patience_s: float) -> bool:
+def run_in_guest(guest: int, text: str, patience_s: float) -> bool:
     """Run a script in a guest, and return whether it reported success.
 
     Args:
@@ -125,13 +125,13 @@ def order(guest: int, text: str, patience_s: float) -> bool:
 def main() -> int:
     """Run the command line with guests that accept scripts. Return the exit status."""
     host_process.exit_when_interrupted()
-    host_process.prepare()
-    build = setup.embedded
+    host_process.prepare_process()
+    build = setup.embedded_machine
 
     def embedded(builder: str = MININET) -> EmbeddedMachine:
         return ObedientMachine(build(builder).image)
 
-    setup.embedded = embedded
+    setup.embedded_machine = embedded
     # Under a limit on file sizes Python 3.11 accepts a module's bytecode that was cut off at 4 kB,
     # and every later run of this checkout would fail.
     sys.dont_write_bytecode = True

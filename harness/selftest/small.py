@@ -23,49 +23,51 @@ class SmallPlans:
 
     study: Study
 
-    def levels(self) -> list[str]:
+    def list_levels(self) -> list[str]:
         """Return the levels of the first factor that have a cell with these other levels."""
-        first, chosen = self.study.factors[0].name, self._chosen(())
+        first, chosen = self.study.factors[0].name, self._choose_levels(())
         levels = {factor.name: factor.read(chosen[factor.name], ())
                   for factor in self.study.factors}
         there = {cell.ids[first] for cell in self.study.cells(levels)}
         return [level.id for level in levels[first] if level.id in there]
 
-    def typical(self) -> str:
+    def typical_level(self) -> str:
         """Return the level of the first factor that a lab uses, or the first level."""
-        return self.study.lab.levels.get(self.study.factors[0].name, self.levels()[0])
+        return self.study.lab.levels.get(self.study.factors[0].name, self.list_levels()[0])
 
-    def sets(self) -> dict[str, str]:
+    def small_settings(self) -> dict[str, str]:
         """Return settings that make a repetition as small as a testbed's warm-up."""
-        profile = profiles.load(self.study, profiles.DEFAULT)
+        profile = profiles.load_profile(self.study, profiles.DEFAULT)
         little: dict[str, str] = {}
         for clock in get_args(Clock):  # a profile may have other settings for one of the clocks
-            asked = self.study.asked.model_validate(profile.of(clock).set)
+            asked = self.study.asked.model_validate(profile.for_clock(clock).set)
             less = self.study.warm_up(asked)
             little |= {name: str(getattr(less, name)) for name in self.study.asked.model_fields
                        if getattr(less, name) != getattr(asked, name)}
         return little
 
-    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True,
-             clock: Clock | None = None) -> Plan:
+    def make_plan(self, names: Sequence[str], repetitions: int, *, small: bool = True,
+                  clock: Clock | None = None) -> Plan:
         """Return a plan of these levels of the first factor.
 
         Without `clock`, the study's own clock is used.
         """
-        return request.plan(
-            RunRequest(self.study, levels=self._chosen(names), sets=self.sets() if small else {},
+        return request.build_plan(
+            RunRequest(self.study, levels=self._choose_levels(names), sets=self.small_settings()
+                       if small else {},
                        repetitions=repetitions), {"builder": MININET, "clock": clock})
 
-    def arguments(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
+    def run_arguments(self, names: Sequence[str], repetitions: int, *,
+                      small: bool = True) -> list[str]:
         """Return the arguments of `qop run` for such a plan."""
-        asked = [text for name, value in (self.sets() if small else {}).items()
+        asked = [text for name, value in (self.small_settings() if small else {}).items()
                  for text in ("--set", f"{name}={value}")]
-        only = [text for factor, levels in self._chosen(names).items()
+        only = [text for factor, levels in self._choose_levels(names).items()
                 for text in ("--only", f"{factor}={','.join(levels)}")]
         return [self.study.id, *only, *asked, "--builder", MININET,
                 "--repetitions", str(repetitions)]
 
-    def _chosen(self, names: Sequence[str]) -> dict[str, list[str]]:
+    def _choose_levels(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Return these levels of the first factor, and one level of each other factor.
 
         That level is a lab's, or the first cell's.
@@ -76,7 +78,7 @@ class SmallPlans:
         return {first: list(names), **{name: [usual[name]] for name in others}}
 
 
-def of(study: str = studies.DEFAULT) -> SmallPlans:
+def small_plans(study: str = studies.DEFAULT) -> SmallPlans:
     """Return the small plans of a study by its name.
 
     Raises:

@@ -19,7 +19,7 @@ import numpy as np
 
 from guest import boot, image
 from harness.selftest import contention
-from harness.selftest.medium_trial import MediumTrial, Ratio, one_cell, overload, repeated
+from harness.selftest.medium_trial import MediumTrial, Ratio, make_overload, one_cell, repeat_trial
 
 #: Number of relayed frames of a count: its standard error is then 0.3 %.
 FRAMES = 20_000
@@ -46,26 +46,27 @@ class TwoHops:
         return float(np.std(self.per_s, ddof=1) / len(self.per_s) ** 0.5 / self.mean_per_s)
 
 
-def answers() -> list[TwoHops]:
+def read_answers() -> list[TwoHops]:
     """Return ns-3's answers by cell, each with several seeds."""
     return [TwoHops(rows[0], tuple(row["delivered_per_s"] for row in rows))
             for rows in contention.ns3_runs(hops=2)]
 
 
-def outside(program: Path, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def run_outside(program: Path, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Run a cell outside of guests. `relayed_per_s` are the frames in a second at the receiver."""
-    said = contention.trial(program, {
-        **contention.cell(contention.as_ns3(row), row["payload_bytes"]), "stations": 2, "relays": 1,
+    said = contention.run_trial(program, {
+        **contention.frame_settings(contention.as_ns3(row), row["payload_bytes"]), "stations": 2,
+        "relays": 1,
         "seconds": 2 * FRAMES / row["delivered_per_s"], "seed": seed})
     return {**said, "relayed_per_s": said["each_per_s"][0]}
 
 
-def lines(program: Path) -> Iterator[str]:
+def format_lines(program: Path) -> Iterator[str]:
     """Yield the lines of the table: here, ns-3, and their ratio with its standard error."""
     yield (f"{'two hops outside of a guest':<32} {'here':>8} {'ns-3':>8}   "
            "in vain: here, ns-3; here / ns-3")
-    for cell in answers():
-        runs = [outside(program, cell.row, seed) for seed in SEEDS]
+    for cell in read_answers():
+        runs = [run_outside(program, cell.row, seed) for seed in SEEDS]
         relayed = np.array([run["relayed_per_s"] for run in runs])
         error = float(np.hypot(relayed.std(ddof=1) / len(runs) ** 0.5 / relayed.mean(), cell.error))
         vain = np.mean([run["collision_share"] for run in runs])
@@ -77,30 +78,31 @@ def lines(program: Path) -> Iterator[str]:
 
 async def in_guests(name: str, runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare a saturated sender through its access point with ns-3, in guests, on one medium."""
-    cells = _of(name)
-    samples = await _beside_ns3(cells, max(FRAMES / cell.mean_per_s for cell in cells), runs,
-                                built, processor, "virtual")
+    cells = _answers_for(name)
+    samples = await _compare_with_ns3(cells, max(FRAMES / cell.mean_per_s for cell in cells), runs,
+                                      built, processor, "virtual")
     return [Ratio(f"{name}, UDP {cell.row['payload_bytes']} bytes, two hops / ns-3", sample,
                   0.99, 1.01) for cell, sample in zip(cells, samples, strict=True)]
 
 
 async def in_real_time(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Compare two hops in real time with ns-3. A late machine reduces the goodput."""
-    [sample] = await _beside_ns3(_of(REAL)[:1], REAL_S, runs, built, processor, "real")
+    [sample] = await _compare_with_ns3(_answers_for(REAL)[:1], REAL_S, runs, built, processor,
+                                       "real")
     return [Ratio(f"{REAL}, in real time, two hops / ns-3", sample, 0.98, 1.02)]
 
 
-def _of(name: str) -> list[TwoHops]:
-    return [cell for cell in answers() if cell.row["medium"] == name]
+def _answers_for(name: str) -> list[TwoHops]:
+    return [cell for cell in read_answers() if cell.row["medium"] == name]
 
 
-async def _beside_ns3(cells: list[TwoHops], seconds: float, runs: int, built: image.Image,
-                      processor: int, clock: boot.Clock) -> list[list[float]]:
+async def _compare_with_ns3(cells: list[TwoHops], seconds: float, runs: int, built: image.Image,
+                            processor: int, clock: boot.Clock) -> list[list[float]]:
     """Return the results of runs in guests as shares of ns-3's, by cell, on ns-3's medium."""
     medium = contention.as_ns3(cells[0].row)
     trial = MediumTrial(one_cell(), medium, [
-        [overload(medium, "a1", "a2", cell.row["payload_bytes"])] for cell in cells],
+        [make_overload(medium, "a1", "a2", cell.row["payload_bytes"])] for cell in cells],
         seconds=seconds)
-    outcomes = await repeated(trial, runs, built, processor, clock)
+    outcomes = await repeat_trial(trial, runs, built, processor, clock)
     return [[outcome.goodput_bps[number][0] / 8 / cell.row["payload_bytes"] / cell.mean_per_s
              for outcome in outcomes] for number, cell in enumerate(cells)]

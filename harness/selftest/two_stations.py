@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.selftest.contention import Saturation, cell
+from harness.selftest.contention import Saturation, frame_settings
 from topologies.timing import Medium
 
 _CLOSE = 1e-11
@@ -37,12 +37,12 @@ class _Round:
     collides: float = 0.0
 
 
-def saturated(medium: Medium, payload_bytes: int) -> Saturation:
+def solve_saturated(medium: Medium, payload_bytes: int) -> Saturation:
     """Return the total throughput of two stations that always have a frame."""
-    own = cell(medium, payload_bytes)
+    own = frame_settings(medium, payload_bytes)
     last = own["retries"]
-    slots, collides = _settled(tuple(min((own["cw_min"] + 1) << stage, own["cw_max"] + 1)
-                                     for stage in range(last + 1)), own["timeout_slots"])
+    slots, collides = _solve_chain(tuple(min((own["cw_min"] + 1) << stage, own["cw_max"] + 1)
+                                         for stage in range(last + 1)), own["timeout_slots"])
     through = 1 - collides
     mean_ns = (own["difs_ns"] + own["frame_ns"] + slots * own["slot_ns"]
                + through * own["after_frame_ns"] + collides * own["after_garbled_ns"])
@@ -50,15 +50,15 @@ def saturated(medium: Medium, payload_bytes: int) -> Saturation:
 
 
 @functools.cache
-def _settled(windows: tuple[int, ...], timeout_slots: int) -> tuple[float, float]:
+def _solve_chain(windows: tuple[int, ...], timeout_slots: int) -> tuple[float, float]:
     """Return the mean slots of a round, and its collision probability.
 
     Both are independent of the duration of frames.
     """
     chain = _Chain(windows, timeout_slots)
-    now = chain.start()
+    now = chain.first_round()
     for _ in range(_ROUNDS):
-        after = chain.follow(now)
+        after = chain.next_round(now)
         moved = np.abs(after.left - now.left).sum() + np.abs(after.both - now.both).sum()
         now = after
         if moved < _CLOSE:
@@ -85,14 +85,14 @@ class _Chain:
         self._earlier = (np.where(earlier < less[..., None], earlier * (
             (one + other - 1)[..., None] - 2 * earlier), 0)).sum(axis=2) / pairs
 
-    def start(self) -> _Round:
+    def first_round(self) -> _Round:
         """Return the first round, in which both draw."""
         stages = len(self._equal)
         both = np.zeros((stages, stages))
         both[0, 0] = 1.0
         return _Round(np.zeros((stages, self._longest)), both)
 
-    def follow(self, before: _Round) -> _Round:
+    def next_round(self, before: _Round) -> _Round:
         """Return the next round."""
         after = _Round(np.zeros_like(before.left), np.zeros_like(before.both))
         self._one_drew(before.left, after)

@@ -46,18 +46,18 @@ def page_faults() -> None:
             memory[page * PAGE] = 1
 
 
-def integers() -> None:
+def add_integers() -> None:
     """Do a million steps of integer arithmetic in the interpreter."""
     value = 0
     for number in range(1_000_000):
         value = (value * 5 + number) & 0xFFFF
 
 
-def core() -> dict[str, float]:
+def measure_core() -> dict[str, float]:
     """Return the yardsticks of a core, in a guest or outside."""
     encrypt = Cipher(algorithms.AES(bytes(16)), modes.CTR(bytes(16))).encryptor()
     data = bytes(MEGABYTE)
-    return {"integers_million_per_s": 1 / quickest_s(integers),
+    return {"integers_million_per_s": 1 / quickest_s(add_integers),
             "aes_mb_per_s": 1 / quickest_s(lambda: encrypt.update(data)) * MEGABYTE / 1e6}
 
 
@@ -67,7 +67,7 @@ def main() -> None:
         "system_call_us": quickest_s(system_calls) * 1e3,
         "fork_and_exec_ms": quickest_s(fork_and_exec) * 1e3,
         "page_fault_us": quickest_s(page_faults) / PAGES * 1e6,
-        **core()}))
+        **measure_core()}))
 
 
 if __name__ == "__main__":

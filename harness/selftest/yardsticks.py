@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest.boot import boot
+from guest.boot import boot_guest
 from guest.image import Image
 from harness.engine import setup
 from harness.engine.machine import TESTBED_PYTHON
@@ -41,7 +41,7 @@ class Yardsticks:
         """Return the cost of a system call relative to the machine where bounds were set."""
         return self.system_call_us / REFERENCE_CALL_US
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return all yardsticks in one line, as printed before figures."""
         return (f"this machine: in a guest a system call takes {self.system_call_us:.1f} us, fork "
                 f"and exec {self.fork_and_exec_ms:.1f} ms, a page fault {self.page_fault_us:.1f} "
@@ -51,7 +51,7 @@ class Yardsticks:
 
 def core_line() -> str:
     """Return the speed of a core, measured in this process, for figures without guests."""
-    return f"this machine: {_of_core(**yardstick_program.core())}."
+    return f"this machine: {_of_core(**yardstick_program.measure_core())}."
 
 
 def _of_core(integers_million_per_s: float, aes_mb_per_s: float) -> str:
@@ -59,31 +59,31 @@ def _of_core(integers_million_per_s: float, aes_mb_per_s: float) -> str:
             f"{aes_mb_per_s:.0f} MB of AES-128 a second")
 
 
-def embedded() -> Yardsticks:
+def measure_embedded() -> Yardsticks:
     """Measure the yardsticks of the embedded machine, on its last processor.
 
     Raises:
         UserError: The guest fails.
     """
-    machine = setup.embedded()
-    return measure(machine.image, machine.processors[-1])
+    machine = setup.embedded_machine()
+    return measure_guest(machine.image, machine.processors[-1])
 
 
-def measure(image: Image, cpu: int) -> Yardsticks:
+def measure_guest(image: Image, cpu: int) -> Yardsticks:
     """Boot a guest that measures itself.
 
     Raises:
         UserError: The guest fails.
     """
     with tempfile.TemporaryDirectory(prefix="qop-yardsticks-") as folder:
-        return Yardsticks(**json.loads(asyncio.run(_inside(image, cpu, Path(folder)))))
+        return Yardsticks(**json.loads(asyncio.run(_run_program(image, cpu, Path(folder)))))
 
 
-async def _inside(image: Image, cpu: int, folder: Path) -> bytes:
+async def _run_program(image: Image, cpu: int, folder: Path) -> bytes:
     job = folder / "job"
     job.mkdir()
     shutil.copyfile(yardstick_program.__file__, job / _PROGRAM)
-    async with asyncio.timeout(_DEADLINE_S), await boot(
+    async with asyncio.timeout(_DEADLINE_S), await boot_guest(
             image, job, cpu=cpu, console_log=folder / "console.log", scratch=folder / "scratch",
             command=[str(TESTBED_PYTHON), f"/host/{_PROGRAM}"]) as guest:
         guest.stdin.close()

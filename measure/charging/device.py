@@ -68,6 +68,6 @@ class ChargedDevice:
             "QOP_CHARGE_PROCESSORS": str(processors),
             **{f"QOP_CHARGE_{kind.upper()}_S": repr(cost) for kind, cost in costs.items()}}
 
-    def charged(self) -> Charged:
+    def read_account(self) -> Charged:
         """Return the work done so far."""
         return Charged(*_ACCOUNT.unpack(self._account.read_bytes()))

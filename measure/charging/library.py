@@ -23,7 +23,7 @@ ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-
 
 
 @functools.cache
-def encoded(source: Path = CHARGE) -> str:
+def compile_library(source: Path = CHARGE) -> str:
     """Compile a library and return it in base 64, for sending to a machine.
 
     Raises:
@@ -42,11 +42,11 @@ def encoded(source: Path = CHARGE) -> str:
         return base64.b64encode(library.read_bytes()).decode("ascii")
 
 
-def to_send(source: Path = CHARGE) -> str:
+def compile_if_possible(source: Path = CHARGE) -> str:
     """Compile a library and return it in base 64, or "" if that fails.
 
     The machine reports a missing library where one is needed.
     """
     with contextlib.suppress(MeasureError):
-        return encoded(source)
+        return compile_library(source)
     return ""

@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from measure.load.generator import LoadAttempt, LoadError, LoadGenerator, LoadTarget
-from measure.load.schedule import even, poisson
+from measure.load.schedule import even_arrivals, poisson_arrivals
 
 
-def do(generator: LoadGenerator, command: dict[str, Any],
-       lines: FileIO) -> tuple[float, list[LoadAttempt]]:
+def execute_command(generator: LoadGenerator, command: dict[str, Any],
+                    lines: FileIO) -> tuple[float, list[LoadAttempt]]:
     """Execute one command and return its start time (monotonic, s) and all attempts."""
     if command["do"] == "prime":
-        return time.monotonic(), generator.prime(command["stations"])
+        return time.monotonic(), generator.prime_sessions(command["stations"])
     if command["do"] == "closed":
         return generator.closed_loop(command["customers"], command["count"],
                                      command.get("pauses_s", ()),
                                      reads_anew=command.get("reads_anew", False))
-    schedule = even if command.get("is_even") else poisson
+    schedule = even_arrivals if command.get("is_even") else poisson_arrivals
     arrivals = schedule(command["rate_per_s"], command["seed"], stations=command["stations"],
                         offering_share=command["offering_share"])
     print("open", flush=True)
@@ -54,14 +54,14 @@ def main() -> None:
         print("ready", flush=True)
         while line := lines.readline():
             if target.goes_first:
-                _go_first()
+                _raise_priority()
             try:
-                answer(generator, json.loads(line), lines)
+                answer_command(generator, json.loads(line), lines)
             except LoadError as error:
                 sys.exit(str(error))
 
 
-def _go_first() -> None:
+def _raise_priority() -> None:
     """Set the real-time priority to 2, above the measured processes.
 
     `measure.precedence` may have lowered the priority since the last command, so each command sets
@@ -71,14 +71,14 @@ def _go_first() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
-def answer(generator: LoadGenerator, command: dict[str, Any], lines: FileIO) -> None:
+def answer_command(generator: LoadGenerator, command: dict[str, Any], lines: FileIO) -> None:
     """Execute one command and write its result to the file `out`."""
     offset_s = time.time() - time.monotonic()
     used_s = time.process_time()
-    began_s, ended = do(generator, command, lines)
+    began_s, ended = execute_command(generator, command, lines)
     document = {"began_s": began_s + offset_s, "took_s": time.monotonic() - began_s,
                 "processor_s": time.process_time() - used_s,
-                "attempts": [attempt.row(began_s) for attempt in
+                "attempts": [attempt.to_row(began_s) for attempt in
                              sorted(ended, key=lambda attempt: attempt.number)]}
     Path(command["out"]).write_text(json.dumps(document))
     print("done", flush=True)

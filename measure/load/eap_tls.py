@@ -21,7 +21,7 @@ class EapTlsError(Exception):
     """A failed authentication, with the reason as text."""
 
 
-def context(pki: Path, version: str) -> ssl.SSLContext:
+def create_context(pki: Path, version: str) -> ssl.SSLContext:
     """Return the TLS context shared by all peers with this folder's key and certificates.
 
     Args:
@@ -42,11 +42,11 @@ def context(pki: Path, version: str) -> ssl.SSLContext:
 class EapTlsPeer:
     """The peer of one EAP-TLS authentication, from the identity to the last message."""
 
-    def __init__(self, made: Callable[[], ssl.SSLContext], identity: str,
+    def __init__(self, context_factory: Callable[[], ssl.SSLContext], identity: str,
                  session: ssl.SSLSession | None = None) -> None:
         self._identity = identity.encode()
         self._from_server, self._to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._made, self._offered = made, session
+        self._made, self._offered = context_factory, session
         self._tls: ssl.SSLObject | None = None
         self._waiting = b""
         self._is_done = False
@@ -63,9 +63,9 @@ class EapTlsPeer:
 
     def identity(self) -> bytes:
         """Return the EAP identity response that opens the conversation without a request."""
-        return _packet(1, IDENTITY, self._identity)
+        return _build_packet(1, IDENTITY, self._identity)
 
-    def answer(self, data: bytes) -> bytes:
+    def answer_request(self, data: bytes) -> bytes:
         """Return the peer's response to an EAP request.
 
         Raises:
@@ -75,20 +75,20 @@ class EapTlsPeer:
             raise EapTlsError("no EAP request")
         identifier, kind = data[1], data[4]
         if kind == IDENTITY:
-            return _packet(identifier, IDENTITY, self._identity)
+            return _build_packet(identifier, IDENTITY, self._identity)
         if kind != EAP_TLS:
-            return _packet(identifier, NAK, bytes((EAP_TLS,)))
+            return _build_packet(identifier, NAK, bytes((EAP_TLS,)))
         flags = data[5]
         self._from_server.write(data[10:] if flags & LENGTH else data[6:])
         if flags & MORE:
-            return _packet(identifier, EAP_TLS, b"\0")
+            return _build_packet(identifier, EAP_TLS, b"\0")
         if not self._waiting:
-            self._step()
+            self._advance_handshake()
             if len(self._waiting) > _FRAGMENT_BYTES:
                 return self._first_fragment(identifier)
         return self._next_fragment(identifier)
 
-    def _step(self) -> None:
+    def _advance_handshake(self) -> None:
         """Pass the received data to TLS and collect its output."""
         if self._tls is None:  # not before the server starts EAP-TLS, like hostap's peer
             self._tls = self._made().wrap_bio(self._from_server, self._to_server,
@@ -107,13 +107,13 @@ class EapTlsPeer:
     def _first_fragment(self, identifier: int) -> bytes:
         size = len(self._waiting)
         piece, self._waiting = self._waiting[:_FRAGMENT_BYTES], self._waiting[_FRAGMENT_BYTES:]
-        return _packet(identifier, EAP_TLS,
-                       struct.pack("!BI", LENGTH | MORE, size) + piece)
+        return _build_packet(identifier, EAP_TLS,
+                             struct.pack("!BI", LENGTH | MORE, size) + piece)
 
     def _next_fragment(self, identifier: int) -> bytes:
         piece, self._waiting = self._waiting[:_FRAGMENT_BYTES], self._waiting[_FRAGMENT_BYTES:]
-        return _packet(identifier, EAP_TLS, bytes((MORE if self._waiting else 0,)) + piece)
+        return _build_packet(identifier, EAP_TLS, bytes((MORE if self._waiting else 0,)) + piece)
 
 
-def _packet(identifier: int, kind: int, data: bytes) -> bytes:
+def _build_packet(identifier: int, kind: int, data: bytes) -> bytes:
     return struct.pack("!BBHB", RESPONSE, identifier, 5 + len(data), kind) + data

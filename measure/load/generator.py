@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.load import radius
-from measure.load.eap_tls import EapTlsError, EapTlsPeer, context
+from measure.load.eap_tls import EapTlsError, EapTlsPeer, create_context
 from measure.load.instants import AHEAD_S, REAL_AHEAD_S, InstantTimer
 from measure.load.schedule import ScheduledArrival
 
@@ -81,7 +81,7 @@ class LoadAttempt:
     authenticator: bytes = b""
     sent: bytes = b""
 
-    def row(self, since_s: float) -> list[Any]:
+    def to_row(self, since_s: float) -> list[Any]:
         """Return the attempt as a list in the order of `ROW`.
 
         The due time is relative to `since_s`; the response time counts from the due time, in s.
@@ -120,7 +120,7 @@ class _Scheduled:
         """Return the start time of the next arrival (monotonic, s)."""
         return self._due_s + self._late_s
 
-    def take(self) -> tuple[float, ScheduledArrival]:
+    def take_next(self) -> tuple[float, ScheduledArrival]:
         """Return the due time of the next arrival and the arrival, then advance."""
         due_s, coming = self._due_s, self._coming
         self._coming = next(self._arrivals)
@@ -141,11 +141,11 @@ class LoadGenerator:
     def __init__(self, target: LoadTarget) -> None:
         self._target = target
         self._secret = target.secret.encode()
-        self._tls = self._context()
+        self._tls = self._create_context()
         self._sessions: dict[int, ssl.SSLSession] = {}
-        #: False until `prime`: only then are sessions stored.
+        #: False until `prime_sessions`: only then are sessions stored.
         self._keeps_sessions = False
-        self._ports = [self._port(number) for number in range(SOCKETS)]
+        self._ports = [self._open_port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
         self._timers: list[_Timer] = []
         self._ended: list[LoadAttempt] = []
@@ -180,22 +180,23 @@ class LoadGenerator:
         scheduled = _Scheduled(arrivals, time.monotonic(), rate, late_s)
         self._ended, is_open = [], True
         while is_open or self._under_way:
-            ready = self._wait(scheduled.begins_s if is_open else None, stop if is_open else None)
+            ready = self._wait_readable(scheduled.begins_s if is_open else None, stop if is_open
+                                        else None)
             is_open = is_open and stop not in ready
             self._begin_due(scheduled, is_open=is_open)
             for descriptor in ready:
                 if descriptor != stop:
-                    self._receive(self._by_descriptor[descriptor])
+                    self._receive_datagram(self._by_descriptor[descriptor])
                     # Answering takes time. A due authentication must not wait until every answer
                     # that arrived at once is handled.
                     self._begin_due(scheduled, is_open=is_open)
-            self._retry()
+            self._retransmit_due()
         return scheduled.began_s, self._ended
 
     def _begin_due(self, scheduled: _Scheduled, *, is_open: bool) -> None:
         while is_open and scheduled.begins_s <= self._now_s:
-            due_s, arrival = scheduled.take()
-            self._begin(arrival, due_s)
+            due_s, arrival = scheduled.take_next()
+            self._begin_attempt(arrival, due_s)
 
     def closed_loop(self, customers: int, count: int, pauses_s: Sequence[float] = (), *,
                     reads_anew: bool = False) -> tuple[float, list[LoadAttempt]]:
@@ -220,27 +221,27 @@ class LoadGenerator:
                 if pauses_s:
                     time.sleep(pauses_s[begun % len(pauses_s)])
                 self._now_s = time.monotonic()
-                self._begin(ScheduledArrival(0.0, begun, offers_session=False), self._now_s,
-                            reads_anew=reads_anew)
+                self._begin_attempt(ScheduledArrival(0.0, begun, offers_session=False), self._now_s,
+                                    reads_anew=reads_anew)
                 begun += 1
-            for descriptor in self._wait(None, None):
-                self._receive(self._by_descriptor[descriptor])
-            self._retry()
+            for descriptor in self._wait_readable(None, None):
+                self._receive_datagram(self._by_descriptor[descriptor])
+            self._retransmit_due()
             if reason := next((each.reason for each in self._ended[looked_at:] if each.reason), ""):
                 raise LoadError(f"an authentication without other load failed: {reason}")
             looked_at = len(self._ended)
         return began_s, self._ended
 
-    def prime(self, stations: int) -> list[LoadAttempt]:
+    def prime_sessions(self, stations: int) -> list[LoadAttempt]:
         """Authenticate every station once in turn, so that each has a session."""
         self._keeps_sessions = True
         _, ended = self.closed_loop(1, stations)
         return ended
 
-    def _context(self) -> ssl.SSLContext:
-        return context(Path(self._target.pki), self._target.version)
+    def _create_context(self) -> ssl.SSLContext:
+        return create_context(Path(self._target.pki), self._target.version)
 
-    def _port(self, number: int) -> _Port:
+    def _open_port(self, number: int) -> _Port:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         made.bind((self._target.address, FIRST_PORT + number))
@@ -248,46 +249,47 @@ class LoadGenerator:
         made.settimeout(0)
         return _Port(made)
 
-    def _begin(self, arrival: ScheduledArrival, due_s: float, *, reads_anew: bool = False) -> None:
+    def _begin_attempt(self, arrival: ScheduledArrival, due_s: float, *,
+                       reads_anew: bool = False) -> None:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
             del self._sessions[arrival.station]  # a ticket is used once (RFC 8446, C.4)
-        peer = EapTlsPeer(self._context if reads_anew else lambda: self._tls,
+        peer = EapTlsPeer(self._create_context if reads_anew else lambda: self._tls,
                           self._target.identity, session)
         attempt = LoadAttempt(self._started, due_s, self._now_s, arrival.station,
                               self._started % SOCKETS, peer)
         self._started += 1
         self._under_way += 1
-        self._ask(attempt, peer.identity(), b"")
+        self._send_request(attempt, peer.identity(), b"")
 
-    def _ask(self, attempt: LoadAttempt, eap: bytes, state: bytes) -> None:
+    def _send_request(self, attempt: LoadAttempt, eap: bytes, state: bytes) -> None:
         port = self._ports[attempt.socket]
         if not port.free:
-            self._end(attempt, "no identifier is free")
+            self._end_attempt(attempt, "no identifier is free")
             return
         # The identifier that was free for longest: a late answer then matches no other request.
         attempt.identifier, attempt.authenticator = port.free.popleft(), os.urandom(16)
-        attempt.sent = radius.request(
+        attempt.sent = radius.build_request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
             state=state, calling=f"02-00-00-00-{attempt.station >> 8:02x}-"
             f"{attempt.station & 255:02x}", nas=self._target.address, secret=self._secret)
         port.waiting[attempt.identifier] = attempt
         attempt.packets += 1
-        self._send(attempt, RETRY_S)
+        self._transmit(attempt, RETRY_S)
 
-    def _send(self, attempt: LoadAttempt, wait_s: float) -> None:
+    def _transmit(self, attempt: LoadAttempt, wait_s: float) -> None:
         with contextlib.suppress(OSError):  # like a lost packet: it is retransmitted
             self._ports[attempt.socket].socket.send(attempt.sent)
         heapq.heappush(self._timers, (self._now_s + wait_s, attempt.number, attempt.packets,
                                       attempt))
 
-    def _wait(self, until_s: float | None, stop: int | None) -> list[int]:
+    def _wait_readable(self, until_s: float | None, stop: int | None) -> list[int]:
         """Return the descriptors that are readable by `until_s` or the next retransmission."""
         while self._timers and not self._is_waiting(self._timers[0]):
             heapq.heappop(self._timers)
         waits_s = [self._timers[0][0]] if self._timers else []
         waits_s.append(self._now_s + _NO_WORK_S if until_s is None else until_s)
-        ready, self._now_s = self._instants.wait(
+        ready, self._now_s = self._instants.wait_until(
             [*self._by_descriptor, *([] if stop is None else [stop])], min(waits_s))
         return ready
 
@@ -297,7 +299,7 @@ class LoadGenerator:
         port = self._ports[attempt.socket]
         return port.waiting.get(attempt.identifier) is attempt and attempt.packets == packets
 
-    def _receive(self, port: _Port) -> None:
+    def _receive_datagram(self, port: _Port) -> None:
         """Read one datagram from a port.
 
         select() reports the port again if there are more.
@@ -307,25 +309,25 @@ class LoadGenerator:
         except (BlockingIOError, ConnectionRefusedError):
             return  # no server listens there, or no longer
         self._now_s = time.monotonic()
-        packet = radius.parse(data)
+        packet = radius.parse_packet(data)
         attempt = port.waiting.get(packet.identifier) if packet else None
         if packet and attempt and radius.is_answer(data, attempt.authenticator, self._secret):
             del port.waiting[packet.identifier]
             port.free.append(packet.identifier)
-            self._answered(attempt, packet)
+            self._handle_answer(attempt, packet)
 
-    def _answered(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
+    def _handle_answer(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
         if packet.code != radius.CHALLENGE or attempt.peer is None:
-            self._end(attempt, "" if packet.code == radius.ACCEPT else "Access-Reject")
+            self._end_attempt(attempt, "" if packet.code == radius.ACCEPT else "Access-Reject")
             return
         try:
-            reply = attempt.peer.answer(packet.eap)
+            reply = attempt.peer.answer_request(packet.eap)
         except EapTlsError as error:
-            self._end(attempt, str(error))
+            self._end_attempt(attempt, str(error))
             return
-        self._ask(attempt, reply, packet.state)
+        self._send_request(attempt, reply, packet.state)
 
-    def _end(self, attempt: LoadAttempt, reason: str) -> None:
+    def _end_attempt(self, attempt: LoadAttempt, reason: str) -> None:
         attempt.ended_s, attempt.reason = self._now_s, reason
         if attempt.peer is not None and not reason:
             attempt.is_resumed = attempt.peer.is_resumed
@@ -338,7 +340,7 @@ class LoadGenerator:
         self._under_way -= 1
         self._ended.append(attempt)
 
-    def _retry(self) -> None:
+    def _retransmit_due(self) -> None:
         """Retransmit requests without an answer, and end attempts after 30 s."""
         while self._timers and self._timers[0][0] <= self._now_s:
             timer = heapq.heappop(self._timers)
@@ -349,7 +351,7 @@ class LoadGenerator:
                 port = self._ports[attempt.socket]
                 del port.waiting[attempt.identifier]
                 port.free.append(attempt.identifier)
-                self._end(attempt, "no answer")
+                self._end_attempt(attempt, "no answer")
                 continue
             attempt.retransmitted += 1
-            self._send(attempt, RETRY_S * 2 ** attempt.retransmitted)
+            self._transmit(attempt, RETRY_S * 2 ** attempt.retransmitted)

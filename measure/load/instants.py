@@ -53,7 +53,7 @@ class InstantTimer:
         """Close the timer's descriptor."""
         os.close(self._timer)
 
-    def wait(self, descriptors: Collection[int], until_s: float) -> tuple[list[int], float]:
+    def wait_until(self, descriptors: Collection[int], until_s: float) -> tuple[list[int], float]:
         """Wait until a descriptor is readable or the deadline has come.
 
         Args:
@@ -72,12 +72,12 @@ class InstantTimer:
         ready, _, _ = select.select([*descriptors, self._timer], (), ())
         now_s = time.monotonic()
         if is_ahead and ready == [self._timer]:
-            self._learn(is_late=now_s > until_s)
+            self._adjust_lead(is_late=now_s > until_s)
         while self._timer in ready and now_s < until_s:
             now_s = time.monotonic()
         return [descriptor for descriptor in ready if descriptor != self._timer], now_s
 
-    def _learn(self, *, is_late: bool) -> None:
+    def _adjust_lead(self, *, is_late: bool) -> None:
         """Adjust the lead after a sleep that only the timer ended."""
         step_s = _LEARN_S * (1 - _TOO_LATE if is_late else -_TOO_LATE)
         self.ahead_s = min(MAX_AHEAD_S, max(AHEAD_S, self.ahead_s + step_s))

@@ -40,7 +40,7 @@ class RadiusPacket:
         return self.attributes.get(_USER_NAME, b"").decode("utf-8", "replace")
 
 
-def parse(data: bytes) -> RadiusPacket | None:
+def parse_packet(data: bytes) -> RadiusPacket | None:
     """Parse a datagram, or return None if it holds no complete packet."""
     if len(data) < _HEADER_BYTES:
         return None
@@ -59,8 +59,8 @@ def parse(data: bytes) -> RadiusPacket | None:
                         attributes.get(_STATE, b""), attributes)
 
 
-def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, state: bytes,
-            calling: str, nas: str, secret: bytes) -> bytes:
+def build_request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, state: bytes,
+                  calling: str, nas: str, secret: bytes) -> bytes:
     """Build an Access-Request with a Message-Authenticator (RFC 3579, 3.2).
 
     The packet has the attributes that hostap's RADIUS client sends: a server reads and checks each.
@@ -76,27 +76,27 @@ def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, sta
         secret: The shared secret.
     """
     body = b"".join((
-        _about(user, calling, nas),
-        *(_attribute(_EAP_MESSAGE, eap[place:place + _ATTRIBUTE_BYTES])
+        _station_attributes(user, calling, nas),
+        *(_encode_attribute(_EAP_MESSAGE, eap[place:place + _ATTRIBUTE_BYTES])
           for place in range(0, len(eap), _ATTRIBUTE_BYTES)),
-        _attribute(_STATE, state) if state else b""))
-    unsigned = _attribute(_AUTHENTICATOR, bytes(16))
+        _encode_attribute(_STATE, state) if state else b""))
+    unsigned = _encode_attribute(_AUTHENTICATOR, bytes(16))
     head = struct.pack("!BBH", REQUEST, identifier,
                        _HEADER_BYTES + len(body) + len(unsigned)) + authenticator
     digest = hmac.digest(secret, head + body + unsigned, "md5")
-    return head + body + _attribute(_AUTHENTICATOR, digest)
+    return head + body + _encode_attribute(_AUTHENTICATOR, digest)
 
 
 @functools.cache
-def _about(user: str, calling: str, nas: str) -> bytes:
+def _station_attributes(user: str, calling: str, nas: str) -> bytes:
     """Return the attributes that all requests of one station share."""
     return b"".join((
-        _attribute(_USER_NAME, user.encode()),
-        _attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
-        _attribute(_CALLING, calling.encode()),
-        _attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
-        _attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
-        _attribute(_SERVICE, struct.pack("!I", _FRAMED)), _attribute(_INFO, _RATE)))
+        _encode_attribute(_USER_NAME, user.encode()),
+        _encode_attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
+        _encode_attribute(_CALLING, calling.encode()),
+        _encode_attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
+        _encode_attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
+        _encode_attribute(_SERVICE, struct.pack("!I", _FRAMED)), _encode_attribute(_INFO, _RATE)))
 
 
 def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:
@@ -106,5 +106,5 @@ def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:
     return hmac.compare_digest(expected, data[4:_HEADER_BYTES])
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def _encode_attribute(kind: int, value: bytes) -> bytes:
     return bytes((kind, len(value) + 2)) + value

@@ -16,8 +16,8 @@ class ScheduledArrival:
     offers_session: bool
 
 
-def poisson(rate_per_s: float, seed: int, *, stations: int,
-            offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
+def poisson_arrivals(rate_per_s: float, seed: int, *, stations: int,
+                     offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
     """Yield arrivals with exponential gaps, without end.
 
     Equal arguments yield equal arrivals. `offering_share` is the share of arrivals that offer a
@@ -30,9 +30,9 @@ def poisson(rate_per_s: float, seed: int, *, stations: int,
         yield ScheduledArrival(due_s, rng.randrange(stations), rng.random() < offering_share)
 
 
-def even(rate_per_s: float, seed: int, *, stations: int,
-         offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
-    """Yield the stations of `poisson` at equal gaps (a negative control)."""
-    arrivals = poisson(rate_per_s, seed, stations=stations, offering_share=offering_share)
+def even_arrivals(rate_per_s: float, seed: int, *, stations: int,
+                  offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
+    """Yield the stations of `poisson_arrivals` at equal gaps (a negative control)."""
+    arrivals = poisson_arrivals(rate_per_s, seed, stations=stations, offering_share=offering_share)
     for number, arrival in enumerate(arrivals, 1):
         yield replace(arrival, due_s=number / rate_per_s)

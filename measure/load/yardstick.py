@@ -22,21 +22,21 @@ _DATA, _CALLS = bytes(1 << 17), 40
 _FIRST = 3
 
 
-def work() -> None:
+def run_workload() -> None:
     """Run the calibration workload: hashing and system calls, as in servers."""
     hashlib.sha256(_DATA).digest()
     for _ in range(_CALLS):
         os.getppid()
 
 
-def timed() -> tuple[float, float]:
+def time_workload() -> tuple[float, float]:
     """Return the wall-clock time and the duration of one run, in s.
 
     A first run warms the caches and the processor.
     """
-    work()
+    run_workload()
     begun_s = time.perf_counter()
-    work()
+    run_workload()
     return time.time(), time.perf_counter() - begun_s
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     seen: list[tuple[float, float]] = []
     while True:
         if not select.select([sys.stdin], (), (), BEAT_S)[0]:
-            seen.append(timed())
+            seen.append(time_workload())
             continue
         if not (line := sys.stdin.readline()):
             return

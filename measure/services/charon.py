@@ -33,40 +33,41 @@ class Charon(Daemons):
     name = "charon"
     file = "strongswan.conf"
 
-    def socket(self, node: str) -> Path:
+    def socket_path(self, node: str) -> Path:
         """Return the path of a node's vici socket."""
         return self.site.mount / node / "run" / "charon.vici"
 
     @property
-    def follows(self) -> bool:
+    def uses_mobike(self) -> bool:
         """Return whether the rendered connections enable MOBIKE."""
-        return any("mobike = yes" in self._connections(node) for node in self.nodes())
+        return any("mobike = yes" in self._read_connections(node) for node in self.list_nodes())
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the daemon of one node."""
         # charon keeps its pid file in /run, so every node needs its own /run.
         mount_in_memory(self.site.testbed.node(node).pid, "/run")
-        return self.daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
-                           {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
+        return self.run_daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
+                               {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until all daemons run, then load their connections."""
-        super().ready()
+        super().wait_ready()
         for node in self.daemons:
             self._load_connections(node)
 
-    def _connections(self, node: str) -> str:
+    def _read_connections(self, node: str) -> str:
         return (self.site.mount / node / "swanctl/swanctl.conf").read_text()
 
     def _programs(self, node: str) -> tuple[str, str]:
         """Return charon and swanctl: the build that knows the rendered proposals."""
-        return _WITH_MLKEM if "mlkem" in self._connections(node) else _DEBIANS
+        return _WITH_MLKEM if "mlkem" in self._read_connections(node) else _DEBIANS
 
     def _load_connections(self, node: str) -> None:
         home = self.site.mount / node
         since = self.daemons[node].position()
         done = subprocess.run(
-            [self._programs(node)[1], "--load-all", "--noprompt", "--uri", f"unix://{self.socket(node)}"],
+            [self._programs(node)[1], "--load-all", "--noprompt", "--uri",
+             f"unix://{self.socket_path(node)}"],
             env={**os.environ, "STRONGSWAN_CONF": str(home / self.file),
                  "SWANCTL_DIR": str(home / "swanctl")},
             capture_output=True, text=True, timeout=_LOAD_S, check=False)
@@ -95,16 +96,16 @@ class IpsecTunnels:
 
         With fewer than two gateways that have IPsec, no tunnel is needed.
         """
-        gateways = self._site.having(Charon.file, self._duty)
+        gateways = self._site.nodes_with_file(Charon.file, self._duty)
         if len(gateways) < 2:
             return
-        limit_s = TimeLimits.of(self._site.testbed).ike_between_s(*gateways)
-        with ike.session(self._charon.socket(gateways[0]), limit_s) as session:
+        limit_s = TimeLimits.for_testbed(self._site.testbed).ike_between_s(*gateways)
+        with ike.open_session(self._charon.socket_path(gateways[0]), limit_s) as session:
             for child in self._children:
-                ike.initiate(session, child, limit_s,
-                             self._site.log(Charon.name, gateways[0]))
+                ike.negotiate_tunnel(session, child, limit_s,
+                                     self._site.log_path(Charon.name, gateways[0]))
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: `start` returns after the negotiation."""
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from measure.errors import MeasureError
-from measure.kernel_log import last_killing
+from measure.kernel_log import last_kill_message
 from measure.process import Daemon
 from measure.workload import Site
 
@@ -19,8 +19,8 @@ from measure.workload import Site
 class Daemons:
     """A program on every node that runs it. Base class of a study's own services.
 
-    `nodes` states where it runs: by default where `file` was rendered. `launch` starts it on one
-    node.
+    `list_nodes` states where it runs: by default where `file` was rendered. `launch_on` starts it
+    on one node.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Daemons:
         #: Running daemons by node, filled by `start`.
         self.daemons: dict[str, Daemon] = {}
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the nodes that run the program."""
-        return self.site.having(self.file)
+        return self.site.nodes_with_file(self.file)
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the program on one node.
 
         Args:
@@ -50,10 +50,10 @@ class Daemons:
 
     def start(self) -> None:
         """Start the program on every node that runs it."""
-        for node in self.nodes():
-            self.daemons[node] = self.launch(node)
+        for node in self.list_nodes():
+            self.daemons[node] = self.launch_on(node)
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until the program serves on every node.
 
         Raises:
@@ -69,7 +69,7 @@ class Daemons:
             daemon.stop()
 
     @contextmanager
-    def silent(self, nodes: Iterable[str]) -> Iterator[None]:
+    def suspended(self, nodes: Iterable[str]) -> Iterator[None]:
         """Stop the daemons on these nodes with SIGSTOP inside the context.
 
         They answer nothing meanwhile. Nodes that do not run the program are ignored.
@@ -83,12 +83,12 @@ class Daemons:
             for pid in held:
                 os.kill(pid, signal.SIGCONT)
 
-    def kill(self, node: str) -> None:
+    def kill_on(self, node: str) -> None:
         """Kill the daemon on one node (a negative control)."""
         self.daemons[node].process.kill()
         self.daemons[node].process.wait()
 
-    def revive(self) -> None:
+    def restart_ended(self) -> None:
         """Start every daemon that has ended again.
 
         Raises:
@@ -97,7 +97,7 @@ class Daemons:
         for node, daemon in self.daemons.items():
             if daemon.process.poll() is not None:
                 daemon.stop()
-                self.daemons[node] = self.launch(node).wait_ready()
+                self.daemons[node] = self.launch_on(node).wait_ready()
 
     def check_alive(self) -> None:
         """Check that all daemons run.
@@ -107,13 +107,13 @@ class Daemons:
         """
         for daemon in self.daemons.values():
             if (status := daemon.process.poll()) is not None:
-                whose = f" (killed; the kernel: {last_killing() or 'nothing'})" \
+                whose = f" (killed; the kernel: {last_kill_message() or 'nothing'})" \
                     if status == -signal.SIGKILL else ""
                 raise MeasureError("testbed", f"{daemon.name} ended with status {status}{whose}: "
-                                   f"{daemon.cause()} (log: {daemon.log.name})")
+                                   f"{daemon.find_cause()} (log: {daemon.log.name})")
 
-    def daemon(self, node: str, argv: Sequence[str], ready: str,
-               environment: Mapping[str, str] | None = None) -> Daemon:
+    def run_daemon(self, node: str, argv: Sequence[str], ready: str,
+                   environment: Mapping[str, str] | None = None) -> Daemon:
         """Start a process on a node and return it as a daemon.
 
         Args:
@@ -123,6 +123,6 @@ class Daemons:
             environment: Variables in addition to the worker's own.
         """
         self.site.run_folder(node)
-        return Daemon(f"{self.name} on {node}", self.site.testbed.command(node, argv),
-                      self.site.log(self.name, node), ready,
+        return Daemon(f"{self.name} on {node}", self.site.testbed.node_command(node, argv),
+                      self.site.log_path(self.name, node), ready,
                       env={**os.environ, **(environment or {})})

@@ -15,7 +15,7 @@ from typing import Any
 
 from measure.process import Daemon
 from measure.services.daemons import Daemons
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from topologies.model import HOME_AGENT
 
 #: Duty of the node that runs a study's subscriber server.
@@ -30,23 +30,23 @@ class SubscriberServers(Daemons):
     name = "hss"
     file = "eap_server"
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the HSS nodes, or else the first node whose hostapd uses a card."""
-        return self.site.network.of_duty(HSS) or [*self._by_card()][:1]
+        return self.site.network.of_duty(HSS) or [*self._card_methods()][:1]
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the server with the run's one subscriber."""
         subscriber = self.site.secrets["hss"]
-        return self._program(node, "serve", {
+        return self._run_program(node, "serve", {
             "address": self._address(node),
-            "separates": any(self._by_card().values()),
+            "separates": any(self._card_methods().values()),
             "subscribers": {self.site.secrets["network"]["imsi"]: dict(subscriber)}})
 
-    def _by_card(self) -> Mapping[str, bool]:
+    def _card_methods(self) -> Mapping[str, bool]:
         """Return the nodes whose hostapd uses a card, and whether by EAP-AKA'."""
         listed = {node: _BY_CARD.search((self.site.mount / node / self.file
                                          / "eap_users").read_text())
-                  for node in self.site.having(self.file)}
+                  for node in self.site.nodes_with_file(self.file)}
         return {node: bool(method[1]) for node, method in listed.items() if method}
 
     def _address(self, node: str) -> str:
@@ -55,13 +55,14 @@ class SubscriberServers(Daemons):
         A home agent listens on its outer address, where the other agents can reach it.
         """
         place = self.site.network.nodes[node]
-        return place.outer_address if place.has(HOME_AGENT) else place.address
+        return place.outer_address if place.has_duty(HOME_AGENT) else place.address
 
-    def _program(self, node: str, what: str, config: Mapping[str, Any]) -> Daemon:
+    def _run_program(self, node: str, what: str, config: Mapping[str, Any]) -> Daemon:
         file = self.site.run_folder(node) / f"{what}.json"
         file.write_text(json.dumps(config))
-        return self.daemon(node, [sys.executable, "-m", "protocols.aka.program", what, str(file)],
-                           r"ready", environment())
+        return self.run_daemon(node,
+                               [sys.executable, "-m", "protocols.aka.program", what, str(file)],
+                               r"ready", program_environment())
 
 
 class SubscriberGateways(SubscriberServers):
@@ -69,14 +70,14 @@ class SubscriberGateways(SubscriberServers):
 
     name = "hss-gateway"
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the nodes whose hostapd uses a card."""
-        return [*self._by_card()]
+        return [*self._card_methods()]
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the gateway on the socket that hostapd connects to."""
-        [server] = super().nodes()
-        return self._program(node, "gateway", {
+        [server] = super().list_nodes()
+        return self._run_program(node, "gateway", {
             "socket": str(self.site.run_folder(node) / "hss.sock"),
             "server": self._address(server)})
 
@@ -88,7 +89,7 @@ class EapServer(Daemons):
     file = "eap_server"
     needs: Sequence[str] = (SubscriberGateways.name,)
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the server of one node."""
         folder = self.site.mount / node / self.file
-        return self.daemon(node, ["hostapd", str(folder / "eap_server.conf")], r"AP-ENABLED")
+        return self.run_daemon(node, ["hostapd", str(folder / "eap_server.conf")], r"AP-ENABLED")

@@ -24,7 +24,7 @@ class EchoSockets:
         for name in self._site.network.of_duty(STATION):
             self.sockets[name] = EchoSocket(self._site.testbed.node(name).pid)
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: a socket is ready when it is open."""
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.services.hostapd import Hostapd
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Site
 
@@ -37,8 +37,8 @@ _CERTIFICATE_S = 20.0
 
 
 @contextmanager
-def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
-                mobile_node: str) -> Iterator[None]:
+def replace_by_twin(site: Site, hostapd: Hostapd, access_point: str,
+                    mobile_node: str) -> Iterator[None]:
     """Replace an access point by its evil twin inside the context.
 
     Args:
@@ -56,32 +56,34 @@ def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
     real = (site.mount / access_point / Hostapd.file).read_text()
     method = _EAP.search((site.mount / mobile_node / WpaSupplicant.file).read_text())
     says_yes = method is not None and method[1] == "MD5"
-    settings = settings_of(real, folder, says_yes=says_yes)
+    settings = twin_settings(real, folder, says_yes=says_yes)
     file = folder / Hostapd.file
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     if "server_cert" in settings:
         _make_certificate(folder)
     control = hostapd.controls[access_point]
-    control.command("DISABLE")
-    log = site.log("twin", access_point)
+    control.send_command("DISABLE")
+    log = site.log_path("twin", access_point)
     try:
-        site.testbed.run(access_point, ["ip", "link", "set", node.radio_interface, "nomaster"])
+        site.testbed.run_command(access_point,
+                                 ["ip", "link", "set", node.radio_interface, "nomaster"])
         answers = [sys.executable, "-m", _PROGRAM, node.radio_interface,
                    "eap" if says_yes else "arp"]
         nobodys = site.testbed.tool_environment or {}
-        with (Daemon("the twin", site.testbed.tool(access_point, ["hostapd", str(file)]), log,
+        with (Daemon("the twin", site.testbed.tool_command(access_point, ["hostapd", str(file)]),
+                     log,
                      r"AP-ENABLED", env={**os.environ, **nobodys}) as twin,
-              Daemon("the twin's answers", site.testbed.tool(access_point, answers),
-                     site.log("twin-answers", access_point), r"^ready",
-                     env={**environment(), **nobodys}) as answering):
+              Daemon("the twin's answers", site.testbed.tool_command(access_point, answers),
+                     site.log_path("twin-answers", access_point), r"^ready",
+                     env={**program_environment(), **nobodys}) as answering):
             twin.wait_ready()
             answering.wait_ready()
             yield
     finally:
-        control.command("ENABLE")
+        control.send_command("ENABLE")
 
 
-def settings_of(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, str]:
+def twin_settings(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, str]:
     """Return the twin's hostapd settings: the real ones without what it cannot know.
 
     Args:

@@ -17,7 +17,7 @@ _MOST_CAUSES = 3
 
 
 @contextmanager
-def explaining(services: Sequence[Daemons]) -> Iterator[None]:
+def explain_failures(services: Sequence[Daemons]) -> Iterator[None]:
     """Add the cause from these services' logs to a MeasureError raised inside the context."""
     since = {daemon: daemon.position() for service in services
              for daemon in service.daemons.values()}

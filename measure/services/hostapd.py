@@ -25,28 +25,30 @@ class Hostapd(Daemons):
         self.controls: dict[str, ControlSocket] = {}
         self._connections = ExitStack()
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the access point of one node.
 
         Access points that share cached keys run in one process.
         """
-        sharing = [name for name in self.nodes() if _SHARES_KEYS in self._config(name).read_text()]
+        sharing = [name for name in self.list_nodes() if _SHARES_KEYS
+                   in self._config_path(name).read_text()]
         if node not in sharing:
-            return self.daemon(node, ["hostapd", str(self._config(node))], r"AP-ENABLED")
+            return self.run_daemon(node, ["hostapd", str(self._config_path(node))], r"AP-ENABLED")
         if node != sharing[0]:
             return self.daemons[sharing[0]]
         for name in sharing:
             self.site.run_folder(name)
         last = self.site.network.nodes[sharing[-1]].radio_interface
-        return self.daemon(node, ["hostapd", *(str(self._config(name)) for name in sharing)],
-                           rf"^{last}: AP-ENABLED")
+        return self.run_daemon(node,
+                               ["hostapd", *(str(self._config_path(name)) for name in sharing)],
+                               rf"^{last}: AP-ENABLED")
 
-    def _config(self, node: str) -> Path:
+    def _config_path(self, node: str) -> Path:
         return self.site.mount / node / self.file
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until the access points are up, then connect to their control sockets."""
-        super().ready()
+        super().wait_ready()
         for name in self.daemons:
             interface = self.site.network.nodes[name].radio_interface
             self.controls[name] = self._connections.enter_context(
@@ -58,35 +60,35 @@ class Hostapd(Daemons):
         self._connections.close()
         super().stop()
 
-    def admitted(self, node: str, mac: str, deadline_s: float) -> bool:
+    def wait_authorized(self, node: str, mac: str, deadline_s: float) -> bool:
         """Return whether an access point authorises a station before the deadline (monotonic)."""
-        while event := self.controls[node].wait({"AP-STA-CONNECTED"}, deadline_s):
+        while event := self.controls[node].wait_event({"AP-STA-CONNECTED"}, deadline_s):
             if event.text.startswith(mac):
                 return True
         return False
 
-    def expire(self, node: str, mac: str) -> None:
+    def expire_station(self, node: str, mac: str) -> None:
         """Make an access point drop a station that has left, as its inactivity timer would.
 
         The access point keeps the station's cached keys.
         """
         self.controls[node].request(f"DISASSOCIATE {mac} tx=0")
-        self.controls[node].forget()
+        self.controls[node].drop_events()
 
-    def forget(self, mac: str) -> None:
+    def forget_station(self, mac: str) -> None:
         """Make every access point deauthenticate and forget a station."""
         for control in self.controls.values():
-            control.forget()
+            control.drop_events()
             control.request(f"DEAUTHENTICATE {mac}")
-            control.forget()
+            control.drop_events()
 
-    def keep_up(self, node: str, admitted: set[str]) -> None:
+    def update_admitted(self, node: str, admitted: set[str]) -> None:
         """Update the set of authorised stations from an access point's pending events.
 
         Call this regularly when many stations join. Unread events fill the control socket, and
         hostapd then blocks until they are read.
         """
-        for event in self.controls[node].pending():
+        for event in self.controls[node].read_pending():
             if event.name == "AP-STA-CONNECTED":
                 admitted.add(event.text.split()[0])
             elif event.name == "AP-STA-DISCONNECTED":

@@ -22,11 +22,11 @@ class Iperf3(Daemons):
         super().__init__(site)
         self._nodes = list(dict.fromkeys(nodes))
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the nodes where streams end."""
         return self._nodes
 
-    def await_turn(self, node: str, within_s: float) -> None:
+    def wait_idle(self, node: str, within_s: float) -> None:
         """Wait until a node's server accepts the next stream, or replace the server.
 
         After a broken stream, an iperf3 server waits for its client for a long time.
@@ -40,12 +40,12 @@ class Iperf3(Daemons):
         """
         until = time.monotonic() + within_s
         while time.monotonic() < until and self.daemons[node].process.poll() is None:
-            if iperf.is_waiting(self.daemons[node].output()):
+            if iperf.is_waiting(self.daemons[node].last_lines()):
                 return
             time.sleep(_LOOK_S)
         self.daemons[node].stop()
-        self.daemons[node] = self.launch(node).wait_ready()
+        self.daemons[node] = self.launch_on(node).wait_ready()
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the server of one node."""
-        return iperf.server(self.site.testbed, node, self.site.log(self.name, node))
+        return iperf.start_server(self.site.testbed, node, self.site.log_path(self.name, node))

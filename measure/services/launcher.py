@@ -20,7 +20,7 @@ _STOP_S = 10.0
 PROGRAM = "qop-program"
 
 
-def environment() -> dict[str, str]:
+def program_environment() -> dict[str, str]:
     """Return the environment of qop's own Python programs.
 
     PYTHONPATH leads to this code, and the fixed hash seed iterates sets in the same order in every
@@ -46,15 +46,15 @@ class Launcher:
 
     def start(self) -> None:
         """Start the launcher process."""
-        with self._site.log("launcher", "machine").open("ab") as log:
+        with self._site.log_path("launcher", "machine").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m",
                  "measure.starter", PROGRAM, *(f"{name}={place}"
                                       for name, place in self._programs.items())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                env=environment())
+                env=program_environment())
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: the process reads its commands when it has started."""
 
     def stop(self) -> None:
@@ -79,26 +79,27 @@ class Launcher:
             document: The program's configuration.
             log: File for the program's output.
             at_ns: Start time on the machine's monotonic clock, in ns.
-            listens: Whether `tell` can send lines to the program.
+            listens: Whether `send_line` can send lines to the program.
         """
         file = self._site.run_folder(node) / "config.json"
         file.write_text(json.dumps(document))
-        self._ask(run=program, node=node, pid=self._site.testbed.node(node).pid, config=str(file),
-                  log=str(log), at_ns=at_ns, listens=listens)
+        self._request(run=program, node=node, pid=self._site.testbed.node(node).pid,
+                      config=str(file),
+                      log=str(log), at_ns=at_ns, listens=listens)
         try:
             yield
         finally:
-            self._ask(do="stop", node=node)
+            self._request(do="stop", node=node)
 
-    def wait(self, node: str, for_s: float) -> bool:
+    def wait_ended(self, node: str, for_s: float) -> bool:
         """Return whether a node's program ends within `for_s` seconds."""
-        return bool(self._ask(do="wait", node=node, for_s=for_s)["ended"])
+        return bool(self._request(do="wait", node=node, for_s=for_s)["ended"])
 
-    def tell(self, node: str, command: Mapping[str, Any]) -> bool:
+    def send_line(self, node: str, command: Mapping[str, Any]) -> bool:
         """Send a JSON line to a node's program and return whether it listens."""
-        return bool(self._ask(do="tell", node=node, line=json.dumps(command))["told"])
+        return bool(self._request(do="tell", node=node, line=json.dumps(command))["told"])
 
-    def _ask(self, **command: Any) -> dict[str, Any]:
+    def _request(self, **command: Any) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -41,52 +41,54 @@ class WireKeys(Daemons):
         #: Captures of the key agreements, by both ends of the wire.
         self._files: dict[str, Path] = {}
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the nodes with protected wires."""
-        return [node for node in super().nodes() if self.ports(node)]
+        return [node for node in super().list_nodes() if self.list_ports(node)]
 
-    def ports(self, node: str) -> list[str]:
+    def list_ports(self, node: str) -> list[str]:
         """Return a node's interfaces on protected wires."""
         if not self.site.testbed.macsec:
             return []
         ends = (end.split("/") for link in self.site.network.protectable for end in link.ends)
         return [port for name, port in ends if name == node]
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start MKA on all protected wires of a node."""
         file, argv = self.site.mount / node / self.file, ["wpa_supplicant"]
-        for port in self.ports(node):
+        for port in self.list_ports(node):
             argv += ["-N"] if len(argv) > 1 else []
-            argv += ["-D", "macsec_linux", "-i", wires.below(port), "-c", str(file)]
-        return self.daemon(node, argv, r"Successfully initialized wpa_supplicant")
+            argv += ["-D", "macsec_linux", "-i", wires.physical_name(port), "-c", str(file)]
+        return self.run_daemon(node, argv, r"Successfully initialized wpa_supplicant")
 
     def start(self) -> None:
         """Start the capture of each wire's key agreement, then MKA at all ends."""
-        nodes = self.nodes()
+        nodes = self.list_nodes()
         for link in self.site.network.protectable if nodes else ():
             node, port = link.ends[0].split("/")
             file = self.site.run_folder(node) / f"{PART}-{port}.pcap"
-            capture = Capture(self.site.testbed, Point(PART, node, wires.below(port), _FILTER),
-                              file, self.site.log(f"{port}-{PART}-tcpdump", node), detail=WHOLE)
+            capture = Capture(self.site.testbed,
+                              Point(PART, node, wires.physical_name(port), _FILTER),
+                              file, self.site.log_path(f"{port}-{PART}-tcpdump", node),
+                              detail=WHOLE)
             self._recording.callback(capture.stop)
             capture.wait_ready()
             self._files.update(dict.fromkeys(link.ends, file))
         super().start()
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until every wire passes frames in both directions.
 
         Raises:
             MeasureError: A wire has no keys in time.
         """
-        super().ready()
+        super().wait_ready()
         until = time.monotonic() + _AGREED_S
         for node, daemon in self.daemons.items():
-            for port in self.ports(node):
-                while not is_secured(self.state(node, port)):
+            for port in self.list_ports(node):
+                while not is_secured(self.read_state(node, port)):
                     if time.monotonic() > until:
                         raise MeasureError("testbed", f"{self.name} on {node}: no keys for {port} "
-                                           f"within {_AGREED_S:g} s: {daemon.cause()} (log: "
+                                           f"within {_AGREED_S:g} s: {daemon.find_cause()} (log: "
                                            f"{daemon.log.name})")
                     time.sleep(_POLL_S)
 
@@ -96,29 +98,31 @@ class WireKeys(Daemons):
         self._recording.close()
         self._files = {}
 
-    def state(self, node: str, port: str) -> dict[str, Any]:
+    def read_state(self, node: str, port: str) -> dict[str, Any]:
         """Return the kernel's state of a node's MACsec interface (`ip macsec show`)."""
-        [said] = json.loads(self.site.testbed.run(node, ["ip", "-s", "-j", "macsec", "show", port]))
+        [said] = json.loads(self.site.testbed.run_command(node, ["ip", "-s", "-j", "macsec", "show",
+                                                                 port]))
         return dict(said)
 
-    def states(self, access_points: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def read_states(self, access_points: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the kernel states at both ends of access points' wires, by `node/interface`."""
-        ends = {end for name in access_points for end in self._wire(name)}
-        return {end: self.state(*end.split("/")) for end in sorted(ends)}
+        ends = {end for name in access_points for end in self._wire_ends(name)}
+        return {end: self.read_state(*end.split("/")) for end in sorted(ends)}
 
-    def keep(self, access_point: str, file: Path) -> int:
+    def save_key_messages(self, access_point: str, file: Path) -> int:
         """Write the MKA messages that distributed keys on an access point's wire.
 
         Returns:
             The number of messages.
         """
-        recorded = next((self._files[end] for end in self._wire(access_point)), None)
-        messages = [frame for frame in pcap.frames(recorded) if mka.hands_out(frame.data)] \
+        recorded = next((self._files[end] for end in self._wire_ends(access_point)), None)
+        messages = [frame for frame in pcap.read_frames(recorded)
+                    if mka.distributes_key(frame.data)] \
             if recorded else []
-        pcap.write(file, messages)
+        pcap.write_frames(file, messages)
         return len(messages)
 
-    def _wire(self, access_point: str) -> Sequence[str]:
+    def _wire_ends(self, access_point: str) -> Sequence[str]:
         """Return both ends of an access point's first wire, or nothing if it is unprotected."""
         _, link = self.site.network.link_of(access_point)
         return link.ends if link.ends[0] in self._files else ()

@@ -25,40 +25,42 @@ class MitKdc(Daemons):
     name = "kdc"
     file = "kdc/kdc.conf"
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Create the realm's database and keytabs, then start its KDC."""
         environment = self._environment(node)
-        realm = realm_of(self.site, node)
+        realm = read_realm(self.site, node)
         for other in self.site.network.nodes:
             if (self.site.mount / other).is_dir():
                 self.site.run_folder(other)  # kadmin writes the node's keytab there
         # Run outside the node: creating a database must not count as the KDC's work.
-        self._do(["kdb5_util", "-r", realm, "create", "-s", "-P", _MASTER], "", environment, node)
+        self._run_admin(["kdb5_util", "-r", realm, "create", "-s", "-P", _MASTER], "", environment,
+                        node)
         commands = (self.site.mount / node / "kdc" / "principals").read_text()
-        self._do(["kadmin.local", "-r", realm], commands, environment, node)
-        return self.daemon(node, ["krb5kdc", "-n", "-r", realm, "-P",
-                                  str(self.site.run_folder(node) / "kdc.pid")],
-                           r"commencing operation", environment)
+        self._run_admin(["kadmin.local", "-r", realm], commands, environment, node)
+        return self.run_daemon(node, ["krb5kdc", "-n", "-r", realm, "-P",
+                                      str(self.site.run_folder(node) / "kdc.pid")],
+                               r"commencing operation", environment)
 
-    def keys(self, node: str, folder: Path) -> None:
+    def export_keys(self, node: str, folder: Path) -> None:
         """Copy all keys of a realm into `folder/REALM.keytab`, for the judge to decrypt with."""
-        realm = realm_of(self.site, node)
+        realm = read_realm(self.site, node)
         environment = self._environment(node)
-        listed = self._do(["kadmin.local", "-r", realm, "listprincs"], "", environment, node)
+        listed = self._run_admin(["kadmin.local", "-r", realm, "listprincs"], "", environment, node)
         names = [name for name in listed.split() if "@" in name and not name.startswith("K/M@")
                  and not name.startswith("WELLKNOWN/")]
-        self._do(["kadmin.local", "-r", realm, "ktadd", "-norandkey", "-k",
-                  str(folder / f"{realm}.keytab"), *names], "", environment, node)
+        self._run_admin(["kadmin.local", "-r", realm, "ktadd", "-norandkey", "-k",
+                         str(folder / f"{realm}.keytab"), *names], "", environment, node)
 
     def _environment(self, node: str) -> dict[str, str]:
         place = self.site.mount / node / "kdc"
         return {"KRB5_CONFIG": str(place / "krb5.conf"),
                 "KRB5_KDC_PROFILE": str(place / "kdc.conf")}
 
-    def _do(self, argv: Sequence[str], said: str, environment: Mapping[str, str], node: str) -> str:
-        done = subprocess.run(argv, input=said, env={**os.environ, **environment}, text=True,
+    def _run_admin(self, argv: Sequence[str], commands: str, environment: Mapping[str, str],
+                   node: str) -> str:
+        done = subprocess.run(argv, input=commands, env={**os.environ, **environment}, text=True,
                               capture_output=True, timeout=_DATABASE_S, check=False)
-        with self.site.log("database", node).open("a") as log:
+        with self.site.log_path("database", node).open("a") as log:
             log.write(done.stdout + done.stderr)
         if done.returncode:
             words = (done.stderr.strip().splitlines() or ["no word"])[-1]
@@ -74,14 +76,14 @@ class GssServer(Daemons):
     needs: Sequence[str] = (MitKdc.name,)
     options: Sequence[str] = ("-port", str(GSS_PORT))
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the Kerberos server nodes that have a krb5.conf."""
         return [node for node in self.site.network.of_duty("kerberos_server")
                 if (self.site.mount / node / "krb5" / "krb5.conf").exists()]
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the server for the services in its keytab."""
-        return self.daemon(
+        return self.run_daemon(
             # Line buffering: the server's output appears at once.
             node, ["stdbuf", "-oL", "gss-server", *self.options, "-verbose", "host"], r"starting",
             {**library_environment(self.site, node),
@@ -95,7 +97,7 @@ class IakerbServer(GssServer):
     options: Sequence[str] = ("-port", str(PROXY_PORT), "-iakerb")
 
 
-def realm_of(site: Site, kdc: str) -> str:
+def read_realm(site: Site, kdc: str) -> str:
     """Return the realm that a node's KDC serves, from its configuration."""
     lines = (site.mount / kdc / "kdc" / "krb5.conf").read_text().splitlines()
     return next(line.partition("=")[2].strip() for line in lines if "default_realm" in line)

@@ -40,7 +40,7 @@ class MobileIp:
     advertisement_interval_s: float = 1.0
     runner: str = ""
 
-    def program(self, module: str, settings: Path) -> list[str]:
+    def program_arguments(self, module: str, settings: Path) -> list[str]:
         """Return the module to run and its arguments."""
         return [*([self.runner] if self.runner else []), module, str(settings)]
 
@@ -55,22 +55,22 @@ class Agents(Daemons):
         self._shared = settings
         self._forks = forks
 
-    def nodes(self) -> Sequence[str]:
+    def list_nodes(self) -> Sequence[str]:
         """Return the home agents."""
         return self.site.network.of_duty(HOME_AGENT)
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the agent of one subnet."""
-        program = self._shared.program(_AGENT, self._settings(node))
-        return Daemon(f"{self.name} on {node}", self._forks.program(node, *program),
-                      self.site.log(self.name, node), r'"event": ?"ready"')
+        program = self._shared.program_arguments(_AGENT, self._write_settings(node))
+        return Daemon(f"{self.name} on {node}", self._forks.program_starter(node, *program),
+                      self.site.log_path(self.name, node), r'"event": ?"ready"')
 
-    def _settings(self, name: str) -> Path:
+    def _write_settings(self, name: str) -> Path:
         nodes = self.site.network.nodes
         node, shared = nodes[name], self._shared
         own = next(port for port, i in node.interfaces.items()
                    if i.address and i.address.startswith(f"{node.address}/"))
-        return _written(self.site, name, {
+        return _write_json(self.site, name, {
             "interface": own, "address": node.address, "care_of": node.outer_address,
             "wired_interface": node.interface_of(node.outer_address),
             "home": [{"address": nodes[station].address, "spi": shared.spi,
@@ -97,11 +97,12 @@ class Registrations:
     def start(self) -> None:
         """Start all programs."""
         for name in self.site.network.of_duty(STATION):
-            program = self._shared.program(_NODE, self._settings(name))
+            program = self._shared.program_arguments(_NODE, self._write_settings(name))
             self.programs[name] = RegistrationDaemon(
-                name, self._forks.talking(name, *program), self.site.log("mobile-ip", name))
+                name, self._forks.socket_program_starter(name, *program),
+                self.site.log_path("mobile-ip", name))
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until each program runs.
 
         Raises:
@@ -116,10 +117,10 @@ class Registrations:
             _, program = self.programs.popitem()
             program.stop()
 
-    def _settings(self, name: str) -> Path:
+    def _write_settings(self, name: str) -> Path:
         node, shared = self.site.network.nodes[name], self._shared
-        limits = TimeLimits.of(self.site.testbed)
-        return _written(self.site, name, {
+        limits = TimeLimits.for_testbed(self.site.testbed)
+        return _write_json(self.site, name, {
             "retry_s": limits.registration_retry_s, "deadline_s": limits.registration_s + _SPARE_S,
             "interface": node.radio_interface, "home_address": node.address,
             "home_agent": self.site.network.nodes[node.agent or ""].address,
@@ -127,7 +128,7 @@ class Registrations:
             "detection": shared.detection})
 
 
-def _written(site: Site, node: str, values: dict[str, object]) -> Path:
+def _write_json(site: Site, node: str, values: dict[str, object]) -> Path:
     path = site.run_folder(node) / "mobile-ip.json"
     path.touch(0o600)  # the file contains a key
     path.write_text(json.dumps(values))

@@ -58,14 +58,14 @@ class MobileWireGuard:
             MeasureError: The kernel refuses a device.
         """
         self._said = {node: json.loads((self._site.mount / node / _FILE).read_text())
-                      for node in self._site.having(_FILE)}
+                      for node in self._site.nodes_with_file(_FILE)}
         self._keys = {node: make_key() for node in self._said}
         for node in self._said:
             for rule in self._rules(node):
-                self._site.testbed.run(node, ["ip", "rule", "add", *rule])
-        self.renew()
+                self._site.testbed.run_command(node, ["ip", "rule", "add", *rule])
+        self.renew_tunnels()
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: a device takes packets as soon as it is up."""
 
     def stop(self) -> None:
@@ -75,10 +75,10 @@ class MobileWireGuard:
             self._tunnels = None
         for node in self._said:
             for rule in self._rules(node):
-                self._site.testbed.run(node, ["ip", "rule", "del", *rule])
+                self._site.testbed.run_command(node, ["ip", "rule", "del", *rule])
         self._said = {}
 
-    def renew(self) -> None:
+    def renew_tunnels(self) -> None:
         """Replace the tunnels by new ones without sessions.
 
         The next packet starts a handshake.
@@ -91,7 +91,7 @@ class MobileWireGuard:
         if self._tunnels is not None:
             self._tunnels.stop()
         self._tunnels = WireGuardTunnels(
-            self._site, {node: self._end(node) for node in self._said},
+            self._site, {node: self._create_end(node) for node in self._said},
             table=_TABLE, mtu_bytes=_MTU_BYTES)
         self._tunnels.start()
 
@@ -99,9 +99,9 @@ class MobileWireGuard:
     def roams(self) -> bool:
         """Return whether the policy's tunnels follow their nodes, from the rendered files."""
         return any(json.loads((self._site.mount / node / _FILE).read_text())["roams"]
-                   for node in self._site.having(_FILE))
+                   for node in self._site.nodes_with_file(_FILE))
 
-    def follow(self, node: str) -> None:
+    def renew_source(self, node: str) -> None:
         """Make a node's tunnel select its source address again.
 
         Raises:
@@ -110,16 +110,16 @@ class MobileWireGuard:
         if self._tunnels is not None and node in self._said:
             self._tunnels.renew_endpoints(node)
 
-    def state(self, node: str) -> list[dict[str, Any]]:
+    def read_state(self, node: str) -> list[dict[str, Any]]:
         """Return the kernel's state of a node's peers, empty without a tunnel."""
-        return [asdict(state) for state in self._tunnels.state(node)] \
+        return [asdict(state) for state in self._tunnels.read_state(node)] \
             if self._tunnels is not None and node in self._said else []
 
-    def device(self, node: str) -> str:
+    def device_name(self, node: str) -> str:
         """Return the name of a node's device, or "" without a tunnel."""
         return DEVICE if node in self._said else ""
 
-    def _end(self, node: str) -> WireGuardEnd:
+    def _create_end(self, node: str) -> WireGuardEnd:
         said = self._said[node]
         is_mobile = said["duty"] == "mobile"
         peers = [WireGuardPeer(self._keys[peer["name"]].public,

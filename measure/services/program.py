@@ -19,7 +19,7 @@ class HostProgram:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=errors, text=True, env=environment)
-        self.expect("ready")
+        self.expect_line("ready")
 
     def __enter__(self) -> HostProgram:
         return self
@@ -37,16 +37,16 @@ class HostProgram:
             self._process.kill()
             self._process.wait()
 
-    def do(self, command: str) -> None:
+    def run_command(self, command: str) -> None:
         """Send a command and wait until the program has completed it.
 
         Raises:
             MeasureError: The program has ended.
         """
-        self.tell(command)
-        self.expect(f"done {command}")
+        self.send_command(command)
+        self.expect_line(f"done {command}")
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Send a command without waiting for its completion.
 
         Raises:
@@ -57,9 +57,9 @@ class HostProgram:
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._gone() from None
+            raise self._ended_error() from None
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Make the program write its log and exit.
 
         Raises:
@@ -68,9 +68,9 @@ class HostProgram:
         assert self._process.stdin is not None
         self._process.stdin.close()
         if self._process.wait():
-            raise self._gone()
+            raise self._ended_error()
 
-    def expect(self, line: str) -> None:
+    def expect_line(self, line: str) -> None:
         """Read one line and check that it is the expected one.
 
         Raises:
@@ -78,8 +78,8 @@ class HostProgram:
         """
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != line:
-            raise self._gone()
+            raise self._ended_error()
 
-    def _gone(self) -> MeasureError:
+    def _ended_error(self) -> MeasureError:
         last = (self._log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
         return MeasureError("data", f"the {self._name} has ended: {last} (log: {self._log.name})")

@@ -52,52 +52,52 @@ class RadiusProxies(Daemons):
     def __init__(self, site: Site, servers: FreeRadius) -> None:
         super().__init__(site)
         self._servers = servers
-        #: TLS connections by access point, filled by `ready`.
+        #: TLS connections by access point, filled by `wait_ready`.
         self.connections: dict[str, Connected] = {}
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the proxy of one access point."""
-        return self.daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
-                                  str(self.site.mount / node / self.file), "-n", "proxy"],
-                           r"Ready to process requests")
+        return self.run_daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
+                                      str(self.site.mount / node / self.file), "-n", "proxy"],
+                               r"Ready to process requests")
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Wait until the proxies run, then make each connect to its server.
 
         Raises:
             MeasureError: A proxy is not ready, or gets no answer from the server.
         """
-        super().ready()
+        super().wait_ready()
         if self._servers.name in self.site.withhold:
             return
         for node in self.daemons:
-            self.connections[node] = self._connect(node)
+            self.connections[node] = self._capture_connection(node)
 
-    def _connect(self, node: str) -> Connected:
-        known, taken = len(self._keys()), list[dict[str, object]]()
+    def _capture_connection(self, node: str) -> Connected:
+        known, taken = len(self._read_keys()), list[dict[str, object]]()
         point = wire_point(self.site.network, node, node, f"tcp port {RADSEC_PORT}")
         folder = self.site.run_folder(node)
         with capturing(self.site.testbed, [point], WHOLE, part=PART, out=folder,
                        logs=self.site.logs, summaries=taken):
-            self._ask(node)
+            self._send_first_request(node)
             time.sleep(_SETTLE_S)  # time for tcpdump to read the packets that have arrived
-        keys = self._keys()[known:]
+        keys = self._read_keys()[known:]
         if not keys:
             raise MeasureError("testbed", f"{self.name} on {node}: no TLS connection to the "
-                               f"authentication server: {self.daemons[node].cause()} (log: "
+                               f"authentication server: {self.daemons[node].find_cause()} (log: "
                                f"{self.daemons[node].log.name})")
         [summary] = taken
         return Connected(keys, summary, (folder / str(summary["file"])).read_bytes())
 
-    def _keys(self) -> list[str]:
-        return [line for lines in self._servers.tls_keys().values() for line in lines]
+    def _read_keys(self) -> list[str]:
+        return [line for lines in self._servers.read_tls_keys().values() for line in lines]
 
-    def _ask(self, node: str) -> None:
+    def _send_first_request(self, node: str) -> None:
         """Send an Access-Request for an unknown user and wait for the server's answer."""
         bridge = next(i.bridge for i in self.site.network.nodes[node].interfaces.values()
                       if i.radio)
         address = self.site.network.nodes[node].interfaces[bridge or ""].ip
-        limit_s = TimeLimits.of(self.site.testbed).tls_s
+        limit_s = TimeLimits.for_testbed(self.site.testbed).tls_s
         name = bytes((_USER_NAME, 2 + len(_ASKING))) + _ASKING
         with network_of(self.site.testbed.node(node).pid):
             asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -111,5 +111,5 @@ class RadiusProxies(Daemons):
             except TimeoutError:
                 raise MeasureError("testbed", f"{self.name} on {node}: no answer from the "
                                    f"authentication server within {limit_s:.3g} s: "
-                                   f"{self.daemons[node].cause()} (log: "
+                                   f"{self.daemons[node].find_cause()} (log: "
                                    f"{self.daemons[node].log.name})") from None

@@ -34,13 +34,13 @@ class Starter:
 
     def __enter__(self) -> Starter:
         with self._stack:
-            for wave in waves(self._services, self._withheld):
+            for wave in order_by_needs(self._services, self._withheld):
                 for service in wave:
                     # Before `start`, so that the rest of a failed start is stopped, too.
                     self._stack.callback(service.stop)
                     service.start()
                 for service in wave:
-                    service.ready()
+                    service.wait_ready()
             self._stack = self._stack.pop_all()
         return self
 
@@ -48,7 +48,8 @@ class Starter:
         self._stack.close()
 
 
-def waves(services: Sequence[Service], provided: Collection[str] = ()) -> list[list[Service]]:
+def order_by_needs(services: Sequence[Service],
+                   provided: Collection[str] = ()) -> list[list[Service]]:
     """Group services into waves that can start in parallel, each after its needs.
 
     Args:

@@ -18,39 +18,39 @@ _IDENTITY, _MD5 = 1, 4
 _FRAME_BYTES = 4096
 
 
-def answer(frame: bytes, own: bytes, *, says_yes: bool) -> bytes:
+def build_answer(frame: bytes, own_mac: bytes, *, says_yes: bool) -> bytes:
     """Return the twin's reply to an Ethernet frame, or b"" if there is none.
 
     Args:
         frame: The received frame.
-        own: The twin's MAC address.
+        own_mac: The twin's MAC address.
         says_yes: Whether the twin accepts EAP-MD5.
     """
     sender, kind, said = frame[6:12], int.from_bytes(frame[12:14], "big"), frame[14:]
-    if sender == own:
+    if sender == own_mac:
         return b""
-    back = sender + own + frame[12:14]
+    back = sender + own_mac + frame[12:14]
     if kind == _ARP and _ARP_HEAD.unpack_from(said)[-1] == _REQUEST:
         asked_for, asks = said[24:28], said[8:18]
-        return back + said[:6] + _REPLY.to_bytes(2, "big") + own + asked_for + asks
-    if kind == _EAPOL and says_yes and (eap := _eap(said)):
+        return back + said[:6] + _REPLY.to_bytes(2, "big") + own_mac + asked_for + asks
+    if kind == _EAPOL and says_yes and (eap := _next_eap(said)):
         return back + bytes((said[0], _EAPOL_EAP)) + len(eap).to_bytes(2, "big") + eap
     return b""
 
 
-def _eap(said: bytes) -> bytes:
+def _next_eap(eapol: bytes) -> bytes:
     """Return the next EAP packet: identity request, MD5 challenge or Success."""
-    if said[1] == _EAPOL_START:
-        return _packet(_EAP_REQUEST, 1, bytes((_IDENTITY,)))
-    if said[1] != _EAPOL_EAP or len(said) < 9 or said[4] != _EAP_RESPONSE:
+    if eapol[1] == _EAPOL_START:
+        return _build_packet(_EAP_REQUEST, 1, bytes((_IDENTITY,)))
+    if eapol[1] != _EAPOL_EAP or len(eapol) < 9 or eapol[4] != _EAP_RESPONSE:
         return b""
-    number, method = said[5], said[8]
+    number, method = eapol[5], eapol[8]
     if method == _IDENTITY:
-        return _packet(_EAP_REQUEST, number + 1 & 0xFF, bytes((_MD5, 16)) + bytes(range(16)))
-    return _packet(_EAP_SUCCESS, number) if method == _MD5 else b""
+        return _build_packet(_EAP_REQUEST, number + 1 & 0xFF, bytes((_MD5, 16)) + bytes(range(16)))
+    return _build_packet(_EAP_SUCCESS, number) if method == _MD5 else b""
 
 
-def _packet(code: int, number: int, data: bytes = b"") -> bytes:
+def _build_packet(code: int, number: int, data: bytes = b"") -> bytes:
     return bytes((code, number)) + (4 + len(data)).to_bytes(2, "big") + data
 
 
@@ -62,7 +62,7 @@ def main(interface: str, way: str) -> None:
         print("ready", flush=True)
         while True:
             frame = air.recv(_FRAME_BYTES)
-            if said := answer(frame, own, says_yes=way == "eap"):
+            if said := build_answer(frame, own, says_yes=way == "eap"):
                 air.send(said)
 
 

@@ -101,27 +101,27 @@ class WireGuardTunnels:
         """
         for node, end in self._ends.items():
             try:
-                self._make(node, end)
+                self._create_device(node, end)
             except CalledProcessError as error:
-                raise self._refused(node, (error.stderr or "").strip() or str(error)) from None
+                raise self._kernel_error(node, (error.stderr or "").strip() or str(error)) from None
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Return at once: a device takes packets as soon as it is up."""
 
     def stop(self) -> None:
         """Remove the devices with their sessions and routes."""
         while self._made:
-            self._site.testbed.run(self._made.pop(), ["ip", "link", "del", self._device])
+            self._site.testbed.run_command(self._made.pop(), ["ip", "link", "del", self._device])
 
-    def state(self, node: str) -> list[WireGuardState]:
+    def read_state(self, node: str) -> list[WireGuardState]:
         """Return the kernel's state of a node's peers.
 
         Raises:
             MeasureError: The kernel refuses the query.
         """
-        with self._netlink(node) as netlink:
+        with self._open_netlink(node) as netlink:
             messages = netlink.info(self._device)
-        return [_state(peer) for message in messages
+        return [_parse_state(peer) for message in messages
                 for peer in message.get_attr("WGDEVICE_A_PEERS") or ()]
 
     def renew_endpoints(self, node: str) -> None:
@@ -129,19 +129,19 @@ class WireGuardTunnels:
 
         Otherwise the kernel keeps sending from that address while any interface has it.
         """
-        with self._netlink(node) as netlink:
+        with self._open_netlink(node) as netlink:
             for peer in self._ends[node].peers:
-                netlink.set(self._device, peer=_attributes(peer))
+                netlink.set(self._device, peer=_peer_attributes(peer))
 
-    def _make(self, node: str, end: WireGuardEnd) -> None:
-        run = self._site.testbed.run
+    def _create_device(self, node: str, end: WireGuardEnd) -> None:
+        run = self._site.testbed.run_command
         run(node, ["ip", "link", "add", self._device, "type", "wireguard"])
         self._made.append(node)
-        with self._netlink(node) as netlink:
+        with self._open_netlink(node) as netlink:
             netlink.set(self._device, private_key=end.key.private, listen_port=end.port,
                         **({"fwmark": end.mark} if end.mark else {}))
             for peer in end.peers:
-                netlink.set(self._device, peer=_attributes(peer))
+                netlink.set(self._device, peer=_peer_attributes(peer))
         if end.address:
             run(node, ["ip", "address", "add", end.address, "dev", self._device])
         run(node, ["ip", "link", "set", self._device, *self._mtu, "up"])
@@ -151,7 +151,7 @@ class WireGuardTunnels:
                            "table", self._table])
 
     @contextmanager
-    def _netlink(self, node: str) -> Iterator[Any]:
+    def _open_netlink(self, node: str) -> Iterator[Any]:
         """Open a WireGuard netlink socket in a node's namespace.
 
         Raises:
@@ -168,9 +168,9 @@ class WireGuardTunnels:
             with netlink:
                 yield netlink
         except (NetlinkError, OSError) as error:
-            raise self._refused(node, str(error)) from None
+            raise self._kernel_error(node, str(error)) from None
 
-    def _refused(self, node: str, reason: str) -> MeasureError:
+    def _kernel_error(self, node: str, reason: str) -> MeasureError:
         return MeasureError("testbed", f"WireGuard on {node}: {reason}; the kernel needs "
                             "CONFIG_WIREGUARD, and its module loaded")
 
@@ -184,7 +184,7 @@ def make_key() -> WireGuardKey:
     return WireGuardKey(*(base64.b64encode(key).decode() for key in (private, public)))
 
 
-def _attributes(peer: WireGuardPeer) -> dict[str, Any]:
+def _peer_attributes(peer: WireGuardPeer) -> dict[str, Any]:
     attributes: dict[str, Any] = {"public_key": peer.public_key, "allowed_ips": [*peer.allowed],
                                   "replace_allowed_ips": True}
     if peer.address:
@@ -194,7 +194,7 @@ def _attributes(peer: WireGuardPeer) -> dict[str, Any]:
     return attributes
 
 
-def _state(peer: Any) -> WireGuardState:
+def _parse_state(peer: Any) -> WireGuardState:
     last = peer.get_attr("WGPEER_A_LAST_HANDSHAKE_TIME") or {}
     seconds = last.get("tv_sec", 0) + last.get("tv_nsec", 0) / 1e9
     key = peer.get_attr("WGPEER_A_PUBLIC_KEY")

@@ -31,9 +31,9 @@ class Asked(study.Asked):
     medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
                         description=f"The air: {', '.join(medium_names())}, a .yml file, or none.")
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings for manifest and records, with the medium's name only.
 
         The path of a user's medium file is meaningful on this machine only, so it is not stored.
         """
-        return {**super().kept(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}

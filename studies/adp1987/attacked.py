@@ -11,7 +11,7 @@ from studies.adp1987.body import AttackRecord
 from studies.adp1987.evidence import Exhibit
 
 
-def record(fault: str, proof: Exhibit, out: Path) -> AttackRecord:
+def build_attack_record(fault: str, proof: Exhibit, out: Path) -> AttackRecord:
     """Return how often an attack was tried and how often the receiver accepted it.
 
     Args:
@@ -21,7 +21,7 @@ def record(fault: str, proof: Exhibit, out: Path) -> AttackRecord:
     """
     phase = proof.logs.phases["proof"]
     delivered, shipments = proof.logs.delivered, len(phase.shipments)
-    handed = [proof.payload.checksum(number, message.bytes)
+    handed = [proof.payload.message_checksum(number, message.bytes)
               for number, message in enumerate(phase.messages)]
     true = set(handed)
     match fault:

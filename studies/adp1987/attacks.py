@@ -26,7 +26,7 @@ ATTACKS = ("forged-owner", "stale-channel", "replayed", "altered", "unprotected-
            "relayed-owner")
 
 
-def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session) -> None:
+def run_attack(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session) -> None:
     """Run one attack in a short phase that is captured whole.
 
     Args:
@@ -40,57 +40,58 @@ def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session)
     """
     def prove(sender: HostProgram) -> None:
         session.stamp("proof")
-        sender.do("proof")
+        sender.run_command("proof")
 
     if fault not in ATTACKS:
         raise MeasureError("testbed", f"--fault {fault}: is not for cells over wires")
     session.raw["attack"] = fault
-    attack = _ATTACKS.get(fault, _on_the_way)
+    attack = _ATTACKS.get(fault, _attack_on_path)
     with capturing("proof"):
         session.stamp("attack")
         attack(fault, hosts, prove)
     session.stamp("end")
 
 
-def _on_the_way(fault: str, hosts: HostPrograms, prove: Proving) -> None:
+def _attack_on_path(fault: str, hosts: HostPrograms, prove: Proving) -> None:
     """Repeat or change datagrams with user messages, or sign with another key."""
     with ExitStack() as stack:
-        receiver = stack.enter_context(hosts.program("receiver", "beta"))
-        sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))
-        sender.do("establish")
+        receiver = stack.enter_context(hosts.start_program("receiver", "beta"))
+        sender = stack.enter_context(hosts.start_program("sender", "alpha", fault=fault))
+        sender.run_command("establish")
         prove(sender)
-        sender.end()
-        receiver.end()
+        sender.finish()
+        receiver.finish()
 
 
-def _stale(fault: str, hosts: HostPrograms, prove: Proving) -> None:
+def _replay_to_next_session(fault: str, hosts: HostPrograms, prove: Proving) -> None:
     """Replay all datagrams to a receiver that has restarted with a new kernel session."""
-    with hosts.program("sender", "alpha", fault=fault) as sender:
-        with hosts.program("receiver", "beta") as receiver:
-            sender.do("establish")
+    with hosts.start_program("sender", "alpha", fault=fault) as sender:
+        with hosts.start_program("receiver", "beta") as receiver:
+            sender.run_command("establish")
             prove(sender)
-            receiver.end()
-        with hosts.program("receiver", "beta", log=str(hosts.out / "later.json.gz")) as receiver:
-            sender.do("again")
-            receiver.end()
-        sender.end()
+            receiver.finish()
+        with hosts.start_program("receiver", "beta",
+                                 log=str(hosts.out / "later.json.gz")) as receiver:
+            sender.run_command("again")
+            receiver.finish()
+        sender.finish()
 
 
-def _relayed(fault: str, hosts: HostPrograms, prove: Proving) -> None:
+def _relay_owner(fault: str, hosts: HostPrograms, prove: Proving) -> None:
     """Have the owner talk to host mid, which impersonates that owner to beta."""
     with ExitStack() as stack:
-        receiver = stack.enter_context(hosts.program("receiver", "beta"))
-        sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))
-        mallory = stack.enter_context(hosts.program("mallory", "mid"))
-        sender.do("establish")
+        receiver = stack.enter_context(hosts.start_program("receiver", "beta"))
+        sender = stack.enter_context(hosts.start_program("sender", "alpha", fault=fault))
+        mallory = stack.enter_context(hosts.start_program("mallory", "mid"))
+        sender.run_command("establish")
         prove(sender)
-        mallory.tell("go")
-        sender.do("lure")
-        mallory.expect("done go")
-        sender.do("rest")
-        sender.end()
-        receiver.end()
+        mallory.send_command("go")
+        sender.run_command("lure")
+        mallory.expect_line("done go")
+        sender.run_command("rest")
+        sender.finish()
+        receiver.finish()
 
 
 _ATTACKS: Mapping[str, Callable[[str, Any, Proving], None]] = {
-    "stale-channel": _stale, "relayed-owner": _relayed}
+    "stale-channel": _replay_to_next_session, "relayed-owner": _relay_owner}

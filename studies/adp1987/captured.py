@@ -64,13 +64,13 @@ class CapturedPacket:
         return bool(self.size) and not self.is_icmp
 
 
-def level(path: Path) -> Level:
+def read_level(path: Path) -> Level:
     """Return the level of the factor trace that a capture file makes.
 
     Raises:
         StudyError: The file cannot be read as a trace; the message has one line.
     """
-    _refuse_place(path)
+    _check_path(path)
     try:
         rows, ends = fields.read_foreign(path, _FIELDS, options=_OPTIONS)
         content = path.read_bytes()
@@ -80,20 +80,20 @@ def level(path: Path) -> Level:
     except OSError as error:
         raise StudyError(f"--trace {path}: cannot be read ({error.strerror}); change its "
                          "permissions") from None
-    packets = [_packet(row) for row in rows]
+    packets = [_packet_from_row(row) for row in rows]
     every = [packet for packet in packets if packet.is_message]
     if not every:
         raise StudyError(f"--trace {path}: {_why_empty(packets)}")
-    messages = _messages(path, every[:MAX_MESSAGES], f" before it is {ends}" if ends else "")
+    messages = _to_messages(path, every[:MAX_MESSAGES], f" before it is {ends}" if ends else "")
     digest = hashlib.sha256(content).hexdigest()
     notes = [f"{len(every)} messages of {path.name}"]
     notes += [f"up to where it is {ends}"] if ends else []
     notes += [] if any(urgent for *_, urgent in messages) else ["none urgent, so without latency"]
-    return Level(_id(path), ", ".join(notes), value=messages,
+    return Level(_to_level_id(path), ", ".join(notes), value=messages,
                  content={"sha256": digest, "messages": len(every), "ends": ends}, digest=digest)
 
 
-def _refuse_place(path: Path) -> None:
+def _check_path(path: Path) -> None:
     """Raise StudyError unless the path is a regular file that is not empty."""
     if path.is_dir():
         raise StudyError(f"--trace {path}: is a folder; give one of the captures in it")
@@ -105,36 +105,37 @@ def _refuse_place(path: Path) -> None:
         raise StudyError(f"--trace {path}: is an empty file; give a capture with packets")
 
 
-def _packet(row: Sequence[str]) -> CapturedPacket:
+def _packet_from_row(row: Sequence[str]) -> CapturedPacket:
     """Return the packet in a row of tshark's columns."""
     cells = dict(zip(_FIELDS, row, strict=True))
     stamp, protocols = cells["frame.time_epoch"], cells["frame.protocols"]
     version = next((name for name in protocols.split(":") if name in ("ip", "ipv6")), "")
     size, following = 0, {""}
     if version == "ip":
-        size, following = int(_first(cells["ip.len"]) or 0), {_first(cells["ip.proto"])}
+        size, following = int(_first_value(cells["ip.len"]) or 0), {_first_value(cells["ip.proto"])}
     elif version == "ipv6" and cells["ipv6.plen"]:
-        payload = int(_first(cells["ipv6.plen"])) or int(_first(cells["ipv6.opt.jumbo"]) or 0)
+        payload = int(_first_value(cells["ipv6.plen"])) or int(_first_value(cells["ipv6.opt.jumbo"])
+                                                               or 0)
         size, following = _IPV6_BYTES + payload, {_last_header(cells, protocols)}
     return CapturedPacket(stamp, version, size, bool(following & _ICMP),
-                          _first(cells["tcp.flags.push"]).lower() in _TRUE,
-                          _first(cells["wlan.fc.protected"]).lower() in _TRUE)
+                          _first_value(cells["tcp.flags.push"]).lower() in _TRUE,
+                          _first_value(cells["wlan.fc.protected"]).lower() in _TRUE)
 
 
 def _last_header(cells: dict[str, str], protocols: str) -> str:
     """Return the protocol number after the extension headers of the first IPv6 header."""
     _, _, behind = f":{protocols}:".partition(":ipv6:")
-    number = _first(cells["ipv6.nxt"])
+    number = _first_value(cells["ipv6.nxt"])
     for name in behind.split(":"):
         kind = name.removeprefix("ipv6.")
         if kind == name or kind not in _EXTENSIONS:
             break
-        number = _first(cells[f"ipv6.{kind}.nxt"])
+        number = _first_value(cells[f"ipv6.{kind}.nxt"])
     return number
 
 
-def _messages(path: Path, packets: Sequence[CapturedPacket],
-              ends: str) -> list[tuple[float, int, bool]]:
+def _to_messages(path: Path, packets: Sequence[CapturedPacket],
+                 ends: str) -> list[tuple[float, int, bool]]:
     """Return time (s from the first message), size (bytes) and urgency of each message.
 
     Raises:
@@ -175,11 +176,11 @@ def _why_empty(packets: Sequence[CapturedPacket]) -> str:
             "IP packets")
 
 
-def _id(path: Path) -> str:
+def _to_level_id(path: Path) -> str:
     """Return the file's name with the characters that a record's name may have."""
     stem = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_.+-]+", "_", stem).lstrip(".+-")[:_ID_CHARACTERS] or "capture"
 
 
-def _first(column: str) -> str:
+def _first_value(column: str) -> str:
     return column.partition(",")[0]

@@ -59,7 +59,7 @@ class UrgencyRow:
         return self.implied_share > self.most_share * _ROUNDING
 
 
-def decided(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
+def decided_pairs(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
     """Yield the pairs of a table whose order neither the clock nor sampling explains."""
     printed = {key: value for key, value in paper.tables[table].items() if key[0] == L}
     for one, other in itertools.combinations(printed, 2):
@@ -69,21 +69,22 @@ def decided(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
             yield one, other
 
 
-def fitted(paper: PaperValues) -> frozenset[Ids]:
+def fitted_cells(paper: PaperValues) -> frozenset[Ids]:
     """Return the cells of Tables 2 and 3, by whose latencies the traces were chosen."""
     return frozenset(tuple(key[1:]) for table in ("2", "3") for key in paper.tables[table]
                      if key[0] == L)
 
 
-def contradicted(paper: PaperValues, table: str) -> Mapping[Ids, str]:
+def contradicted_cells(paper: PaperValues, table: str) -> Mapping[Ids, str]:
     """Return the cells of a table that other printed figures rule out, with the reason."""
     cells = [tuple(key[1:]) for key in paper.tables[table] if key[0] == L]
-    by_rule = (_overloaded(paper, table), _costly(paper), _shipped(paper) if table == "6" else {})
+    by_rule = (_find_overloaded(paper, table), _find_costly(paper),
+               _find_impossible_shipments(paper) if table == "6" else {})
     return {cell: "; ".join(rule[cell] for rule in by_rule if cell in rule)
             for cell in cells if any(cell in rule for rule in by_rule)}
 
 
-def rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
+def urgency_rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
     """Return every row of Table 6 with its limits, by urgency."""
     mean_bytes = TRACES[_TRACE].mean_bytes
     alone_s = mean_bytes / paper.tables["3"][T, *scope_ids(_TRACE, "PE", "OFF")]
@@ -116,7 +117,7 @@ def trailer_costs(paper: PaperValues) -> Mapping[Ids, float]:
     return made
 
 
-def _overloaded(paper: PaperValues, table: str) -> dict[Ids, str]:
+def _find_overloaded(paper: PaperValues, table: str) -> dict[Ids, str]:
     made: dict[Ids, str] = {}
     for (metric, *cell), printed in paper.tables[table].items():
         kind = TRACES[cell[0]]
@@ -128,7 +129,7 @@ def _overloaded(paper: PaperValues, table: str) -> dict[Ids, str]:
     return made
 
 
-def _costly(paper: PaperValues) -> dict[Ids, str]:
+def _find_costly(paper: PaperValues) -> dict[Ids, str]:
     costs = trailer_costs(paper)
     usual_s = median(costs.values())
     return {cell: f"its throughput asks for {cost_s * 1e3:.2f} ms to encrypt a trailer, which "
@@ -136,8 +137,8 @@ def _costly(paper: PaperValues) -> dict[Ids, str]:
             for cell, cost_s in costs.items() if cost_s > _MANY_TIMES * usual_s}
 
 
-def _shipped(paper: PaperValues) -> dict[Ids, str]:
+def _find_impossible_shipments(paper: PaperValues) -> dict[Ids, str]:
     return {ids(_TRACE, urgency=urgency): f"its throughput ({row.printed / 1e3:.0f} kB/s) asks "
             f"for {row.implied_share:.0%} of the messages to be shipments by Table 3, where at "
-            f"most {row.most_share:.0%} can be" for urgency, row in rows(paper).items()
+            f"most {row.most_share:.0%} can be" for urgency, row in urgency_rows(paper).items()
             if row.is_contradicted}

@@ -23,36 +23,38 @@ from studies.adp1987.air import (
 from studies.study import Fault
 
 
-def _on(policy: str) -> dict[str, str]:
+def _air_levels(policy: str) -> dict[str, str]:
     """Return the levels of modern ADP with queueing under a policy at home (N2)."""
     return dict(zip(design.NAMES, design.ids(
         "ALL", technology="today", protocol="modern", scope="FE", policy=policy, scenario="N2"),
         strict=True))
 
 
-def _on_wires(scope: str = "PE") -> dict[str, str]:
+def _wire_levels(scope: str = "PE") -> dict[str, str]:
     """Return the levels of the 1987 protocol at the paper's nominal setting, by factor."""
     return dict(zip(design.NAMES, design.ids("ALL", scope=scope), strict=True))
 
 
 ON_AIR: Mapping[str, Fault] = {
-    BESIDE: Fault("on the air: the channel stands, and the messages go beside it", on=_on("P1"),
+    BESIDE: Fault("on the air: the channel stands, and the messages go beside it",
+                  on=_air_levels("P1"),
                   fails=["carried", "in-time", "nothing-else", "private"]),
-    WITHOUT_WEP: mobile.without_wep("on the air: neither end has WEP", _on("P2")),
+    WITHOUT_WEP: mobile.without_wep("on the air: neither end has WEP", _air_levels("P2")),
     AROUND_THE_TUNNEL: Fault(
-        "on the air: the channel's datagrams go around the tunnel", on=_on("P12"),
+        "on the air: the channel's datagrams go around the tunnel", on=_air_levels("P12"),
         fails=["no clear inner packet"]),
-    LONGER_TIMEOUT: Fault("on the air: the sender's timeout is half as long again", on=_on("P1"),
+    LONGER_TIMEOUT: Fault("on the air: the sender's timeout is half as long again",
+                          on=_air_levels("P1"),
                           fails=["in-time"]),
     UNVERIFIED: Fault("on the air: the owner signs with a key that nobody has published, and the "
-                      "receiver takes it", on=_on("P1"), fails=["owner"]),
+                      "receiver takes it", on=_air_levels("P1"), fails=["owner"]),
     SECOND_CHANNEL: Fault("on the air: the sender's kernel session ends after the first phase",
-                          on=_on("P1"), fails=["sessions"]),
+                          on=_air_levels("P1"), fails=["sessions"]),
     LATER_CHANNEL: Fault("on the air: the sender's kernel session ends amid the messages",
-                         on=_on("P1"), fails=["handshake", "sessions"]),
-    FALSE_LOG: Fault("on the air: the receiver's log lacks a message", on=_on("P1"),
+                         on=_air_levels("P1"), fails=["handshake", "sessions"]),
+    FALSE_LOG: Fault("on the air: the receiver's log lacks a message", on=_air_levels("P1"),
                      fails=["accounted"])}
-_NOMINAL, _WHOLE = _on_wires(), _on_wires(scope="FE")
+_NOMINAL, _WHOLE = _wire_levels(), _wire_levels(scope="FE")
 ATTACKS: Mapping[str, Fault] = {
     "forged-owner": Fault("the sender's owner signs with another key than the published one",
                           on=_NOMINAL, fails=["owner", "intact"]),

@@ -45,13 +45,13 @@ _FIGURE_4_MS = 40
 _ON_AIR = ("ALL", "ND")
 
 
-def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+def _read_traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return the paper's traces by name and a user's own traces by capture file."""
     from studies.adp1987 import captured
 
     known = fixed([Level(name, f"{kind.mean_bytes} B, {kind.interarrival_s * 1e3:g} ms")
                    for name, kind in TRACES.items()])
-    own = [captured.level(file) for file in files]
+    own = [captured.read_level(file) for file in files]
     for level in own:
         if level.id in TRACES:
             raise StudyError(f"--trace {level.id}: is a trace of the paper's; call the file "
@@ -59,7 +59,7 @@ def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     return [*(known(names, ()) if names or not files else ()), *own]
 
 
-def _refusal(policy: Policy) -> str:
+def _refusal_reason(policy: Policy) -> str:
     """Return why a policy cannot be measured, "" if it can.
 
     The study cannot read messages in a WireGuard tunnel.
@@ -70,15 +70,16 @@ def _refusal(policy: Policy) -> str:
 
 PLACES = mobile.WiresAndAir(
     Level(WIRES, "two hosts on an Ethernet, and a third one for attacks"),
-    mobile.Policies(("P1", "P2", "P8", "P12"), runs={"channel"}, refusal=_refusal), ("N2", "R1"),
+    mobile.Policies(("P1", "P2", "P8", "P12"), runs={"channel"}, refusal=_refusal_reason),
+    ("N2", "R1"),
     waits=True)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:g}"
 
 
-def _unless_asked(*further: str, levels: Sequence[Level]) -> Callable[
+def _reader_without(*further: str, levels: Sequence[Level]) -> Callable[
         [Sequence[str], Sequence[Path]], Sequence[Level]]:
     """Return a reader for a factor whose `further` levels are measured only on request."""
     every = fixed(levels)
@@ -87,24 +88,25 @@ def _unless_asked(*further: str, levels: Sequence[Level]) -> Callable[
 
 
 FACTORS = (
-    Factor("trace", "Trace", read=_traces, option="--traces", file_option="--trace",
+    Factor("trace", "Trace", read=_read_traces, option="--traces", file_option="--trace",
            help=f"Traces, of {', '.join(TRACES)}.",
            file_help="A capture of your own whose packets are the messages. May be repeated."),
     Factor("urgency", "Urgency", plural="urgencies", read=fixed(
         [Level(name, f"{share:.2%} of ALL's messages" if name != NOMINAL_URGENCY else
                "10 % of ALL's, other traces' own") for name, share in URGENCY.items()])),
     Factor("rate", "Rate", is_number=True, unit="of the nominal", read=fixed(
-        [Level(_number(rate), number=rate) for rate in RATES])),
+        [Level(_format_number(rate), number=rate) for rate in RATES])),
     Factor("scope", "Encryption", read=fixed([
         Level("NE", "none"), Level("PE", "trailer"), Level("FE", "all")])),
-    Factor("technology", "Technology", plural="technologies", read=_unless_asked(REAL_TIME, levels=[
+    Factor("technology", "Technology", plural="technologies",
+           read=_reader_without(REAL_TIME, levels=[
         Level("HW", "DES chip"), Level("SW", "DES routine"), Level("today", "a core of today's"),
         Level(REAL_TIME, "this machine's processor, in real time")])),
     Factor("queue", "Queueing", plural="kinds of queueing",
            read=fixed([Level("ON"), Level("OFF")])),
     Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed(
         [Level(str(value), number=value) for value in TIMEOUTS_MS])),
-    Factor("protocol", "Protocol", read=_unless_asked(*BESIDE[:-1], levels=[
+    Factor("protocol", "Protocol", read=_reader_without(*BESIDE[:-1], levels=[
         Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305"),
         Level("wireguard", "UDP through the kernel's WireGuard"),
         Level("esp", "UDP in the kernel's ESP, keys by IKEv2"),
@@ -129,10 +131,10 @@ def nominal_timeout(trace: str) -> str:
     A user's own trace has the timeout of ALL.
     """
     kind: TraceKind = TRACES.get(trace, TRACES["ALL"])
-    return _number(kind.timeout_s * 1e3)
+    return _format_number(kind.timeout_s * 1e3)
 
 
-def beside(trace: str) -> Iterator[tuple[str, ...]]:
+def real_time_cells(trace: str) -> Iterator[tuple[str, ...]]:
     """Yield the real-time cells of a trace.
 
     A protected message is encrypted whole.
@@ -144,8 +146,8 @@ def beside(trace: str) -> Iterator[tuple[str, ...]]:
                   scope="NE" if protocol == "none" else "FE")
 
 
-def on_air(trace: str, policy: str, scenario: str,
-           layer: ChannelLayer | None) -> Iterator[tuple[str, ...]]:
+def air_cells(trace: str, policy: str, scenario: str,
+              layer: ChannelLayer | None) -> Iterator[tuple[str, ...]]:
     """Yield the cells of a trace under a policy in a scenario.
 
     Without a channel layer in the policy, the protocols of `ON_AIR` are compared with none. A
@@ -159,11 +161,11 @@ def on_air(trace: str, policy: str, scenario: str,
                   policy=policy, scenario=scenario)
 
 
-def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def design_cells(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield every cell over wires, as often as a table or figure has it."""
     for trace in traces:
         yield ids(trace)
-        yield from beside(trace)
+        yield from real_time_cells(trace)
         if trace in ("ALL", "ND") or trace not in TRACES:
             yield from (ids(trace, scope=scope, queue=queue)
                         for scope in SCOPES for queue in ("OFF", "ON"))
@@ -176,13 +178,14 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
                         for scope in ("PE", "FE"))
             yield ids(trace, technology="today", scope="NE")
         if trace in _BY_RATE:
-            yield from (ids(trace, rate=_number(rate), queue=queue, timeout=str(_FIGURE_4_MS))
+            yield from (ids(trace, rate=_format_number(rate), queue=queue,
+                            timeout=str(_FIGURE_4_MS))
                         for rate in RATES for queue in ("ON", "OFF"))
         if trace in _BY_TIMEOUT:
             yield from (ids(trace, timeout=str(value)) for value in TIMEOUTS_MS)
 
 
-def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Yield each cell of the design for the chosen levels once.
 
     Raises:
@@ -194,10 +197,10 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         raise StudyError("policies go with scenarios of the air: add "
                          + ("--scenarios N2,R1" if policies else "--policies P1,P12"))
     traces = [level.id for level in levels["trace"]]
-    rows = [*design(traces), *(
+    rows = [*design_cells(traces), *(
         row for trace in traces if trace in _ON_AIR or trace not in TRACES
         for policy in policies for scenario in places
-        for row in on_air(trace, policy.id, scenario.id, policy.value.layers.channel))]
+        for row in air_cells(trace, policy.id, scenario.id, policy.value.layers.channel))]
     return chosen_cells(NAMES, rows, levels)
 
 

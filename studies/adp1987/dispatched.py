@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.adp.packets import HEADER, MAX_RECORDS, RECORD, Flag
-from studies.adp1987.endpoint import costs
+from studies.adp1987.endpoint import operation_costs
 from studies.adp1987.processor import FRAGMENT_BYTES, HEADERS_BYTES
 from studies.adp1987.sniffed import SniffedHead
 
@@ -45,9 +45,9 @@ class SenderSetting:
     wire: Mapping[str, float] | None
 
     @classmethod
-    def of_job(cls, task: Mapping[str, Any], job: Mapping[str, Any]) -> SenderSetting:
+    def from_job(cls, task: Mapping[str, Any], job: Mapping[str, Any]) -> SenderSetting:
         """Return the setting from a task and the sender's job."""
-        return cls(task, costs(job["work"], job["rsa_bits"]), job["wire"])
+        return cls(task, operation_costs(job["work"], job["rsa_bits"]), job["wire"])
 
     @property
     def timeout_s(self) -> float:
@@ -59,7 +59,7 @@ class SenderSetting:
         """Return the time to take a user message (s)."""
         return self.seconds["user-message-send"][0]
 
-    def bytes(self, batch: Sequence[Arrival]) -> int:
+    def message_bytes(self, batch: Sequence[Arrival]) -> int:
         """Return the size of an ADP message with the user messages in `batch` (bytes)."""
         return _FRAME_BYTES[self.task["protocol"]] + sum(
             size + _RECORD_BYTES for _, size, _ in batch)
@@ -69,13 +69,13 @@ class SenderSetting:
 
         `flags` are the ADP header's flags, which state the protection.
         """
-        size = self.bytes(batch)
+        size = self.message_bytes(batch)
         if self.task["protocol"] == "adp":
-            return self._takes_s("adp-message-send", 0) + self._takes_s("chacha20-poly1305", size)
+            return self._cost_s("adp-message-send", 0) + self._cost_s("chacha20-poly1305", size)
         protected = size if flags & Flag.ALL else _TRAILER_BYTES * bool(flags & Flag.TRAILER)
-        return (self._takes_s("adp-message-send", 0)
-                + (self._takes_s("des", protected) if protected else 0.0)
-                + (self._takes_s("des-mac", size) if flags & Flag.CHECKSUM else 0.0))
+        return (self._cost_s("adp-message-send", 0)
+                + (self._cost_s("des", protected) if protected else 0.0)
+                + (self._cost_s("des-mac", size) if flags & Flag.CHECKSUM else 0.0))
 
     def wire_s(self, size: int) -> float:
         """Return how long the fragments of a datagram are on the wire (s)."""
@@ -91,7 +91,7 @@ class SenderSetting:
             return 0.0
         return (size + frames * self.wire["overhead_bytes"]) * 8 / self.wire["rate_bps"]
 
-    def _takes_s(self, operation: str, size: int) -> float:
+    def _cost_s(self, operation: str, size: int) -> float:
         each, byte = self.seconds[operation]
         return each + byte * size
 
@@ -111,7 +111,7 @@ class PhaseTraffic:
     heads: Sequence[SniffedHead]
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """Return the number of captured user messages."""
         return sum(head.count for head in self.heads)
 
@@ -139,7 +139,7 @@ class Dispatch:
             yield self.begun_s - taken_s, urgent
 
 
-def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch]:
+def find_dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch]:
     """Yield the phase's ADP messages with their user messages, while the trace has some."""
     free_s, place, overflowed = phase.start_s, 0, False
     groups = _with_copies(phase.heads)
@@ -155,10 +155,10 @@ def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch
         place += len(batch)
         rest = phase.arrivals[place:place + 1]
         free_s = max(free_s, last.at_s - setting.head_s(last)
-                     + setting.wire_s(setting.bytes(batch)))
+                     + setting.wire_s(setting.message_bytes(batch)))
         if batch:
             made_s = setting.ship_s(batch, head.flags)
-            overflows = bool(rest) and _overflows(batch, rest[0][1], setting)
+            overflows = bool(rest) and _is_overflowing(batch, rest[0][1], setting)
             if overflows and after is not None and _is_together(free_s, after, rest, setting):
                 made_s += setting.ship_s(rest, after.flags)
             yield Dispatch(batch, taken_s, sent_s - made_s,
@@ -181,7 +181,7 @@ def _with_copies(heads: Sequence[SniffedHead]) -> list[tuple[SniffedHead, Sniffe
     return groups
 
 
-def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],
+def _is_together(free_s: float, after: SniffedHead, remaining: Sequence[Arrival],
                  setting: SenderSetting) -> bool:
     """Return whether the next ADP message followed too quickly to be made in between.
 
@@ -189,7 +189,7 @@ def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],
     and the new one are made first, and then both ADP messages are sent.
     """
     idle_s = after.at_s - setting.head_s(after) - free_s
-    return after.count == 1 and idle_s < setting.ship_s(rest, after.flags) / 2
+    return after.count == 1 and idle_s < setting.ship_s(remaining, after.flags) / 2
 
 
 class Reason(enum.Enum):
@@ -201,7 +201,7 @@ class Reason(enum.Enum):
     URGENT, FULL, TIMEOUT, NONE = range(4)
 
 
-def reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
+def find_reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
     """Return why an ADP message was sent: urgent message, full queue or timeout.
 
     Without a queue, every message counts as urgent.
@@ -214,7 +214,7 @@ def reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
     if batch[-1][2]:
         return Reason.URGENT
     is_full = sum(size for _, size, _ in batch) >= setting.task["bound_bytes"] or (
-        dispatch.following is not None and _overflows(batch, dispatch.following, setting))
+        dispatch.following is not None and _is_overflowing(batch, dispatch.following, setting))
     return Reason.FULL if is_full or (dispatch.overflowed and len(batch) == 1) else Reason.TIMEOUT
 
 
@@ -224,7 +224,7 @@ def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
     The value is negative after the timeout. It is zero for an ADP message that is urgent, full or
     alone. It is infinity if a message before the last one was already a reason to send.
     """
-    match reason(dispatch, setting):
+    match find_reason(dispatch, setting):
         case Reason.NONE:
             return math.inf
         case Reason.TIMEOUT:
@@ -233,7 +233,7 @@ def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
             return 0.0
 
 
-def _overflows(batch: Sequence[Arrival], following: int, setting: SenderSetting) -> bool:
+def _is_overflowing(batch: Sequence[Arrival], following: int, setting: SenderSetting) -> bool:
     """Return whether the queue has no room for the next message."""
     sizes = [size for _, size, _ in batch] + [following]
     # The queue counts up to four bytes per character of the destination's name.

@@ -19,13 +19,14 @@ from protocols.adp.crypto import Operation
 from protocols.adp.effects import Effect
 from protocols.adp.network import Datagrams
 from protocols.adp.program import HostEndpoint
-from studies.adp1987.processor import AnyWay, DatagramWire, PacedProcessor, sharp_timers
+from studies.adp1987.processor import AnyWay, DatagramWire, PacedProcessor, sharpen_timers
 
 #: Bytes after the last user message: sequence number and check in 1987, the tag today.
 _TRAILER_BYTES = 16
 
 
-def costs(work: Mapping[str, Mapping[str, Any]], rsa_bits: int) -> dict[str, tuple[float, float]]:
+def operation_costs(work: Mapping[str, Mapping[str, Any]],
+                    rsa_bits: int) -> dict[str, tuple[float, float]]:
     """Return seconds per operation and per byte from a device's document.
 
     An operation with both set-up time and time per byte has two entries, `NAME-operation` and
@@ -62,26 +63,26 @@ class PacedDatagrams(Datagrams):
 
     def send(self, payload: bytes, address: str) -> None:
         """Send a datagram and keep the processor busy until its last fragment has left."""
-        self.sent_ns = self._processor.settle()
-        for copy in on_the_way(payload, self._fault):
-            self._put(copy, address)
+        self.sent_ns = self._processor.settle_charges()
+        for copy in attack_datagram(payload, self._fault):
+            self._put_on_wire(copy, address)
         if self._fault == "stale-channel":
             self._gone.append((payload, address))
 
-    def again(self) -> None:
+    def resend_all(self) -> None:
         """Send all recorded datagrams again, like an attacker who has recorded them."""
         for payload, address in self._gone:
-            self._put(payload, address)
+            self._put_on_wire(payload, address)
 
-    def _put(self, payload: bytes, address: str) -> None:
-        self._processor.wait()
-        self._wire.sent(self._processor.now_ns)
+    def _put_on_wire(self, payload: bytes, address: str) -> None:
+        self._processor.wait_for_clock()
+        self._wire.record_sent(self._processor.now_ns)
         super().send(payload, address)
-        self._processor.owe(self._wire.takes_ns(len(payload)))
-        self._processor.settle()
+        self._processor.charge_time(self._wire.duration_ns(len(payload)))
+        self._processor.settle_charges()
 
 
-def on_the_way(payload: bytes, fault: str) -> list[bytes]:
+def attack_datagram(payload: bytes, fault: str) -> list[bytes]:
     """Return the datagrams that arrive for one that was sent.
 
     Only datagrams with user messages are attacked.
@@ -106,18 +107,18 @@ class PacedEndpoint(HostEndpoint):
     """
 
     def __init__(self, job: Mapping[str, Any],
-                 heard: Callable[[Effect, int], None]) -> None:
+                 report: Callable[[Effect, int], None]) -> None:
         config = load(Path(job["config"]))
-        sharp_timers()
-        self.processor = PacedProcessor(costs(job["work"], job["rsa_bits"]))
+        sharpen_timers()
+        self.processor = PacedProcessor(operation_costs(job["work"], job["rsa_bits"]))
         self.wire = DatagramWire(job["wire"], Path(job["stamps"]), Path(job["peer_stamps"])) \
             if job["wire"] else AnyWay()
         self.datagrams = PacedDatagrams(config, self.processor, self.wire, job.get("fault", ""))
         self._peer = job["peer"]
         self._is_receiving = False
-        self._heard = heard
+        self._heard = report
         self._timer = InstantTimer()
-        super().__init__(config, self.datagrams, self._charge, self._settle)
+        super().__init__(config, self.datagrams, self._charge_operation, self._report_effect)
 
     @property
     def now_s(self) -> float:
@@ -131,11 +132,11 @@ class PacedEndpoint(HostEndpoint):
             return False
         payload, address = received
         source = self._hosts.get(address, address)
-        self.processor.reach(self.wire.arrived_ns(len(payload), self.processor.now_ns)
-                             if source == self._peer else time.monotonic_ns())
+        self.processor.advance_to(self.wire.arrival_ns(len(payload), self.processor.now_ns)
+                                  if source == self._peer else time.monotonic_ns())
         self._is_receiving = True
         self.perform(self.host.receive(payload, source, self.now_s))
-        self.processor.settle()
+        self.processor.settle_charges()
         self._is_receiving = False
         return True
 
@@ -156,7 +157,7 @@ class PacedEndpoint(HostEndpoint):
             # Rounding to nanoseconds can make the time slightly earlier than the deadline.
             deadline_s = self.host.deadline_s()
             self.perform(self.host.tick(max(self.now_s, deadline_s or 0.0)))
-            self.processor.settle()
+            self.processor.settle_charges()
 
     def serve_until(self, until_ns: int | None, files: Sequence[Any] = ()) -> bool:
         """Receive datagrams and run timers until a time or until a file is readable.
@@ -170,18 +171,19 @@ class PacedEndpoint(HostEndpoint):
         """
         while until_ns is None or self.processor.now_ns < until_ns:
             next_ns = min((at for at in (until_ns, self.due_ns()) if at is not None), default=None)
-            ready = self._wait([self.datagrams.fileno(), *(file.fileno() for file in files)],
-                               next_ns)
+            ready = self._wait_for_readable([self.datagrams.fileno(),
+                                             *(file.fileno() for file in files)],
+                                            next_ns)
             if self.datagrams.fileno() in ready:
                 self.read()
             elif ready:
                 return True
             elif next_ns is not None:
-                self.processor.reach(next_ns)
+                self.processor.advance_to(next_ns)
             self.tick()
         return False
 
-    def _wait(self, descriptors: Sequence[int], until_ns: int | None) -> Sequence[int]:
+    def _wait_for_readable(self, descriptors: Sequence[int], until_ns: int | None) -> Sequence[int]:
         """Return the readable descriptors as soon as there is one, or none at `until_ns`.
 
         A timeout of select may be late by a thousandth of the wait, and therefore by more for long
@@ -189,21 +191,21 @@ class PacedEndpoint(HostEndpoint):
         """
         if until_ns is None:
             return select.select(descriptors, (), ())[0]
-        return self._timer.wait(descriptors, until_ns / 1e9)[0]
+        return self._timer.wait_until(descriptors, until_ns / 1e9)[0]
 
-    def _charge(self, operation: Operation, size: int) -> None:
+    def _charge_operation(self, operation: Operation, size: int) -> None:
         way = "receive" if self._is_receiving else "send"
         if operation in (Operation.USER_MESSAGE, Operation.ADP_MESSAGE):
             # Sending a user message is charged when its process hands it over, not when it is
             # shipped.
             if operation is Operation.ADP_MESSAGE or self._is_receiving:
-                self.processor.charge(f"{operation}-{way}")
+                self.processor.charge_operation(f"{operation}-{way}")
         else:
-            self.processor.charge(operation.value, size)
+            self.processor.charge_operation(operation.value, size)
 
-    def _settle(self, effect: Effect) -> None:
+    def _report_effect(self, effect: Effect) -> None:
         """Report an effect with the time at which all of its work is finished."""
-        self._heard(effect, self.processor.settle())
+        self._heard(effect, self.processor.settle_charges())
 
 
 def read_job(path: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Exhibit:
     wire: WireTiming
 
 
-def gather(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: HostLogs,
-           stamps: Mapping[str, float]) -> Exhibit:
+def gather_evidence(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: HostLogs,
+                    stamps: Mapping[str, float]) -> Exhibit:
     """Decrypt and search the captures of a repetition.
 
     Args:
@@ -67,33 +67,34 @@ def gather(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: Hos
     Raises:
         MeasureError: A capture cannot be read.
     """
-    payload, setting = Payload(job["seed"]), SenderSetting.of_job(task, job)
-    frames = {name: list(pcap.frames(out / name)) for name in (PROOF, TRAFFIC)
+    payload, setting = Payload(job["seed"]), SenderSetting.from_job(task, job)
+    frames = {name: list(pcap.read_frames(out / name)) for name in (PROOF, TRAFFIC)
               if (out / name).exists()}
-    channel = authenticated.captured(frames[PROOF], ALPHA, out, logs.secrets)
+    channel = authenticated.open_frames(frames[PROOF], ALPHA, out, logs.secrets)
     # With full encryption, signatures are visible only after decryption.
-    whole = channel if task["scope"] != "all" else authenticated.captured(
+    whole = channel if task["scope"] != "all" else authenticated.open_frames(
         chain.from_iterable(frames.values()), ALPHA, out, logs.secrets)
     search = PieceSearch(payload)
-    first = list(sniffed.heads(frames[PROOF], ALPHA, once=True))
-    later = list(sniffed.heads(frames.get(TRAFFIC, ()), ALPHA))
+    first = list(sniffed.find_heads(frames[PROOF], ALPHA, once=True))
+    later = list(sniffed.find_heads(frames.get(TRAFFIC, ()), ALPHA))
     every = chain.from_iterable(frames.values())
-    return Exhibit(task, channel, whole, later, sniffed.strangers(every), logs, payload, out,
-                   {name: search.seek(each) for name, each in frames.items()},
-                   timing.phases(out, stamps, [*first, *later]), setting,
-                   timing.on_wire(frames[PROOF], ALPHA, job["wire"]))
+    return Exhibit(task, channel, whole, later, sniffed.count_strangers(every), logs, payload, out,
+                   {name: search.search_frames(each) for name, each in frames.items()},
+                   timing.split_phases(out, stamps, [*first, *later]), setting,
+                   timing.measure_wire(frames[PROOF], ALPHA, job["wire"]))
 
 
-def checks(proof: Exhibit) -> list[Check]:
+def run_checks(proof: Exhibit) -> list[Check]:
     """Return all checks of a repetition over wires."""
-    return [authenticated.one_channel(proof.whole, proof.later), authenticated.owner(
-        proof.whole, proof.keys, proof.later), _impostors(proof), _scope(proof),
-        _nothing_else(proof), _fresh(proof), _intact(proof), _piggybacked(proof), _counted(proof),
-        timing.in_time(proof.phases, proof.setting),
-        timing.on_the_wire(proof.wire, proof.logs, is_quick=proof.task["is_quick"])]
+    return [authenticated.check_channel(proof.whole, proof.later), authenticated.check_owner(
+        proof.whole, proof.keys, proof.later), _check_impostors(proof), _check_scope(proof),
+        _check_nothing_else(proof), _check_sequence_numbers(proof), _check_integrity(proof),
+            _check_piggybacking(proof), _check_counts(proof),
+        timing.check_waits(proof.phases, proof.setting),
+        timing.check_wire(proof.wire, proof.logs, is_quick=proof.task["is_quick"])]
 
 
-def _impostors(proof: Exhibit) -> Check:
+def _check_impostors(proof: Exhibit) -> Check:
     """Check that an owner's messages come only from the host of its processes."""
     others = [entry for entry in proof.logs.delivered
               if entry[3] == OWNER and entry[4] != "alpha"]
@@ -101,7 +102,7 @@ def _impostors(proof: Exhibit) -> Check:
         f"{len(others)} messages delivered as {OWNER}'s from another host than hers"))
 
 
-def _scope(proof: Exhibit) -> Check:
+def _check_scope(proof: Exhibit) -> Check:
     """Check that as much is encrypted as the cell's scope says.
 
     With full encryption, no capture may show a piece of a payload, and all frames must be whole.
@@ -122,7 +123,7 @@ def _scope(proof: Exhibit) -> Check:
         f"{len(messages)} messages, with '{proof.task['scope']}' encrypted"))
 
 
-def _nothing_else(proof: Exhibit) -> Check:
+def _check_nothing_else(proof: Exhibit) -> Check:
     """Check that captures of whole frames have no IP packets other than ADP messages."""
     kinds = ", ".join(f"{count} of protocol {kind}" for kind, count in proof.strangers.items())
     return Check("nothing-else", not proof.strangers, (
@@ -130,7 +131,7 @@ def _nothing_else(proof: Exhibit) -> Check:
         + f" ({kinds})" * bool(kinds)))
 
 
-def _fresh(proof: Exhibit) -> Check:
+def _check_sequence_numbers(proof: Exhibit) -> Check:
     """Check that sequence numbers rise and that no key sees a number twice."""
     by_key: dict[bytes, list[int]] = defaultdict(list)
     for message in proof.channel.messages:
@@ -141,22 +142,22 @@ def _fresh(proof: Exhibit) -> Check:
         f"{len(proof.channel.messages)} sequence numbers, {again} of them used again"))
 
 
-def _intact(proof: Exhibit) -> Check:
+def _check_integrity(proof: Exhibit) -> Check:
     """Check that messages were sent and delivered unchanged and that every trailer is valid."""
     phases = proof.logs.phases.values()
-    wrong = sum(message.checksum != proof.payload.checksum(number, message.bytes)
+    wrong = sum(message.checksum != proof.payload.message_checksum(number, message.bytes)
                 for phase in phases for number, message in enumerate(phase.messages))
     total = sum(len(phase.messages) for phase in phases)
     arrived = sum(entry[4] == "alpha" for entry in proof.logs.delivered)
-    altered = sum(data != proof.payload.of(number, len(data))
-                  for number, data in enumerate(_read(proof)) if data is not None)
+    altered = sum(data != proof.payload.message_data(number, len(data))
+                  for number, data in enumerate(_read_user_data(proof)) if data is not None)
     spoilt = proof.channel.spoilt
     return Check("intact", wrong == altered == spoilt == 0 and total == arrived, (
         f"{total - wrong} of {total} messages arrived as they were handed over, {arrived} were "
         f"delivered; of those captured whole, {altered} other ones, {spoilt} ADP messages spoilt"))
 
 
-def _once(messages: Sequence[OpenedMessage]) -> list[OpenedMessage]:
+def _without_copies(messages: Sequence[OpenedMessage]) -> list[OpenedMessage]:
     """Return the messages with user messages, without their copies.
 
     Another check proves that there are no copies.
@@ -164,29 +165,29 @@ def _once(messages: Sequence[OpenedMessage]) -> list[OpenedMessage]:
     return [message for message in messages if message.frame.count and not message.is_again]
 
 
-def _read(proof: Exhibit) -> list[bytes | None]:
+def _read_user_data(proof: Exhibit) -> list[bytes | None]:
     """Return the data of the first phase's user messages, None where unreadable."""
-    return [data for message in _once(proof.channel.messages) for data in (
+    return [data for message in _without_copies(proof.channel.messages) for data in (
         [None] * message.frame.count if message.body is None else
         [record.data for record in message.body.records])]
 
 
-def _piggybacked(proof: Exhibit) -> Check:
+def _check_piggybacking(proof: Exhibit) -> Check:
     """Check that ADP messages hold the trace's messages and were not sent too early."""
     expected = [size for _, size, _ in proof.phases[0].arrivals]
-    data = _read(proof)
+    data = _read_user_data(proof)
     strange = sum(part is not None and len(part) != size
                   for part, size in zip(data, expected, strict=False))
-    early = timing.early(proof.phases, proof.setting)
-    count = len(_once(proof.channel.messages))
+    early = timing.find_early(proof.phases, proof.setting)
+    count = len(_without_copies(proof.channel.messages))
     return Check("piggybacked", len(data) == len(expected) and not strange
                  and not any(each.by_s for each in early.values()), (
         f"{len(data)} user messages in {count} ADP messages "
         f"of the decrypted capture, {strange} of another size than the trace's {len(expected)}; "
-        f"ADP messages that went before they had to: {timing.said(early)}"))
+        f"ADP messages that went before they had to: {timing.describe_off_time(early)}"))
 
 
-def _counted(proof: Exhibit) -> Check:
+def _check_counts(proof: Exhibit) -> Check:
     """Check that log and captures agree on the user messages in each ADP message."""
     logged = [shipment.messages for phase in proof.logs.phases.values()
               for shipment in phase.shipments]

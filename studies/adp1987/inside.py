@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure.capture import WHOLE, Detail, Point, capturing, settle
+from measure.capture import WHOLE, Detail, Point, capturing, settle_captures
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.adp.host import VERSIONS
@@ -54,8 +54,8 @@ class Workload:
         self._site = site
         self._keys: dict[str, Path] = {}
         self._is_still = False
-        self._tunnels = _tunnels(site)
-        self._air = _over_air(site)
+        self._tunnels = _make_tunnels(site)
+        self._air = _make_air(site)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -81,62 +81,63 @@ class Workload:
         if self._air is not None:
             from studies.adp1987.air import workload as air
 
-            air.measure(self._air, HostPrograms(
+            air.measure_repetition(self._air, HostPrograms(
                 self._site, task, out, self._key_folder(task["protocol"], out),
-                air.nodes(task["scenario"])), session)
+                air.host_nodes(task["scenario"])), session)
             return
         if not self._is_still:
-            _quiet(self._site)
+            _silence_hosts(self._site)
             self._is_still = True
         hosts = HostPrograms(self._site, task, out, self._key_folder(task["protocol"], out))
         if self._tunnels:
             from studies.adp1987.realtime import workload as realtime
 
-            realtime.measure(hosts, self._tunnels, session)
+            realtime.measure_repetition(hosts, self._tunnels, session)
             return
         fault = hosts.fault
         if fault and fault not in unprotected.ON_WIRES:
-            attacks.run(fault, hosts,
-                        lambda part: self._captured(WHOLE, part, out, session), session)
+            attacks.run_attack(fault, hosts,
+                               lambda part: self._capture_wire(WHOLE, part, out, session), session)
             return
-        self._phases(hosts, session)
+        self._run_phases(hosts, session)
 
-    def _phases(self, hosts: HostPrograms, session: Session) -> None:
+    def _run_phases(self, hosts: HostPrograms, session: Session) -> None:
         """Run the phases: the first one captured whole, later ones by their heads."""
         fault, out = hosts.fault, hosts.out
         with ExitStack() as stack:
-            stack.enter_context(unprotected.wire(fault, self._site))
-            receiver = stack.enter_context(hosts.program("receiver", "beta"))
-            sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))
-            with self._captured(WHOLE, "proof", out, session):
+            stack.enter_context(unprotected.remove_wire_rate(fault, self._site))
+            receiver = stack.enter_context(hosts.start_program("receiver", "beta"))
+            sender = stack.enter_context(hosts.start_program("sender", "alpha", fault=fault))
+            with self._capture_wire(WHOLE, "proof", out, session):
                 session.stamp("establish")
-                sender.do("establish")
+                sender.run_command("establish")
                 if fault == unprotected.SECOND_CHANNEL:
-                    sender.do("crash")
-                    sender.do("establish")
+                    sender.run_command("crash")
+                    sender.run_command("establish")
                 session.stamp("proof")
-                hosts.say_wait("proof", session)
-                sender.do("proof")
+                hosts.report_wait("proof", session)
+                sender.run_command("proof")
                 if fault == unprotected.BESIDE:
-                    sender.do("beside")
+                    sender.run_command("beside")
             # With full encryption no payload may be visible, so whole frames are captured for the
             # search.
             detail = _IN_FULL if hosts.task["scope"] == "all" else _HEADERS
-            with self._captured(detail, "traffic", out, session):
+            with self._capture_wire(detail, "traffic", out, session):
                 if fault == unprotected.LATER_CHANNEL:
-                    sender.do("crash")
-                    sender.do("establish")
+                    sender.run_command("crash")
+                    sender.run_command("establish")
                 for phase in hosts.phases[1:]:
                     session.stamp(phase)
-                    hosts.say_wait(phase, session)
-                    sender.do(phase)
-                settle()
+                    hosts.report_wait(phase, session)
+                    sender.run_command(phase)
+                settle_captures()
             session.stamp("end")
-            sender.end()
-            receiver.end()
+            sender.finish()
+            receiver.finish()
 
     @contextmanager
-    def _captured(self, detail: Detail, part: str, out: Path, session: Session) -> Iterator[None]:
+    def _capture_wire(self, detail: Detail, part: str, out: Path,
+                      session: Session) -> Iterator[None]:
         # A capture of whole frames also shows packets outside of the channel.
         expression = FIRST_FRAGMENTS if detail is _HEADERS else "ip"
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)], detail,
@@ -187,18 +188,18 @@ class HostPrograms:
             (out / f"{phase}.json").write_text(json.dumps({
                 "saturated": phase == "throughput",
                 "messages": [(message.at_s, message.bytes, message.urgent)
-                             for message in messages(task, self.seed)[:count]]}))
+                             for message in trace_messages(task, self.seed)[:count]]}))
 
-    def job(self, role: str, host: str, **changes: Any) -> Path:
+    def write_job(self, role: str, host: str, **changes: Any) -> Path:
         """Write the job of a program and return its path."""
-        return self._written(role, {
-            "config": str(self.config(host)), "owner": OWNER,
+        return self._write_job_file(role, {
+            "config": str(self.write_config(host)), "owner": OWNER,
             "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
-            "wire": self.task["wire"], "stamps": self._stamps(host), "peer": _PEERS[host],
-            "peer_address": self.address(_PEERS[host]),
-            "peer_stamps": self._stamps(_PEERS[host]), **changes})
+            "wire": self.task["wire"], "stamps": self._stamps_path(host), "peer": _PEERS[host],
+            "peer_address": self.address_of(_PEERS[host]),
+            "peer_stamps": self._stamps_path(_PEERS[host]), **changes})
 
-    def _written(self, role: str, job: Mapping[str, Any]) -> Path:
+    def _write_job_file(self, role: str, job: Mapping[str, Any]) -> Path:
         """Write a job with the entries that all jobs have, and return its path."""
         path = self.out / f"{role}-job.json"
         path.write_text(json.dumps({
@@ -206,11 +207,11 @@ class HostPrograms:
             "phases": {phase: str(self.out / f"{phase}.json") for phase in self.phases}, **job}))
         return path
 
-    def _stamps(self, host: str) -> str:
+    def _stamps_path(self, host: str) -> str:
         """Return the path of the file with a host's times of sending."""
         return str(self.out / f"{host}.stamps")
 
-    def config(self, host: str) -> Path:
+    def write_config(self, host: str) -> Path:
         """Write a host's ADP configuration into the key folder and return its path.
 
         A negative control can change settings and key pairs.
@@ -219,7 +220,7 @@ class HostPrograms:
         owners = []
         for place, names in OWNERS.items():
             for owner in names if place in self.nodes else ():
-                pair = unprotected.signs_as(self.fault, host, owner, OWNER)
+                pair = unprotected.signing_owner(self.fault, host, owner, OWNER)
                 owners.append({"name": owner, **(
                     {"private_key": f"{pair}.pem"} if place == host else
                     {"public_key": f"{pair}.pub.pem"})})
@@ -227,15 +228,15 @@ class HostPrograms:
         path.write_text(json.dumps({
             "protocol": task["protocol"], "host": host,
             "network": {"kind": "ip", "protocol": PROTOCOL}, "owners": owners,
-            "hosts": [{"name": place, "address": self.address(place), "kernel_owner": names[0]}
+            "hosts": [{"name": place, "address": self.address_of(place), "kernel_owner": names[0]}
                       for place, names in OWNERS.items() if place in self.nodes],
             "scope": task["scope"], "trailer": task["trailer"], "queue": task["queue"],
             "timeout_s": task["timeout_s"],
             "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S,
-            **unprotected.settings(self.fault, host, task)}))
+            **unprotected.changed_settings(self.fault, host, task)}))
         return path
 
-    def say_wait(self, phase: str, session: Session) -> None:
+    def report_wait(self, phase: str, session: Session) -> None:
         """Report that a phase takes long in the time of a user's own trace."""
         lasts_s = self.lasts_s(phase)
         long_s = _LONG_S if self.site.clock == "real" else _LONG_SKIPPED_S
@@ -249,34 +250,34 @@ class HostPrograms:
         last_s: float = json.loads((self.out / f"{phase}.json").read_text())["messages"][-1][0]
         return last_s
 
-    def address(self, host: str) -> str:
+    def address_of(self, host: str) -> str:
         """Return the address of a host as its peers know it."""
         return self.site.network.nodes[self.nodes[host]].address
 
-    def program(self, role: str, host: str, **changes: Any) -> HostProgram:
+    def start_program(self, role: str, host: str, **changes: Any) -> HostProgram:
         """Start a program of the study on a host.
 
         Raises:
             MeasureError: The program does not report that it is ready.
         """
-        return self._program(role, host, role, self.job(role, host, **changes))
+        return self._start_module(role, host, role, self.write_job(role, host, **changes))
 
-    def carrying(self, role: str, host: str, job: Mapping[str, Any]) -> HostProgram:
+    def start_carrier(self, role: str, host: str, job: Mapping[str, Any]) -> HostProgram:
         """Start the `realtime` program of a host, which sends or receives the messages.
 
         Raises:
             MeasureError: The program does not report that it is ready.
         """
-        return self._program(role, host, "realtime.program", self._written(role, {
+        return self._start_module(role, host, "realtime.program", self._write_job_file(role, {
             "role": role, "protocol": self.task["protocol"], **job}))
 
-    def _program(self, role: str, host: str, module: str, job: Path) -> HostProgram:
+    def _start_module(self, role: str, host: str, module: str, job: Path) -> HostProgram:
         argv = [sys.executable, "-m", f"studies.adp1987.{module}", str(job)]
-        return HostProgram(role, self.site.testbed.command(self.nodes[host], argv),
-                           self.site.log(role, host))
+        return HostProgram(role, self.site.testbed.node_command(self.nodes[host], argv),
+                           self.site.log_path(role, host))
 
 
-def _tunnels(site: Site) -> Tunnels | None:
+def _make_tunnels(site: Site) -> Tunnels | None:
     """Return the tunnels of a real-time site, None for others.
 
     Their libraries are loaded only for real-time sites.
@@ -288,7 +289,7 @@ def _tunnels(site: Site) -> Tunnels | None:
     return Tunnels(site)
 
 
-def _over_air(site: Site) -> OverAir | None:
+def _make_air(site: Site) -> OverAir | None:
     """Return the helper that connects hosts by radio, None for sites without radios."""
     if not site.network.has_radios:
         return None
@@ -297,22 +298,22 @@ def _over_air(site: Site) -> OverAir | None:
     return OverAir(site)
 
 
-def _quiet(site: Site) -> None:
+def _silence_hosts(site: Site) -> None:
     """Keep the two hosts silent: static neighbour entries and no IPv6."""
     testbed, nodes = site.testbed, site.network.nodes
     ends = {"alpha": "to-beta", "beta": "to-alpha"}
     for host, port in ends.items():
         peer = _PEERS[host]
-        mac = testbed.run(peer, ["cat", f"/sys/class/net/{ends[peer]}/address"]).strip()
-        testbed.run(host, ["sysctl", "-qw", f"net.ipv6.conf.{port}.disable_ipv6=1"])
-        testbed.run(host, ["ip", "neigh", "replace", nodes[peer].address, "lladdr", mac,
-                           "dev", port, "nud", "permanent"])
+        mac = testbed.run_command(peer, ["cat", f"/sys/class/net/{ends[peer]}/address"]).strip()
+        testbed.run_command(host, ["sysctl", "-qw", f"net.ipv6.conf.{port}.disable_ipv6=1"])
+        testbed.run_command(host, ["ip", "neigh", "replace", nodes[peer].address, "lladdr", mac,
+                                   "dev", port, "nud", "permanent"])
 
 
-def messages(task: Mapping[str, Any], seed: int) -> list[traces.TraceMessage]:
+def trace_messages(task: Mapping[str, Any], seed: int) -> list[traces.TraceMessage]:
     """Return the trace of a repetition at the cell's rate, generated or the user's own."""
     if task["own_trace"]:
         return [traces.TraceMessage(at_s / task["rate"], size, urgent)
                 for at_s, size, urgent in task["own_trace"]]
-    return traces.generate(task["trace"], task["messages"], seed, urgent=task["urgent"],
-                           load=task["rate"])
+    return traces.generate_trace(task["trace"], task["messages"], seed, urgent=task["urgent"],
+                                 load=task["rate"])

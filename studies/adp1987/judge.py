@@ -28,7 +28,7 @@ _FILES = ("sender.json.gz", "receiver.json.gz", "later.json.gz", "sender-job.jso
 _OVERLOADED = 0.98
 
 
-def judge(repetition: Repetition) -> Judged:
+def judge_repetition(repetition: Repetition) -> Judged:
     """Return the measured values and the evidence of a repetition.
 
     Args:
@@ -39,31 +39,33 @@ def judge(repetition: Repetition) -> Judged:
         OSError: A file of the repetition is missing.
     """
     out = repetition.out
-    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    task = matrix.build_task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     if mobile.is_on_air(repetition.cell):
-        return on_air.judge(repetition, task)
+        return on_air.judge_repetition(repetition, task)
     if repetition.cell.ids["technology"] == REAL_TIME:
-        return realtime.judge(repetition, task)
+        return realtime.judge_repetition(repetition, task)
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-        "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
+        "files": judging.existing_files(out, _FILES),
+        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
-    hosts = logs.read(out)
+    hosts = logs.read_logs(out)
     job = json.loads((out / "sender-job.json").read_text())
-    proof = evidence.gather(out, task, job, hosts, raw["stamps"])
+    proof = evidence.gather_evidence(out, task, job, hosts, raw["stamps"])
     fault = raw.get("attack", "")
-    measured = Measured(attack=attacked.record(fault, proof, out)) if fault else _measured(hosts)
-    checks = judging.recorded(evidence.checks(proof))
-    reasons = [*judging.unproven(checks), *judging.lost(raw)]
+    measured = Measured(attack=attacked.build_attack_record(fault, proof,
+                                                            out)) if fault else _measure(hosts)
+    checks = judging.to_records(evidence.run_checks(proof))
+    reasons = [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
                   **circumstances)
 
 
-def _measured(hosts: HostLogs) -> Measured:
+def _measure(hosts: HostLogs) -> Measured:
     latency, throughput = hosts.phases["latency"], hosts.phases.get("throughput")
-    rate = _rate(throughput.messages) if throughput else None
+    rate = _delivered_rate(throughput.messages) if throughput else None
     span_ns = latency.messages[-1].due_ns
     offered = latency.user_bytes / (span_ns / 1e9)
     utilisation = latency.busy_ns / latency.lasted_ns
@@ -73,13 +75,14 @@ def _measured(hosts: HostLogs) -> Measured:
         utilisation_share=utilisation,
         adp_message_bytes=latency.user_bytes / len(latency.shipments),
         messages_per_adp_message=len(latency.messages) / len(latency.shipments),
-        offered_bytes_per_s=offered, wire_bytes_per_byte=_on_the_wire(latency),
+        offered_bytes_per_s=offered, wire_bytes_per_byte=_wire_bytes_per_byte(latency),
         overloaded=utilisation >= _OVERLOADED or (rate is not None and offered > rate),
         causes=dict(Counter(shipment.cause for shipment in latency.shipments)),
-        prefixes=_prefixes(latency, throughput), **latencies.fields(_waits(latency.messages)))
+        prefixes=_measure_prefixes(latency, throughput),
+        **latencies.latency_fields(_urgent_waits(latency.messages)))
 
 
-def _on_the_wire(phase: LoggedPhase) -> float:
+def _wire_bytes_per_byte(phase: LoggedPhase) -> float:
     """Return the sender's bytes on the wire per byte of user data.
 
     Each fragment counts with headers, checksum, preamble and gap. The number of ADP messages is
@@ -90,13 +93,13 @@ def _on_the_wire(phase: LoggedPhase) -> float:
     return (size + fragments * FRAME_BYTES) / phase.user_bytes
 
 
-def _waits(messages: Sequence[LoggedMessage]) -> list[float]:
+def _urgent_waits(messages: Sequence[LoggedMessage]) -> list[float]:
     """Return latencies of urgent messages (s), from the sending process to the receiving one."""
     return [(message.delivered_ns - message.due_ns) / 1e9 for message in messages
             if message.urgent and message.delivered_ns is not None]
 
 
-def _rate(messages: Sequence[LoggedMessage]) -> float | None:
+def _delivered_rate(messages: Sequence[LoggedMessage]) -> float | None:
     """Return the user data that is delivered per second while the sender never idles.
 
     Messages that are in the queue when the trace ends would wait for their timeout. They do not
@@ -108,12 +111,13 @@ def _rate(messages: Sequence[LoggedMessage]) -> float | None:
     return sum(message.bytes for message in counted) / (last_ns / 1e9) if last_ns else None
 
 
-def _prefixes(latency: LoggedPhase, throughput: LoggedPhase | None) -> list[PrefixRecord]:
+def _measure_prefixes(latency: LoggedPhase, throughput: LoggedPhase | None) -> list[PrefixRecord]:
     records = []
     for share in SHARES:
         count = max(1, round(share * len(latency.messages)))
-        waits = _waits(latency.messages[:count])
+        waits = _urgent_waits(latency.messages[:count])
         records.append(PrefixRecord(
             messages=count, latency_s=fmean(waits) if waits else None,
-            throughput_bytes_per_s=_rate(throughput.messages[:count]) if throughput else None))
+            throughput_bytes_per_s=_delivered_rate(throughput.messages[:count]) if throughput
+            else None))
     return records

@@ -84,7 +84,7 @@ class HostLogs:
     secrets: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
-def read(out: Path) -> HostLogs:
+def read_logs(out: Path) -> HostLogs:
     """Read the logs in a repetition's folder.
 
     Raises:
@@ -101,16 +101,16 @@ def read(out: Path) -> HostLogs:
         ends = min(following, default=float("inf"))
         arrived = [entry for entry in delivered if begins <= entry[0] < ends]
         arrivals = json.loads((out / f"{name}.json").read_text())["messages"]
-        phases[name] = _phase(phase, arrivals, arrived)
+        phases[name] = _parse_phase(phase, arrivals, arrived)
     arrived, early, late = (sent["off_time"][side] + received["off_time"][side]
                             for side in ("arrived", "early", "late"))
     return HostLogs(phases, sent.get("establishment_ns"), sent["errors"], received["notes"],
                     delivered, arrived, early, late,
-                    authenticated.ephemeral(received["keys"]))
+                    authenticated.ephemeral_keys(received["keys"]))
 
 
-def _phase(phase: Mapping[str, Any], arrivals: Sequence[Any],
-           arrived: Sequence[Any]) -> LoggedPhase:
+def _parse_phase(phase: Mapping[str, Any], arrivals: Sequence[Any],
+                 arrived: Sequence[Any]) -> LoggedPhase:
     shipments = tuple(LoggedShipment(*entry) for entry in phase["shipped"])
     sent_ns = [shipment.sent_ns for shipment in shipments for _ in range(shipment.messages)]
     # The channel keeps the order. If a message is lost, messages without a counterpart count as not

@@ -40,67 +40,67 @@ class Mallory:
         self._challenge: bytes | None = None
         identity = Identity("mid", "mallory", config.keys, self._session)
         tools = Tools(identity, config.directory, Crypto(lambda _operation, _size: None),
-                      self._random, Scope.TRAILER, 64)
+                      self._random_or_challenge, Scope.TRAILER, 64)
         self._is_old = config.version == "adp-1987"
         self._suite: Any = (Suite1987(tools, checksum=False) if self._is_old
                             else SuiteModern(tools))
         self._datagrams = Datagrams(config.network.kind, config.network.number,
                                     config.addresses["mid"])
 
-    def go(self) -> None:
+    def run_attack(self) -> None:
         """Open a channel to beta and use the owner's signature there."""
-        keys, channel = self._open("beta")
-        proof = self._lured(keys.theirs if self._is_old else None)
-        frame = self._frame(channel)
-        self._send("beta", self._sealed(keys, frame, (Proof(_NUMBER, self._owner,
-                                                            proof.signature),), TEXT))
+        keys, channel = self._open_channel("beta")
+        proof = self._lure_owner(keys.theirs if self._is_old else None)
+        frame = self._make_frame(channel)
+        self._send_to("beta", self._seal_message(keys, frame, (Proof(_NUMBER, self._owner,
+                                                                     proof.signature),), TEXT))
 
-    def _random(self, size: int) -> bytes:
+    def _random_or_challenge(self, size: int) -> bytes:
         """Return random bytes, or the challenge that another owner is to sign."""
         return os.urandom(size) if self._challenge is None else self._challenge
 
-    def _open(self, host: str) -> tuple[Any, bytes]:
+    def _open_channel(self, host: str) -> tuple[Any, bytes]:
         """Open a channel to a host like any legitimate user, and return keys and number."""
         request, keys = self._suite.request(host)
-        frame = self._frame(request.channel, Flag.REQUEST, request=request.encoded)
-        self._send(host, frame.clear() if keys is None else self._sealed(keys, frame))
-        keys = self._suite.acknowledged(request, keys, self._received(host))
-        self._send(host, self._sealed(keys, self._frame(request.channel)))
+        frame = self._make_frame(request.channel, Flag.REQUEST, request=request.encoded)
+        self._send_to(host, frame.clear() if keys is None else self._seal_message(keys, frame))
+        keys = self._suite.acknowledged(request, keys, self._receive_from(host))
+        self._send_to(host, self._seal_message(keys, self._make_frame(request.channel)))
         return keys, request.channel
 
-    def _lured(self, challenge: bytes | None) -> Proof:
+    def _lure_owner(self, challenge: bytes | None) -> Proof:
         """Accept the owner's channel and return the owner's signature."""
-        request = self._received("alpha")
+        request = self._receive_from("alpha")
         self._challenge = challenge
         keys, acknowledgement = self._suite.accept("alpha", request)
         self._challenge = None
-        frame = self._frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
-        self._send("alpha", self._sealed(keys, frame))
+        frame = self._make_frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
+        self._send_to("alpha", self._seal_message(keys, frame))
         while True:
-            answer = self._received("alpha")
+            answer = self._receive_from("alpha")
             body = packets.parse_body(keys.open(answer.clear(), answer), answer.count,
                                       self._suite.padding)
             for proof in body.proofs:
                 if proof.name == self._owner:
                     return proof
 
-    def _frame(self, channel: bytes, flags: int = 0, request: bytes = b"",
-               acknowledgement: bytes = b"") -> Frame:
+    def _make_frame(self, channel: bytes, flags: int = 0, request: bytes = b"",
+                    acknowledgement: bytes = b"") -> Frame:
         return Frame(self._suite.version, Kind.DATA, flags, 0, channel, self._session, request,
                      acknowledgement)
 
-    def _sealed(self, keys: Any, frame: Frame, proofs: tuple[Proof, ...] = (),
-                text: bytes | None = None) -> bytes:
+    def _seal_message(self, keys: Any, frame: Frame, proofs: tuple[Proof, ...] = (),
+                      text: bytes | None = None) -> bytes:
         records = [] if text is None else [packets.encode_record(_NUMBER, b"bob", 7, text)]
         whole = replace(frame, flags=frame.flags | self._suite.flags(private=False),
                         count=len(records))
         body = packets.encode_body(proofs, (), records)
         return whole.clear() + bytes(keys.seal(whole.clear(), body, private=False))
 
-    def _send(self, host: str, payload: bytes) -> None:
+    def _send_to(self, host: str, payload: bytes) -> None:
         self._datagrams.send(payload, self._config.addresses[host])
 
-    def _received(self, host: str) -> Frame:
+    def _receive_from(self, host: str) -> Frame:
         """Return the next message of a host.
 
         Raises:
@@ -121,7 +121,7 @@ def main(path: str) -> int:
     mallory = Mallory(load(Path(job["config"])), job["owner"])
     print("ready", flush=True)
     for line in sys.stdin:
-        mallory.go()
+        mallory.run_attack()
         print(f"done {line.strip()}", flush=True)
     return 0
 

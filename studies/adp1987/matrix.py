@@ -49,12 +49,12 @@ _ROUTES = {"beta": {"10.9.1.0/24": "10.9.2.2"}, "mid": {"10.9.0.2/32": "10.9.2.1
                                                        "10.9.0.1/32": "10.9.1.1"}}
 
 
-def wire_of(cell: Cell) -> Wire:
+def select_wire(cell: Cell) -> Wire:
     """Return the Ethernet that belongs to the technology of a cell."""
     return load_wire(WIRES.get(cell.ids["technology"], PAPER_WIRE))
 
 
-def network(wire: Wire) -> Network:
+def build_network(wire: Wire) -> Network:
     """Return three hosts with a wire between each two.
 
     The third host is for attacks.
@@ -63,11 +63,12 @@ def network(wire: Wire) -> Network:
                                    for port, address in ports.items()},
                         routes=_ROUTES.get(name, {})) for name, ports in _PLACES.items()}
     ends = (("alpha", "beta"), ("alpha", "mid"), ("beta", "mid"))
-    links = [shapes.link(f"{one}/to-{other}", f"{other}/to-{one}", wire) for one, other in ends]
+    links = [shapes.make_link(f"{one}/to-{other}", f"{other}/to-{one}", wire) for one, other
+             in ends]
     return Network("three-hosts", nodes, links)
 
 
-def testbed(cell: Cell, asked: Asked) -> Spec:
+def build_testbed(cell: Cell, settings: Asked) -> Spec:
     """Return the testbed of a cell.
 
     Over wires, the hosts have the cell's device. In virtual time each trace has its own testbed
@@ -75,14 +76,14 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
     Args:
         cell: The cell.
-        asked: Settings of the workload.
+        settings: Settings of the workload.
 
     Raises:
         StudyError: A user's own trace has a message that no queue accepts, or is too long.
     """
-    own_trace.refuse_too_long(cell, asked)
-    largest = max((size for _, size, _ in own_trace.taken(cell, asked)), default=0)
-    if largest > _channel(cell, asked)["bound_bytes"]:
+    own_trace.check_duration(cell, settings)
+    largest = max((size for _, size, _ in own_trace.select_messages(cell, settings)), default=0)
+    if largest > _channel_settings(cell, settings)["bound_bytes"]:
         what_to_do = f"add --set bound_bytes={largest}" if cell.ids["protocol"] != OF_POLICY else \
             f"write queue_bytes: {largest} in policy {cell.ids['policy']}"
         raise StudyError(f"--trace {cell.ids['trace']}: has a message of {largest} bytes, more "
@@ -91,43 +92,43 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
         scenario: Scenario = cell.value("scenario")
         mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
         device = DEVICES[cell.ids["technology"]]
-        return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
-            scenario, asked.medium),
+        return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+            scenario, settings.medium),
                     {scenario.peer: device, scenario.mobile_node: device}, clocks=("virtual",))
     if cell.ids["technology"] == REAL_TIME:
-        return Spec(network(wire_of(cell)), options={"real_time": True},
+        return Spec(build_network(select_wire(cell)), options={"real_time": True},
                     clocks=("real", "processor"))
     device = DEVICES[cell.ids["technology"]]
-    return Spec(network(wire_of(cell)), devices=dict.fromkeys(_PLACES, device),
+    return Spec(build_network(select_wire(cell)), devices=dict.fromkeys(_PLACES, device),
                 options={"trace": cell.ids["trace"]})
 
 
-def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
+def build_task(cell: Cell, settings: Asked) -> Mapping[str, Any]:
     """Return the workload's task with the protocol's settings, the wire's figures and the trace."""
-    ids, wire = cell.ids, wire_of(cell)
+    ids, wire = cell.ids, select_wire(cell)
     urgency, on_air = ids["urgency"], mobile.is_on_air(cell)
     return {
-        **_channel(cell, asked), "rsa_bits": asked.rsa_bits,
+        **_channel_settings(cell, settings), "rsa_bits": settings.rsa_bits,
         "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
-        "trace": ids["trace"], "own_trace": own_trace.taken(cell, asked),
+        "trace": ids["trace"], "own_trace": own_trace.select_messages(cell, settings),
         "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
-        "messages": asked.messages, "proof_messages": asked.proof_messages,
-        "paced_messages": (asked.paced_messages if on_air or ids["technology"] == REAL_TIME else
-                           asked.messages),
-        "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
+        "messages": settings.messages, "proof_messages": settings.proof_messages,
+        "paced_messages": (settings.paced_messages if on_air or ids["technology"] == REAL_TIME else
+                           settings.messages),
+        "seed": settings.trace_seed, "is_quick": ids["technology"] in WIRES,
         "saturated": not is_paced(ids),
         "scenario": to_json(cell.value("scenario")) if on_air else None,
         "has_port": on_air and cell.value("policy").uses_eap}
 
 
-def required_metrics(cell: Cell, asked: Asked) -> list[Metric]:
+def required_metrics(cell: Cell, settings: Asked) -> list[Metric]:
     """Return the metrics that every repetition of a cell must have.
 
     Latency is required only if the phase has urgent messages. The level of a user's own trace does
     not say whether it has some, so latency is not required there.
     """
-    told, ids = task(cell, asked), cell.ids
+    told, ids = build_task(cell, settings), cell.ids
     kind = TRACES.get(ids["trace"])
     share = (told["urgent"] or kind.urgent) if kind else 0.0
     required = [WIRE_BYTES]
@@ -140,7 +141,7 @@ def required_metrics(cell: Cell, asked: Asked) -> list[Metric]:
     return [*required, UTILISATION, ADP_BYTES, *([THROUGHPUT] if told["saturated"] else [])]
 
 
-def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:
+def _channel_settings(cell: Cell, settings: Asked) -> Mapping[str, Any]:
     """Return the settings of the protocol, from the levels or from the policy's channel layer."""
     ids = cell.ids
     if ids["protocol"] == OF_POLICY:
@@ -150,4 +151,4 @@ def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:
                 "timeout_s": layer.timeout_ms / 1e3, "bound_bytes": layer.queue_bytes}
     return {"protocol": PROTOCOLS[ids["protocol"]], "scope": SCOPES[ids["scope"]],
             "trailer": "sequence", "queue": ids["queue"] == "ON",
-            "timeout_s": float(ids["timeout"]) / 1e3, "bound_bytes": asked.bound_bytes}
+            "timeout_s": float(ids["timeout"]) / 1e3, "bound_bytes": settings.bound_bytes}

@@ -26,7 +26,7 @@ _ROUNDS, _LARGE, _BATCH = 2000, 16_384, 11
 _PRIMES = {512: (2**255 + 95, 2**256 - 189), 1024: (2**511 + 111, 2**512 - 569)}
 
 
-def seconds(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
+def time_operation(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
     """Return the processor time of an operation (s).
 
     The result is the best mean of five, to exclude other load.
@@ -40,7 +40,7 @@ def seconds(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
     return best
 
 
-def cryptography() -> dict[str, float]:
+def measure_cryptography() -> dict[str, float]:
     """Return the seconds of each figure.
 
     A name with the ending `_byte` is per byte.
@@ -55,28 +55,30 @@ def cryptography() -> dict[str, float]:
         private = RsaPrivate(p, q, 65537)
         public = type(private.public)(p * q, 65537)
         block = bytes(public.size - 1) + b"2"
-        figures[f"rsa-{bits}-private"] = seconds(partial(crypto.rsa_private, private, block), 200)
-        figures[f"rsa-{bits}-public"] = seconds(partial(crypto.rsa_public, public, block), 200)
+        figures[f"rsa-{bits}-private"] = time_operation(partial(crypto.rsa_private, private, block),
+                                                        200)
+        figures[f"rsa-{bits}-public"] = time_operation(partial(crypto.rsa_public, public, block),
+                                                       200)
     figures |= {
-        "x25519": seconds(partial(crypto.x25519_public, bytes(32))),
-        "ed25519-sign": seconds(partial(crypto.sign, signer, small)),
-        "ed25519-verify": seconds(partial(crypto.verify, verifier, signature, small))}
+        "x25519": time_operation(partial(crypto.x25519_public, bytes(32))),
+        "ed25519-sign": time_operation(partial(crypto.sign, signer, small)),
+        "ed25519-verify": time_operation(partial(crypto.verify, verifier, signature, small))}
     bulk: dict[str, Callable[[bytes], object]] = {
         "des": partial(crypto.des_encrypt, key),
         "chacha20-poly1305": partial(crypto.seal, aead, 1, clear=b""), "sha256": crypto.digest}
     for name, run in bulk.items():
-        each = seconds(partial(run, small))
-        figures[f"{name}_byte"] = (seconds(partial(run, large), 200) - each) / _LARGE
+        each = time_operation(partial(run, small))
+        figures[f"{name}_byte"] = (time_operation(partial(run, large), 200) - each) / _LARGE
         figures[f"{name}-operation"] = each
     return figures
 
 
-def messages() -> dict[str, float]:
+def measure_messages() -> dict[str, float]:
     """Return a host's time per user message and per ADP message without cryptography.
 
     There is one figure for sending and one for receiving.
     """
-    one, many = _trip(1), _trip(_BATCH)
+    one, many = _time_trip(1), _time_trip(_BATCH)
     figures = {}
     for way, alone, together in zip(("send", "receive"), one, many, strict=True):
         user = (together - alone) / (_BATCH - 1)
@@ -85,9 +87,9 @@ def messages() -> dict[str, float]:
     return figures
 
 
-def _trip(batch: int) -> tuple[float, float]:
+def _time_trip(batch: int) -> tuple[float, float]:
     """Return the processor time at both ends for an ADP message with `batch` user messages."""
-    alpha, beta = _hosts()
+    alpha, beta = _make_hosts()
     effects: list[Effect] = []
     spent = [0.0, 0.0]
     for number in range(_ROUNDS // batch + 1):
@@ -107,8 +109,8 @@ def _trip(batch: int) -> tuple[float, float]:
     return spent[0] / rounds, spent[1] / rounds
 
 
-def _hosts() -> tuple[Host, Host]:
-    keys = {name: _rsa() for name in ("a", "b")}
+def _make_hosts() -> tuple[Host, Host]:
+    keys = {name: _make_rsa_key() for name in ("a", "b")}
     directory = Directory({"alpha": "a", "beta": "b"},
                           {name: key.public for name, key in keys.items()})
     rng = random.Random(1)  # noqa: S311 - nothing is protected here
@@ -127,7 +129,7 @@ def _hosts() -> tuple[Host, Host]:
     return alpha, beta
 
 
-def _rsa() -> RsaPrivate:
+def _make_rsa_key() -> RsaPrivate:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     numbers = rsa.generate_private_key(65537, RSA_BITS).private_numbers()
@@ -136,7 +138,7 @@ def _rsa() -> RsaPrivate:
 
 def main() -> int:
     """Print the figures, one per line."""
-    for name, value in {**cryptography(), **messages()}.items():
+    for name, value in {**measure_cryptography(), **measure_messages()}.items():
         operation, _, byte = name.partition("_")
         shown = f"bytes_per_s: {1 / value:.3g}" if byte else f"seconds: {value:.3g}"
         sys.stdout.write(f"{operation}: {{{shown}}}\n")

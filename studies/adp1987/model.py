@@ -53,7 +53,7 @@ class ModelResult:
     latencies_s: tuple[float, ...] = ()
 
 
-def wire_s(size: int) -> float:
+def time_on_wire_s(size: int) -> float:
     """Return the time of a datagram's fragments on the wire (s)."""
     return (size + -(-size // FRAGMENT_BYTES) * FRAME_BYTES) * 8 / WIRE_BPS
 
@@ -67,18 +67,18 @@ class _Sender:
         self.queue: list[tuple[float, int, bool]] = []
         self.bytes, self.due = 0, float("inf")
 
-    def crypto(self, size: int) -> float:
+    def crypto_s(self, size: int) -> float:
         scope = self.setting.scope
         length = {"NE": 0, "PE": 16, "FE": size}[scope]
         return (self.costs.des + self.costs.des_byte * length) if length else 0.0
 
-    def ship(self) -> None:
+    def ship_queue(self) -> None:
         costs, users = self.costs, self.bytes
         size = ADP_BYTES + users + RECORD_BYTES * len(self.queue)
-        self.now += costs.adp_send + self.crypto(size)
-        self.busy += costs.adp_send + self.crypto(size) + wire_s(size)
-        self.now += wire_s(size)  # the driver waits until the last fragment has left
-        self.receiver = (max(self.receiver, self.now) + costs.adp_receive + self.crypto(size)
+        self.now += costs.adp_send + self.crypto_s(size)
+        self.busy += costs.adp_send + self.crypto_s(size) + time_on_wire_s(size)
+        self.now += time_on_wire_s(size)  # the driver waits until the last fragment has left
+        self.receiver = (max(self.receiver, self.now) + costs.adp_receive + self.crypto_s(size)
                          + costs.user_receive * len(self.queue))
         self.latencies += [self.receiver - at for at, _, urgent in self.queue if urgent]
         self.sizes.append(users)
@@ -90,22 +90,22 @@ class _Sender:
         self.busy += self.costs.user_send
         overflows = bool(self.queue) and self.bytes + size > setting.bound_bytes
         if overflows:
-            self.ship()
+            self.ship_queue()
         self.queue.append((at, size, urgent))
         self.bytes += size
         self.due = min(self.due, self.now + setting.timeout_s)
         # A message that makes the queue overflow counts as urgent and is shipped separately.
         if urgent or overflows or not setting.queue or self.bytes >= setting.bound_bytes:
-            self.ship()
+            self.ship_queue()
 
-    def until(self, time: float) -> None:
+    def run_until(self, time: float) -> None:
         if self.due <= time:
             self.now = max(self.now, self.due)
-            self.ship()
+            self.ship_queue()
 
 
-def run(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting, *,
-        saturated: bool) -> ModelResult:
+def run_model(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting, *,
+              saturated: bool) -> ModelResult:
     """Run a trace through the model.
 
     Args:
@@ -117,11 +117,11 @@ def run(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting,
     sender = _Sender(costs, setting)
     for message in trace:
         at = sender.now if saturated else message.at_s
-        sender.until(max(at, sender.now))
+        sender.run_until(max(at, sender.now))
         sender.now = max(sender.now, at)
         sender.hand_over(at, message.bytes, urgent=message.urgent)
     if sender.queue:
-        sender.until(float("inf") if saturated else sender.due)
+        sender.run_until(float("inf") if saturated else sender.due)
     total = sum(message.bytes for message in trace)
     return ModelResult(total / sender.receiver, fmean(sender.latencies or [0.0]),
                        fmean(sender.sizes), sender.busy / sender.now, tuple(sender.latencies))

@@ -101,8 +101,8 @@ class OpenedCapture:
         return [message for channel in self.channels for message in channel.messages]
 
 
-def capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
-            secrets: Mapping[bytes, bytes]) -> OpenedCapture:
+def open_capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
+                 secrets: Mapping[bytes, bytes]) -> OpenedCapture:
     """Follow the channels of both protocol versions through a capture.
 
     Args:
@@ -117,9 +117,9 @@ def capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
         if frame is None:
             opened.spoilt += message.source == initiator
         elif message.source != initiator:
-            _answered(opened, frame, secrets, keys)
+            _record_answer(opened, frame, secrets, keys)
         else:
-            _take(opened, message, frame, keys)
+            _record_message(opened, message, frame, keys)
     return opened
 
 
@@ -132,8 +132,8 @@ def is_signature(proof: bytes, challenge: bytes, key: Path) -> bool:
     return bool(block == challenge.rjust(size, b"\0"))
 
 
-def _answered(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes],
-              folder: Path) -> None:
+def _record_answer(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes],
+                   folder: Path) -> None:
     """Record the acceptor's challenge or keys, and its confirmation of signatures."""
     channel = opened.by_number.get(frame.channel)
     if channel is None:
@@ -141,30 +141,32 @@ def _answered(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes
     if frame.flags & Flag.ACKNOWLEDGE and frame.version == 1 and not channel.challenge:
         channel.challenge = frame.acknowledgement[:_CHALLENGE_BYTES]
     elif frame.flags & Flag.ACKNOWLEDGE and frame.version != 1:
-        _keyed(opened, channel, frame, secrets, folder)
-    body = _read(channel, frame, by_initiator=False)[1]
+        _record_keys(opened, channel, frame, secrets, folder)
+    body = _read_sealed(channel, frame, by_initiator=False)[1]
     if body is not None and body.confirmed and channel.confirmed_after < 0:
         channel.confirmed_after = len(channel.messages)
 
 
-def _keyed(opened: OpenedCapture, channel: OpenedChannel, frame: Frame,
-           secrets: Mapping[bytes, bytes], folder: Path) -> None:
+def _record_keys(opened: OpenedCapture, channel: OpenedChannel, frame: Frame,
+                 secrets: Mapping[bytes, bytes], folder: Path) -> None:
     """Derive the keys that an acknowledgement of the modern protocol leads to.
 
     These are the first keys of a channel or the next ones.
     """
     number, last, made = frame.channel, channel.keys.get(frame.channel), None
     if not frame.flags & Flag.REKEY and channel.request is not None:
-        made = transcript.first(channel.request, frame, secrets, folder)
+        made = transcript.derive_first_keys(channel.request, frame, secrets, folder)
     elif last is not None:
         number = frame.acknowledgement[:8]
-        made = transcript.following(last, channel.next_request, frame.acknowledgement, secrets)
+        made = transcript.derive_next_keys(last, channel.next_request, frame.acknowledgement,
+                                           secrets)
     if made is not None and number not in channel.keys:
         channel.keys[number] = made
         opened.by_number[number] = channel
 
 
-def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: Path) -> None:
+def _record_message(opened: OpenedCapture, message: SniffedMessage, frame: Frame,
+                    folder: Path) -> None:
     """Record a message of the initiator."""
     channel = opened.by_number.get(frame.channel)
     if channel is None:
@@ -176,10 +178,11 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
         channel.requests.add(frame.request)
         if channel.request is None:
             channel.request = frame
-            channel.secret = _key(frame.request, folder / "bob.pem") if frame.version == 1 else b""
+            channel.secret = _des_key(frame.request,
+                                      folder / "bob.pem") if frame.version == 1 else b""
     if not frame.flags & Flag.SEALED:
         return
-    sequence, body, is_right = _read(channel, frame, by_initiator=True)
+    sequence, body, is_right = _read_sealed(channel, frame, by_initiator=True)
     opened.spoilt += not is_right
     # A copy is not opened again; its sequence number shows that it is a copy.
     is_again = frame in channel.known
@@ -191,7 +194,7 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
     channel.messages.append(OpenedMessage(message, frame, sequence, body, is_again, is_bare))
 
 
-def _read(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:
+def _read_sealed(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:
     try:
         if frame.version == 1:
             return _read_1987(frame, channel.secret)
@@ -205,10 +208,10 @@ def _read(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:
 def _read_1987(frame: Frame, secret: bytes) -> _Read:
     sealed = frame.sealed
     if frame.flags & Flag.ALL:
-        sealed = _decrypt(secret, sealed)
+        sealed = _decrypt_des(secret, sealed)
     body, trailer = sealed[:-_TRAILER_BYTES], sealed[-_TRAILER_BYTES:]
     if frame.flags & Flag.TRAILER and not frame.flags & Flag.ALL:
-        trailer = _decrypt(secret, trailer)
+        trailer = _decrypt_des(secret, trailer)
     sequence = int.from_bytes(trailer[:8]) & ~(1 << 63)
     return (sequence, packets.parse_body(body, frame.count, _BLOCK),
             _is_trailer(frame, body + trailer, secret))
@@ -222,7 +225,7 @@ def _is_trailer(frame: Frame, opened: bytes, secret: bytes) -> bool:
     text = frame.clear() + text
     # CBC-MAC with the length in front, under the key variant that docs/adp.md defines.
     padded = len(text).to_bytes(_BLOCK) + text + bytes(-len(text) % _BLOCK)
-    encryptor = _des(bytes(byte ^ 0xF0 for byte in secret)).encryptor()
+    encryptor = _des_cipher(bytes(byte ^ 0xF0 for byte in secret)).encryptor()
     return check == encryptor.update(padded)[-_BLOCK:]
 
 
@@ -247,7 +250,7 @@ def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
     return (sequence, packets.parse_body(body, frame.count) if body else None, is_right)
 
 
-def _key(request: bytes, owner: Path) -> bytes:
+def _des_key(request: bytes, owner: Path) -> bytes:
     """Return the channel's DES key as the acceptor derives it: the end of S."""
     private: Any = load_pem_private_key(owner.read_bytes(), None)
     numbers = private.private_numbers()
@@ -257,10 +260,10 @@ def _key(request: bytes, owner: Path) -> bytes:
     return bytes(secret[-_BLOCK:])
 
 
-def _decrypt(key: bytes, data: bytes) -> bytes:
-    decryptor = _des(key).decryptor()
+def _decrypt_des(key: bytes, data: bytes) -> bytes:
+    decryptor = _des_cipher(key).decryptor()
     return decryptor.update(data) + decryptor.finalize()
 
 
-def _des(key: bytes) -> Cipher[modes.CBC]:
+def _des_cipher(key: bytes) -> Cipher[modes.CBC]:
     return Cipher(TripleDES(key * 3), modes.CBC(bytes(_BLOCK)))

@@ -22,56 +22,59 @@ _LONGEST_S = {"wires": 30 * _DAY_S, "air": _DAY_S, REAL_TIME: _DAY_S}
 _SKIPPED_S = {"wires": 2.5e-5, "air": 3.5e-3, REAL_TIME: 5e-4}
 
 
-def taken(cell: Cell, asked: Asked) -> Arrivals:
+def select_messages(cell: Cell, settings: Asked) -> Arrivals:
     """Return the messages of a cell's own trace that a repetition sends.
 
     The result is empty without an own trace.
     """
     own: Arrivals = cell.value("trace") or ()
-    return own[:asked.messages]
+    return own[:settings.messages]
 
 
-def count(cell: Cell, asked: Asked) -> int:
+def count_messages(cell: Cell, settings: Asked) -> int:
     """Return the largest number of messages in a phase of a cell."""
-    return len(taken(cell, asked)) or asked.messages
+    return len(select_messages(cell, settings)) or settings.messages
 
 
-def paced_s(cell: Cell, asked: Asked) -> float:
+def paced_s(cell: Cell, settings: Asked) -> float:
     """Return the duration of an own trace in its own time, over all phases (s)."""
-    messages = taken(cell, asked)
-    phases = (asked.proof_messages, _paced(cell, asked))
+    messages = select_messages(cell, settings)
+    phases = (settings.proof_messages, _paced_count(cell, settings))
     return sum(messages[:phase][-1][0] for phase in phases) if messages else 0.0
 
 
-def skipped_s(cell: Cell, asked: Asked) -> float:
+def skipped_s(cell: Cell, settings: Asked) -> float:
     """Return the processor time (s) for `paced_s` where waiting is skipped."""
-    return paced_s(cell, asked) * _SKIPPED_S[_place(cell)]
+    return paced_s(cell, settings) * _SKIPPED_S[_network_kind(cell)]
 
 
-def refuse_too_long(cell: Cell, asked: Asked) -> None:
+def check_duration(cell: Cell, settings: Asked) -> None:
     """Raise StudyError for an own trace that takes longer than a repetition can."""
-    messages = taken(cell, asked)[:max(asked.proof_messages, _paced(cell, asked))]
-    longest_s = _LONGEST_S[_place(cell)]
+    messages = select_messages(cell, settings)[:max(settings.proof_messages,
+                                                    _paced_count(cell, settings))]
+    longest_s = _LONGEST_S[_network_kind(cell)]
     if messages and messages[-1][0] > longest_s:
         number, pause_s = _longest_pause(messages)
         raise StudyError(
-            f"--trace {cell.ids['trace']}: lasts {_lasting(messages[-1][0])} in its own time, more "
-            f"than the {_lasting(longest_s)} that a repetition may take (message {number} comes "
-            f"{_lasting(pause_s)} after the one before); take a part of it with editcap -r")
+            f"--trace {cell.ids['trace']}: lasts {_format_duration(messages[-1][0])} in its own "
+            "time, more "
+            f"than the {_format_duration(longest_s)} that a repetition may take (message {number} "
+            "comes "
+            f"{_format_duration(pause_s)} after the one before); take a part of it with editcap -r")
 
 
-def described(cells: Sequence[Cell], asked: Asked) -> Iterator[str]:
+def describe_traces(cells: Sequence[Cell], settings: Asked) -> Iterator[str]:
     """Yield a line of text for each own trace.
 
     It states messages, sizes, duration, pauses and urgent share.
     """
     for cell in {cell.ids["trace"]: cell for cell in cells}.values():
-        messages = taken(cell, asked)
+        messages = select_messages(cell, settings)
         if messages:
-            yield f"Trace {cell.ids['trace']}: {_described(cell, messages)}"
+            yield f"Trace {cell.ids['trace']}: {_describe_trace(cell, messages)}"
 
 
-def _described(cell: Cell, messages: Arrivals) -> str:
+def _describe_trace(cell: Cell, messages: Arrivals) -> str:
     content = cell.levels["trace"].content
     there, ends = content["messages"], content["ends"]
     sizes = [size for _, size, _ in messages]
@@ -81,7 +84,8 @@ def _described(cell: Cell, messages: Arrivals) -> str:
         if len(messages) < there else f"{there} messages"
     parts = [taken_of, f"{min(sizes)} to {max(sizes)} bytes (mean {fmean(sizes):.0f})"
              if min(sizes) < max(sizes) else f"{sizes[0]} bytes each",
-             f"{_lasting(messages[-1][0])} long with pauses of up to {_lasting(pause_s)}",
+             (f"{_format_duration(messages[-1][0])} long with pauses of up to "
+              f"{_format_duration(pause_s)}"),
              f"{urgent / len(messages):.1%} urgent".replace("%", " %") if urgent else
              "none urgent, so without latency"]
     parts += [f"the capture is {ends} and is used up to there"] if ends else []
@@ -95,18 +99,18 @@ def _longest_pause(messages: Arrivals) -> tuple[int, float]:
     return (pauses.index(longest_s) + 2 if pauses else 1), longest_s
 
 
-def _place(cell: Cell) -> str:
+def _network_kind(cell: Cell) -> str:
     if mobile.is_on_air(cell):
         return "air"
     return REAL_TIME if cell.ids["technology"] == REAL_TIME else "wires"
 
 
-def _paced(cell: Cell, asked: Asked) -> int:
+def _paced_count(cell: Cell, settings: Asked) -> int:
     """Return the number of messages in the phase with the trace's own time."""
-    return asked.messages if _place(cell) == "wires" else asked.paced_messages
+    return settings.messages if _network_kind(cell) == "wires" else settings.paced_messages
 
 
-def _lasting(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Return a time as text, such as `2.5 ms`, `3 h` or `200 days`."""
     for unit_s, unit in ((_DAY_S, "days"), (3600, "h"), (60, "min"), (0.5, "s")):
         if seconds >= 2 * unit_s:

@@ -20,16 +20,16 @@ class Payload:
     def __init__(self, seed: int) -> None:
         self._pool = random.Random(seed).randbytes(2 * _POOL_BYTES)  # noqa: S311
 
-    def of(self, number: int, size: int) -> bytes:
+    def message_data(self, number: int, size: int) -> bytes:
         """Return the data of a message by its number in the trace."""
         start = number * _STEP % _POOL_BYTES
         return self._pool[start:start + size]
 
-    def checksum(self, number: int, size: int) -> int:
+    def message_checksum(self, number: int, size: int) -> int:
         """Return the CRC-32 that the receiver logs for a message."""
-        return zlib.crc32(self.of(number, size))
+        return zlib.crc32(self.message_data(number, size))
 
-    def pieces(self) -> frozenset[bytes]:
+    def all_pieces(self) -> frozenset[bytes]:
         """Return every piece of 16 bytes that a payload can contain."""
         pool = self._pool
         return frozenset(pool[at:at + PIECE_BYTES] for at in range(len(pool) - PIECE_BYTES + 1))

@@ -34,34 +34,34 @@ class PieceSearch:
     _likely: npt.NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._pieces = self.payload.pieces()
+        self._pieces = self.payload.all_pieces()
         starts = np.frombuffer(b"".join(piece[:3] for piece in self._pieces), np.uint8)
         self._likely = np.zeros(1 << 24, np.bool_)
-        self._likely[_numbers(starts[0::3], starts[1::3], starts[2::3])] = True
+        self._likely[_to_numbers(starts[0::3], starts[1::3], starts[2::3])] = True
 
-    def shows(self, data: bytes) -> bool:
+    def has_piece(self, data: bytes) -> bool:
         """Return whether a piece is anywhere in the data."""
         if len(data) < PIECE_BYTES:
             return False
         values = np.frombuffer(data, np.uint8)
         end = len(data) - PIECE_BYTES + 1
-        places = np.flatnonzero(self._likely[_numbers(
+        places = np.flatnonzero(self._likely[_to_numbers(
             values[:end], values[1:end + 1], values[2:end + 2])])
         return any(data[at:at + PIECE_BYTES] in self._pieces for at in places)
 
-    def seek(self, frames: Iterable[CapturedFrame]) -> ShownPieces:
+    def search_frames(self, frames: Iterable[CapturedFrame]) -> ShownPieces:
         """Search every frame after its Ethernet header, and count the results."""
         count = showing = cut = size = 0
         for frame in frames:
             count += 1
             size += len(frame.data)
             cut += len(frame.data) < frame.wire_bytes
-            showing += self.shows(frame.payload)
+            showing += self.has_piece(frame.payload)
         return ShownPieces(count, showing, cut, size)
 
 
-def _numbers(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8],
-             third: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
+def _to_numbers(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8],
+                third: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
     high, middle, low = (part.astype(np.int32) for part in (first, second, third))
     number: npt.NDArray[np.int32] = (high << 16) | (middle << 8) | low
     return number

@@ -30,7 +30,7 @@ class UnknownCost(ValueError):
     """An operation that has no cost in the device document."""
 
 
-def sharp_timers() -> None:
+def sharpen_timers() -> None:
     """Set the timer slack of this process to 1 ns.
 
     The kernel's default is 50 microseconds.
@@ -51,7 +51,7 @@ class PacedProcessor:
     now_ns: int = field(default_factory=time.monotonic_ns)
     _owed_s: float = 0.0
 
-    def charge(self, operation: str, size: int = 0) -> None:
+    def charge_operation(self, operation: str, size: int = 0) -> None:
         """Add the time of an operation to the time owed.
 
         Args:
@@ -66,22 +66,22 @@ class PacedProcessor:
         each, byte = self.seconds[operation]
         self._owed_s += each + byte * size
 
-    def owe(self, nanoseconds: int) -> None:
+    def charge_time(self, nanoseconds: int) -> None:
         """Add time (ns) that belongs to no operation to the time owed."""
         self._owed_s += nanoseconds / 1e9
 
-    def reach(self, at_ns: int) -> None:
+    def advance_to(self, at_ns: int) -> None:
         """Advance to a time (ns), unless the processor is busy until later."""
         self.now_ns = max(self.now_ns, at_ns)
 
-    def settle(self) -> int:
+    def settle_charges(self) -> int:
         """Add the owed time to the exact time, and return the exact time (ns)."""
         owed_ns, self._owed_s = round(self._owed_s * 1e9), 0.0
         self.busy_ns += owed_ns
         self.now_ns += owed_ns
         return self.now_ns
 
-    def wait(self) -> None:
+    def wait_for_clock(self) -> None:
         """Wait until the guest's clock reaches the exact time, before others see a result.
 
         There is no wait per operation: it would cost more processor time than the operation.
@@ -95,14 +95,14 @@ class AnyWay:
 
     arrived = early = late = 0
 
-    def takes_ns(self, size: int) -> int:
+    def duration_ns(self, size: int) -> int:
         """Return 0: sending takes no time of the sender."""
         return 0
 
-    def sent(self, at_ns: int) -> None:
+    def record_sent(self, at_ns: int) -> None:
         """Ignore a sent datagram: this connection keeps no stamps."""
 
-    def arrived_ns(self, size: int, free_ns: int) -> int:
+    def arrival_ns(self, size: int, free_ns: int) -> int:
         """Return the current time (ns)."""
         return time.monotonic_ns()
 
@@ -115,24 +115,26 @@ class DatagramWire:
     confirm it.
     """
 
-    def __init__(self, figures: Mapping[str, float], ours: Path, theirs: Path) -> None:
-        self._figures, self._theirs = figures, theirs
-        self._stamps = os.open(ours, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._taken = theirs.stat().st_size // _STAMP_BYTES if theirs.exists() else 0
+    def __init__(self, figures: Mapping[str, float], stamps_path: Path,
+                 peer_stamps_path: Path) -> None:
+        self._figures, self._theirs = figures, peer_stamps_path
+        self._stamps = os.open(stamps_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._taken = (peer_stamps_path.stat().st_size // _STAMP_BYTES
+                       if peer_stamps_path.exists() else 0)
         #: Received datagrams: all, those without a stamp or before their time, and those too late.
         self.arrived = self.early = self.late = 0
 
-    def takes_ns(self, size: int) -> int:
+    def duration_ns(self, size: int) -> int:
         """Return the time of a datagram's fragments on the wire (ns)."""
         frame = HEADERS_BYTES + self._figures["overhead_bytes"]
         fragments = -(-size // FRAGMENT_BYTES)
         return round((size + fragments * frame) * 8 / self._figures["rate_bps"] * 1e9)
 
-    def sent(self, at_ns: int) -> None:
+    def record_sent(self, at_ns: int) -> None:
         """Record that a datagram is sent at a time (ns)."""
         os.write(self._stamps, at_ns.to_bytes(_STAMP_BYTES))
 
-    def arrived_ns(self, size: int, free_ns: int) -> int:
+    def arrival_ns(self, size: int, free_ns: int) -> int:
         """Return the exact time of arrival of the received datagram (ns).
 
         Without a stamp, or before the exact time, the guest's clock is returned and the datagram
@@ -145,7 +147,7 @@ class DatagramWire:
             stamp = stamps.read(_STAMP_BYTES)
         self._taken += 1
         self.arrived += 1
-        exact_ns = int.from_bytes(stamp) + self.takes_ns(size)
+        exact_ns = int.from_bytes(stamp) + self.duration_ns(size)
         if not stamp or clock_ns < exact_ns - _ROUNDING_NS:
             self.early += 1
             return clock_ns

@@ -22,17 +22,17 @@ class TraceSink:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.log: dict[str, Any] = {"delivered": [], "notes": [], "keys": []}
-        self.endpoint = PacedEndpoint(job, self._heard)
+        self.endpoint = PacedEndpoint(job, self._log_effect)
         self.endpoint.host.log_keys(
             lambda public, private: self.log["keys"].append([public.hex(), private.hex()]))
 
-    def serve(self) -> None:
+    def serve_until_end(self) -> None:
         """Receive datagrams until standard input ends."""
         while not (self.endpoint.serve_until(None, [sys.stdin]) and not sys.stdin.read(1)):
             pass
         self.log["off_time"] = self.endpoint.off_time
 
-    def _heard(self, effect: Effect, at_ns: int) -> None:
+    def _log_effect(self, effect: Effect, at_ns: int) -> None:
         if isinstance(effect, Deliver):
             self.log["delivered"].append((at_ns, len(effect.data), zlib.crc32(effect.data),
                                           effect.source, effect.source_host))
@@ -45,7 +45,7 @@ def main(path: str) -> int:
     job = read_job(path)
     receiver = TraceSink(job)
     print("ready", flush=True)
-    receiver.serve()
+    receiver.serve_until_end()
     Path(job["log"]).write_bytes(gzip.compress(json.dumps(receiver.log).encode(), mtime=0))
     return 0
 

@@ -35,17 +35,17 @@ class TraceReplay:
         self._payload = Payload(job["seed"])
         self.log: dict[str, Any] = {"phases": {}, "errors": []}
         self._shipped: list[tuple[int, int, int, str]] = []
-        self.endpoint = PacedEndpoint(job, self._heard)
+        self.endpoint = PacedEndpoint(job, self._log_effect)
 
-    def establish(self) -> None:
+    def establish_channel(self) -> None:
         """Request the channel and make the owner known to the peer, before any message."""
         endpoint = self.endpoint
-        endpoint.processor.reach(time.monotonic_ns())
+        endpoint.processor.advance_to(time.monotonic_ns())
         endpoint.perform(endpoint.host.open("beta", [self._job["owner"]], endpoint.now_s))
         # Time for the request, the signature and its confirmation.
-        self._rest(_ESTABLISH_S)
+        self._serve_for(_ESTABLISH_S)
 
-    def replay(self, name: str, trace: Sequence[TraceMessage], *, saturated: bool) -> None:
+    def replay_trace(self, name: str, trace: Sequence[TraceMessage], *, saturated: bool) -> None:
         """Send a trace's messages, in its own time or as fast as they are taken.
 
         Args:
@@ -56,7 +56,7 @@ class TraceReplay:
         endpoint, processor = self.endpoint, self.endpoint.processor
         self._shipped = []
         handed, busy_ns = [], processor.busy_ns
-        processor.reach(time.monotonic_ns())
+        processor.advance_to(time.monotonic_ns())
         start_ns = processor.now_ns
         for number, message in enumerate(trace):
             due_ns = processor.now_ns
@@ -65,10 +65,10 @@ class TraceReplay:
             else:
                 due_ns = start_ns + round(message.at_s * 1e9)
                 endpoint.serve_until(due_ns)
-            processor.charge("user-message-send")
-            at_ns = processor.settle()
+            processor.charge_operation("user-message-send")
+            at_ns = processor.settle_charges()
             handed.append((due_ns - start_ns, at_ns - start_ns))
-            data = self._payload.of(number, message.bytes)
+            data = self._payload.message_data(number, message.bytes)
             endpoint.perform(endpoint.host.send(Message(
                 self._job["owner"], "beta", "bob", 7, data, urgent=message.urgent),
                 endpoint.now_s))
@@ -78,49 +78,50 @@ class TraceReplay:
                 break
             endpoint.serve_until(max(last_ns, processor.now_ns + 1))
         end_ns = processor.now_ns
-        self.rest()
+        self.wait_for_arrivals()
         self.log["phases"][name] = {
             "start_ns": start_ns, "handed_ns": handed, "busy_ns": processor.busy_ns - busy_ns,
             "lasted_ns": end_ns - start_ns,
             "shipped": [(at - start_ns, size, count, cause)
                         for at, size, count, cause in self._shipped]}
 
-    def crash(self) -> None:
+    def restart_session(self) -> None:
         """End the kernel session and begin the next one (negative control)."""
         self.endpoint.begin_anew()
 
-    def beside(self) -> None:
+    def send_outside_channel(self) -> None:
         """Send 64 bytes of payload by UDP, outside of the channel (negative control)."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            other.sendto(self._payload.of(0, _BESIDE_BYTES), (self._job["peer_address"], 7))
+            other.sendto(self._payload.message_data(0, _BESIDE_BYTES),
+                         (self._job["peer_address"], 7))
         time.sleep(_QUIET_S)
 
-    def falsify(self) -> None:
+    def falsify_log(self) -> None:
         """Merge two ADP messages of the second phase in the log (negative control)."""
         shipped = self.log["phases"]["latency"]["shipped"]
         (at_ns, size, count, cause), (_, further, more, _) = shipped[:2]
         shipped[:2] = [(at_ns, size + further, count + more, cause)]
 
-    def again(self) -> None:
+    def resend_all(self) -> None:
         """Send all recorded datagrams again without reading answers (negative control)."""
-        self.endpoint.datagrams.again()
+        self.endpoint.datagrams.resend_all()
         time.sleep(_QUIET_S)
 
-    def lure(self) -> None:
+    def contact_mid(self) -> None:
         """Have the owner send a message to host mid (negative control)."""
         message = Message(self._job["owner"], "mid", "mallory", 7, b"good morning", urgent=True)
-        self.endpoint.processor.reach(time.monotonic_ns())
+        self.endpoint.processor.advance_to(time.monotonic_ns())
         self.endpoint.perform(self.endpoint.host.send(message, self.endpoint.now_s))
-        self._rest(_ESTABLISH_S)
+        self._serve_for(_ESTABLISH_S)
 
-    def rest(self) -> None:
+    def wait_for_arrivals(self) -> None:
         """Wait until all datagrams on the way have arrived."""
-        self._rest(_QUIET_S)
+        self._serve_for(_QUIET_S)
 
-    def _rest(self, seconds: float) -> None:
+    def _serve_for(self, seconds: float) -> None:
         self.endpoint.serve_until(self.endpoint.processor.now_ns + round(seconds * 1e9))
 
-    def _heard(self, effect: Effect, _: int) -> None:
+    def _log_effect(self, effect: Effect, _: int) -> None:
         if isinstance(effect, Send) and effect.cause is not Cause.CONTROL:
             self._shipped.append((self.endpoint.datagrams.sent_ns, len(effect.payload),
                                   effect.messages, str(effect.cause)))
@@ -135,8 +136,10 @@ def main(path: str) -> int:
     """Run a sender until standard input ends, and write its log."""
     job = read_job(path)
     sender = TraceReplay(job)
-    commands = {"establish": sender.establish, "again": sender.again, "lure": sender.lure,
-                "rest": sender.rest, "crash": sender.crash, "beside": sender.beside}
+    commands = {"establish": sender.establish_channel, "again": sender.resend_all,
+                "lure": sender.contact_mid,
+                "rest": sender.wait_for_arrivals, "crash": sender.restart_session,
+                "beside": sender.send_outside_channel}
     print("ready", flush=True)
     for line in sys.stdin:
         name = line.strip()
@@ -144,11 +147,11 @@ def main(path: str) -> int:
             commands[name]()
         else:
             phase = json.loads(Path(job["phases"][name]).read_text())
-            sender.replay(name, [TraceMessage(*arrival) for arrival in phase["messages"]],
-                          saturated=phase["saturated"])
+            sender.replay_trace(name, [TraceMessage(*arrival) for arrival in phase["messages"]],
+                                saturated=phase["saturated"])
         print(f"done {name}", flush=True)
     if job.get("fault") == FALSE_LOG:
-        sender.falsify()
+        sender.falsify_log()
     sender.log["off_time"] = sender.endpoint.off_time
     Path(job["log"]).write_bytes(gzip.compress(json.dumps(sender.log).encode(), mtime=0))
     return 0

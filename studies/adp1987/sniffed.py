@@ -37,8 +37,8 @@ class SniffedHead:
 
     `at_s` is the time of capture and `ip_bytes` the size of the IP packet. `count` is the number of
     user messages in the header, and `flags` states their protection. `is_again`: the same bytes
-    were captured before; its `count` is 0. `channel` is the channel's number, `announced` the
-    number for its next keys. `signatures` counts owners' signatures in the clear.
+    were captured before; its `count` is 0. `channel` is the channel's number, `announced_channel`
+    the number for its next keys. `signatures` counts owners' signatures in the clear.
     """
 
     at_s: float
@@ -51,7 +51,7 @@ class SniffedHead:
     signatures: int = 0
 
     @property
-    def asks(self) -> bool:
+    def is_request(self) -> bool:
         """Return whether the message requests a channel.
 
         A request for new keys does not count.
@@ -59,14 +59,14 @@ class SniffedHead:
         return bool(self.flags & Flag.REQUEST) and not self.flags & Flag.REKEY
 
 
-def whole(frames: Iterable[CapturedFrame]) -> list[SniffedMessage]:
+def reassemble_messages(frames: Iterable[CapturedFrame]) -> list[SniffedMessage]:
     """Return the ADP messages of whole frames in order, reassembled from IP fragments."""
-    return [SniffedMessage(packet.at_s, packet.source, packet.payload, _parsed(packet.payload))
-            for packet in pcap.packets(frames, PROTOCOL)]
+    return [SniffedMessage(packet.at_s, packet.source, packet.payload, _parse_frame(packet.payload))
+            for packet in pcap.ip_packets(frames, PROTOCOL)]
 
 
-def heads(frames: Iterable[CapturedFrame], source: str, *,
-          once: bool = False) -> Iterator[SniffedHead]:
+def find_heads(frames: Iterable[CapturedFrame], source: str, *,
+               once: bool = False) -> Iterator[SniffedHead]:
     """Yield the first fragments of a source's ADP messages.
 
     Args:
@@ -88,10 +88,11 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
             known.add(content)
         count = 0 if is_again else int.from_bytes(content[2:4])
         yield SniffedHead(frame.at_s, int.from_bytes(packet[2:4]), count, content[1], is_again,
-                          channel_of(content), announced(content), _signatures(content))
+                          channel_of(content), announced_channel(content),
+                          _count_signatures(content))
 
 
-def strangers(frames: Iterable[CapturedFrame]) -> Counter[int]:
+def count_strangers(frames: Iterable[CapturedFrame]) -> Counter[int]:
     """Count IPv4 packets that are not ADP, by protocol number."""
     return Counter(frame.payload[9] for frame in frames
                    if frame.kind == _IPV4 and frame.payload[9] != PROTOCOL)
@@ -102,18 +103,18 @@ def channel_of(content: bytes) -> bytes:
     return content[4:12]
 
 
-def establishes(content: bytes) -> bool:
+def is_handshake(content: bytes) -> bool:
     """Return whether a message requests or acknowledges a channel, not only new keys."""
     return bool(content[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE)) and not content[1] & Flag.REKEY
 
 
-def announced(content: bytes) -> bytes:
+def announced_channel(content: bytes) -> bytes:
     """Return the channel number for new keys that a message announces, or b""."""
     is_about = content[1] & Flag.REKEY and content[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE)
     return content[HEADER + 2:HEADER + 10] if is_about else b""
 
 
-def sealed_at(content: bytes) -> int:
+def sealed_offset(content: bytes) -> int:
     """Return the offset of the sealed part, after the header and its extensions."""
     place = HEADER
     for flag in (Flag.REQUEST, Flag.ACKNOWLEDGE):
@@ -124,11 +125,11 @@ def sealed_at(content: bytes) -> int:
 
 def sequence_of(content: bytes) -> int:
     """Return a message's sequence number, which the modern protocol sends in the clear."""
-    place = sealed_at(content)
+    place = sealed_offset(content)
     return int.from_bytes(content[place:place + _NUMBER_BYTES])
 
 
-def sessions(numbers: Set[bytes], following: Set[bytes]) -> int:
+def count_channels(numbers: Set[bytes], following: Set[bytes]) -> int:
     """Return how many different channels the numbers belong to.
 
     Numbers in `following` are those of new keys and belong to other numbers' channels.
@@ -136,16 +137,16 @@ def sessions(numbers: Set[bytes], following: Set[bytes]) -> int:
     return len(numbers - following)
 
 
-def _signatures(content: bytes) -> int:
+def _count_signatures(content: bytes) -> int:
     """Return the number of signatures in a message, 0 if they are encrypted."""
     if not content[1] & Flag.SEALED or content[1] & Flag.ALL:
         return 0
     # In the modern protocol, the sequence number comes first.
-    place = sealed_at(content) + (_NUMBER_BYTES if content[0] >> 4 != 1 else 0)
+    place = sealed_offset(content) + (_NUMBER_BYTES if content[0] >> 4 != 1 else 0)
     return int.from_bytes(content[place:place + 1])
 
 
-def _parsed(payload: bytes) -> Frame | None:
+def _parse_frame(payload: bytes) -> Frame | None:
     try:
         return packets.parse(payload)
     except PacketError:

@@ -86,32 +86,33 @@ class Adp1987(Study):
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells of the chosen levels, one varied factor at a time."""
-        return design.cells(levels)
+        return design.select_cells(levels)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return the testbed: two hosts on an Ethernet, with a third one for attacks.
 
         On the air, the testbed is a scenario with a policy; its peer sends to its mobile node.
         """
         from studies.adp1987 import matrix
 
-        return matrix.testbed(cell, asked)
+        return matrix.build_testbed(cell, settings)
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the workload's task: settings of the protocol and the trace."""
         from studies.adp1987 import matrix
 
-        return matrix.task(cell, asked)
+        return matrix.build_task(cell, settings)
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Return the expected times (s) and capture bytes, by number and pauses of messages."""
         from studies.adp1987 import own_trace
 
         phases = 1 if design.is_paced(cell.ids) else 2
-        messages, paced_s = own_trace.count(cell, asked), own_trace.paced_s(cell, asked)
-        skipped_s = own_trace.skipped_s(cell, asked)
+        messages, paced_s = own_trace.count_messages(cell,
+                                                     settings), own_trace.paced_s(cell, settings)
+        skipped_s = own_trace.skipped_s(cell, settings)
         if mobile.is_on_air(cell):
-            count = messages + min(messages, asked.paced_messages)
+            count = messages + min(messages, settings.paced_messages)
             took_s = 2 * _OTHER_REPETITION_S + count * _AIR_MESSAGE_S
             return Expected(took_s + paced_s, took_s + skipped_s, 900 * count)
         beside_s, each_s = (_OTHER_REPETITION_S, _REAL_MESSAGE_S) if (
@@ -120,28 +121,28 @@ class Adp1987(Study):
         kept_bytes = _MESSAGE_BYTES * phases if cell.ids["scope"] == "FE" else _HEAD_BYTES
         return Expected(took_s + paced_s, took_s + skipped_s, kept_bytes * messages)
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return the time limit of a repetition: 120 s plus ten times its processor time.
 
         In real time, twice the expected duration is added.
         """
-        expected = self.expected(cell, asked)
+        expected = self.expected(cell, settings)
         waits_s = expected.duration_s if cell.ids["technology"] == design.REAL_TIME else 0.0
         return 120 + 10 * expected.processor_s + 2 * waits_s
 
-    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
+    def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:  # type: ignore[override]
         """Return a line for each user's own trace that will be measured."""
         from studies.adp1987 import own_trace
 
-        return list(own_trace.described(cells, asked))
+        return list(own_trace.describe_traces(cells, settings))
 
     def judge(self, repetition: Repetition) -> Judged:
         """Return the measured values and the evidence of a repetition."""
         from studies.adp1987 import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
-    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+    def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return the metrics that a cell must have.
 
@@ -149,7 +150,7 @@ class Adp1987(Study):
         """
         from studies.adp1987 import matrix
 
-        return matrix.required_metrics(cell, asked)
+        return matrix.required_metrics(cell, settings)
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Return the record's numbers and those of the trace's prefixes, by column name."""
@@ -165,13 +166,13 @@ class Adp1987(Study):
         """Return the run's table, with overloaded cells marked."""
         from studies.adp1987.report import overloaded
 
-        return overloaded.table(cells)
+        return overloaded.build_run_table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the report: the paper's tables, figures and claims with measured values."""
-        from studies.adp1987.report import report
+        from studies.adp1987.report import build_report
 
-        return report(self, results, options)
+        return build_report(self, results, options)
 
 
 STUDY = Adp1987()

@@ -32,8 +32,8 @@ _IPV4 = 0x0800
 class WireTiming:
     """Counts of one host's frames by their distance to the previous frame.
 
-    `early` frames came sooner than the wire's rate allows. `following` fragments were sent directly
-    after the previous one, and `late` of them came later than the rate requires.
+    `find_early` frames came sooner than the wire's rate allows. `following` fragments were sent
+    directly after the previous one, and `late` of them came later than the rate requires.
     """
 
     frames: int
@@ -57,8 +57,8 @@ class OffTime:
         return f"{len(self.by_s)} of {self.sent}{worst}"
 
 
-def phases(out: Path, stamps: Mapping[str, float],
-           heads: Sequence[SniffedHead]) -> list[PhaseTraffic]:
+def split_phases(out: Path, stamps: Mapping[str, float],
+                 heads: Sequence[SniffedHead]) -> list[PhaseTraffic]:
     """Return the traffic of each phase that has a time stamp.
 
     Args:
@@ -80,34 +80,34 @@ def phases(out: Path, stamps: Mapping[str, float],
     return made
 
 
-def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
+def check_waits(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
     """Check that no message waited longer than its timeout, and urgent ones not at all.
 
     The wait begins when the host could take the message. Allowed in addition are the time to take
     one message, during which a timer may expire, and the tolerance of the clock.
     """
-    went = {phase.name: list(dispatched.dispatches(phase, setting)) for phase in every}
+    went = {phase.name: list(dispatched.find_dispatches(phase, setting)) for phase in every}
     waits = [wait for dispatches in went.values() for dispatch in dispatches
              for wait in dispatch.waits_s()]
     late = {name: _off_time(dispatched.lateness_s(dispatch, setting) for dispatch in dispatches)
             for name, dispatches in went.items()}
     is_kept = not any(each.by_s for each in late.values())
-    missing = sum(abs(len(phase.arrivals) - phase.count) for phase in every)
+    missing = sum(abs(len(phase.arrivals) - phase.message_count) for phase in every)
     longest_s = max((wait_s for wait_s, urgent in waits if not urgent), default=0.0)
     return Check("in-time", bool(waits) and is_kept and not missing, (
         f"of {len(waits)} messages by the captures the longest wait is {longest_s * 1e3:.2f} ms, "
         f"with a timeout of {setting.timeout_s * 1e3:g} ms; ADP messages that went later than "
-        f"{(CLOCK_S + setting.take_s) * 1e3:.2f} ms after they had to: {said(late)}; "
+        f"{(CLOCK_S + setting.take_s) * 1e3:.2f} ms after they had to: {describe_off_time(late)}; "
         f"{missing} user messages cannot be placed"))
 
 
-def early(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Mapping[str, OffTime]:
+def find_early(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Mapping[str, OffTime]:
     """Return the ADP messages that were sent before they had a reason, by phase."""
     return {phase.name: _off_time(dispatched.earliness_s(dispatch, setting) for dispatch in
-                                  dispatched.dispatches(phase, setting)) for phase in every}
+                                  dispatched.find_dispatches(phase, setting)) for phase in every}
 
 
-def said(off: Mapping[str, OffTime]) -> str:
+def describe_off_time(off: Mapping[str, OffTime]) -> str:
     """Return the phases' deviations as text."""
     return ", ".join(f"{each} of {name}" for name, each in off.items())
 
@@ -117,8 +117,8 @@ def _off_time(by_s: Iterable[float]) -> OffTime:
     return OffTime(len(every), [each for each in every if each > CLOCK_S])
 
 
-def on_wire(frames: Iterable[CapturedFrame], source: str,
-            wire: Mapping[str, float]) -> WireTiming:
+def measure_wire(frames: Iterable[CapturedFrame], source: str,
+                 wire: Mapping[str, float]) -> WireTiming:
     """Measure the distances between a host's frames, captured where they leave for the wire."""
     sender = ipaddress.IPv4Address(source).packed
     own = [frame for frame in frames
@@ -134,7 +134,7 @@ def on_wire(frames: Iterable[CapturedFrame], source: str,
     return WireTiming(len(own), sooner, following, late)
 
 
-def on_the_wire(wire: WireTiming, logs: HostLogs, *, is_quick: bool) -> Check:
+def check_wire(wire: WireTiming, logs: HostLogs, *, is_quick: bool) -> Check:
     """Check that frames and datagrams keep the times of the wire's rate.
 
     Frames may follow each other no sooner than the rate allows, by the capture. Datagrams must

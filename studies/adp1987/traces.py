@@ -69,8 +69,8 @@ class TraceMessage:
     urgent: bool
 
 
-def generate(name: str, count: int, seed: int, *, urgent: float | None = None,
-             load: float = 1.0) -> list[TraceMessage]:
+def generate_trace(name: str, count: int, seed: int, *, urgent: float | None = None,
+                   load: float = 1.0) -> list[TraceMessage]:
     """Generate a trace with the published means.
 
     The same arguments give the same trace on any machine.
@@ -84,13 +84,14 @@ def generate(name: str, count: int, seed: int, *, urgent: float | None = None,
     """
     kind = TRACES[name]
     rng = random.Random(f"{name}/{count}/{seed}")  # noqa: S311 - repeatable on purpose
-    times = _times(count, kind.interarrival_s / load, kind.bursts, rng)
-    sizes = _sizes(kind, count, rng)
-    marks = _exactly(round((kind.urgent if urgent is None else urgent) * count), count, rng)
+    times = _generate_times(count, kind.interarrival_s / load, kind.bursts, rng)
+    sizes = _generate_sizes(kind, count, rng)
+    marks = _random_marks(round((kind.urgent if urgent is None else urgent) * count), count, rng)
     return [TraceMessage(*message) for message in zip(times, sizes, marks, strict=True)]
 
 
-def _times(count: int, mean_s: float, bursts: Burstiness, rng: random.Random) -> list[float]:
+def _generate_times(count: int, mean_s: float, bursts: Burstiness,
+                    rng: random.Random) -> list[float]:
     """Return times whose mean distance is exactly the published one (s)."""
     at_s = 0.0
     times: list[float] = []
@@ -104,14 +105,14 @@ def _times(count: int, mean_s: float, bursts: Burstiness, rng: random.Random) ->
     return [time * stretch for time in times[:count]]
 
 
-def _sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
+def _generate_sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
     """Return sizes (bytes) with large ones at random places, as many as the mean needs."""
     sizes: list[int] = []
     share = _large_share(kind)
     for protocol, weight in kind.protocols:
         number = round(weight * count)
         sizes += [rng.choice((_LARGE if is_large else _SMALL)[protocol])
-                  for is_large in _exactly(round(share[protocol] * number), number, rng)]
+                  for is_large in _random_marks(round(share[protocol] * number), number, rng)]
     sizes += [rng.choice(_SMALL[kind.protocols[0][0]]) for _ in range(count - len(sizes))]
     rng.shuffle(sizes)
     return sizes[:count]
@@ -124,7 +125,7 @@ def _large_share(kind: TraceKind) -> dict[str, float]:
     rest of the mean.
     """
     shares = {}
-    means = {name: (_mean(_SMALL[name]), _mean(_LARGE[name])) for name, _ in kind.protocols}
+    means = {name: (_mean_of(_SMALL[name]), _mean_of(_LARGE[name])) for name, _ in kind.protocols}
     left, weight = float(kind.mean_bytes), 1.0
     if "TCP" in means:
         small, large = means["TCP"]
@@ -139,12 +140,12 @@ def _large_share(kind: TraceKind) -> dict[str, float]:
     return shares
 
 
-def _exactly(chosen: int, count: int, rng: random.Random) -> list[bool]:
+def _random_marks(chosen: int, count: int, rng: random.Random) -> list[bool]:
     """Return `count` marks of which exactly `chosen` are true, at random places."""
     places = [True] * min(chosen, count) + [False] * (count - min(chosen, count))
     rng.shuffle(places)
     return places
 
 
-def _mean(values: Sequence[int]) -> float:
+def _mean_of(values: Sequence[int]) -> float:
     return sum(values) / len(values)

@@ -41,8 +41,8 @@ class ChannelKeys:
     chain: bytes = field(repr=False)
 
 
-def first(request: Frame, answer: Frame, secrets: Mapping[bytes, bytes],
-          folder: Path) -> ChannelKeys | None:
+def derive_first_keys(request: Frame, answer: Frame, secrets: Mapping[bytes, bytes],
+                      folder: Path) -> ChannelKeys | None:
     """Return the first keys of a channel, None if neither end's ephemeral key is known.
 
     Args:
@@ -57,24 +57,24 @@ def first(request: Frame, answer: Frame, secrets: Mapping[bytes, bytes],
     names = b"".join(bytes([len(name)]) + name.encode() for end in ENDS for name in end)
     asking = b"adp/2 request" + request.channel + request.session + asked + names
     answering = b"adp/2 acknowledgement" + answer.session + given + asking
-    shared = _shared(given, asked, secrets)
+    shared = _shared_secret(given, asked, secrets)
     if shared is None:
         return None
     transcript = hashlib.sha256(answering).digest()
-    are_signed = (_is_signed(_published(folder, ENDS[0][1]), asked_signature, asking)
-                  and _is_signed(_published(folder, ENDS[1][1]), given_signature, answering))
-    return _derived(shared, transcript, b"adp/2 keys", transcript, are_signed=are_signed)
+    are_signed = (_is_signed(_read_public_key(folder, ENDS[0][1]), asked_signature, asking)
+                  and _is_signed(_read_public_key(folder, ENDS[1][1]), given_signature, answering))
+    return _derive_keys(shared, transcript, b"adp/2 keys", transcript, are_signed=are_signed)
 
 
-def following(keys: ChannelKeys, request: bytes, answer: bytes,
-              secrets: Mapping[bytes, bytes]) -> ChannelKeys | None:
+def derive_next_keys(keys: ChannelKeys, request: bytes, answer: bytes,
+                     secrets: Mapping[bytes, bytes]) -> ChannelKeys | None:
     """Return a channel's next keys, None if neither end's ephemeral key is known.
 
     Their key exchange is inside the channel.
     """
     asked, given = request[_CHANNEL_BYTES:], answer[_CHANNEL_BYTES:]
-    shared = _shared(given, asked, secrets)
-    return None if shared is None else _derived(
+    shared = _shared_secret(given, asked, secrets)
+    return None if shared is None else _derive_keys(
         shared, keys.chain, b"adp/2 rekey" + request + answer, keys.transcript,
         are_signed=keys.are_signed)
 
@@ -85,20 +85,21 @@ def has_signed(owner: str, signature: bytes, transcript: bytes, key: Path) -> bo
     return _is_signed(public, signature, b"adp/2 owner" + transcript + b"\x01" + owner.encode())
 
 
-def _shared(given: bytes, asked: bytes, secrets: Mapping[bytes, bytes]) -> bytes | None:
+def _shared_secret(acceptor_share: bytes, initiator_share: bytes,
+                   secrets: Mapping[bytes, bytes]) -> bytes | None:
     """Return the shared secret from either private key, None if neither is known.
 
     The private key must belong to the captured public key.
     """
-    for ours, theirs in ((given, asked), (asked, given)):
+    for ours, theirs in ((acceptor_share, initiator_share), (initiator_share, acceptor_share)):
         private = X25519PrivateKey.from_private_bytes(secrets[ours]) if ours in secrets else None
         if private is not None and private.public_key().public_bytes_raw() == ours:
             return private.exchange(X25519PublicKey.from_public_bytes(theirs))
     return None
 
 
-def _derived(shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
-             are_signed: bool) -> ChannelKeys:
+def _derive_keys(shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
+                 are_signed: bool) -> ChannelKeys:
     derived = HKDF(SHA256(), 3 * _KEY_BYTES, salt, purpose).derive(shared)
     to_acceptor, to_initiator, chain = (derived[at:at + _KEY_BYTES]
                                         for at in range(0, len(derived), _KEY_BYTES))
@@ -106,7 +107,7 @@ def _derived(shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
                        ChaCha20Poly1305(to_initiator), chain)
 
 
-def _published(folder: Path, owner: str) -> Any:
+def _read_public_key(folder: Path, owner: str) -> Any:
     """Return an owner's public key, from its own file or its private key."""
     public = folder / f"{owner}.pub.pem"
     if public.exists():

@@ -24,7 +24,7 @@ _LONGER = 1.5
 _PORT = ("alpha", "to-beta")
 
 
-def settings(fault: str, host: str, task: Mapping[str, Any]) -> Mapping[str, Any]:
+def changed_settings(fault: str, host: str, task: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings of a host that differ from the task's."""
     if fault == CLEAR_BODY:
         return {"scope": "trailer"}
@@ -35,7 +35,7 @@ def settings(fault: str, host: str, task: Mapping[str, Any]) -> Mapping[str, Any
     return {}
 
 
-def signs_as(fault: str, host: str, owner: str, sender: str) -> str:
+def signing_owner(fault: str, host: str, owner: str, sender: str) -> str:
     """Return whose key pair a host uses for the sending owner.
 
     A control replaces the owner's pair by the unpublished one of `mallory`. For `forged-owner` only
@@ -47,16 +47,16 @@ def signs_as(fault: str, host: str, owner: str, sender: str) -> str:
 
 
 @contextmanager
-def wire(fault: str, site: Site) -> Iterator[None]:
+def remove_wire_rate(fault: str, site: Site) -> Iterator[None]:
     """Remove the wire's rate inside the context, if the control is `faster-wire`."""
     if fault != FASTER_WIRE:
         yield
         return
     node, port = _PORT
     [link] = [link for link in site.network.links if f"{node}/{port}" in link.ends]
-    site.testbed.run(node, ["tc", "qdisc", "del", "dev", port, "root"])
+    site.testbed.run_command(node, ["tc", "qdisc", "del", "dev", port, "root"])
     try:
         yield
     finally:
-        for command in wires.commands(link, port):
-            site.testbed.run(node, command.split())
+        for command in wires.wire_commands(link, port):
+            site.testbed.run_command(node, command.split())

@@ -17,10 +17,10 @@ from statistics import fmean
 
 from studies.adp1987 import model, published
 from studies.adp1987.design import DEVICES, URGENCY, ids
-from studies.adp1987.endpoint import costs
+from studies.adp1987.endpoint import operation_costs
 from studies.adp1987.model import ModelCosts, ModelSetting
 from studies.adp1987.published import L
-from studies.adp1987.traces import TraceMessage, generate
+from studies.adp1987.traces import TraceMessage, generate_trace
 from topologies import loader
 
 _MESSAGES, _SEEDS = 10_000, (1, 2)
@@ -28,23 +28,23 @@ _RUN = 20
 Choice = Callable[[Sequence[TraceMessage], int, random.Random], set[int]]
 
 
-def _any(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
+def _choose_any(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
     return set(rng.sample(range(len(trace)), count))
 
 
-def _evenly(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+def _choose_evenly(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
     return {int((place + 0.5) * len(trace) / count) for place in range(count)}
 
 
-def _largest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+def _choose_largest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
     return set(sorted(range(len(trace)), key=lambda place: -trace[place].bytes)[:count])
 
 
-def _smallest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+def _choose_smallest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
     return set(sorted(range(len(trace)), key=lambda place: trace[place].bytes)[:count])
 
 
-def _in_runs(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
+def _choose_in_runs(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
     chosen: set[int] = set()
     while len(chosen) < count:
         start = rng.randrange(len(trace))
@@ -52,37 +52,41 @@ def _in_runs(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> s
     return chosen
 
 
-CHOICES: Mapping[str, Choice] = {"any": _any, "evenly spaced": _evenly, "the largest": _largest,
-                                 "the smallest": _smallest, f"runs of {_RUN}": _in_runs}
+CHOICES: Mapping[str, Choice] = {"any": _choose_any, "evenly spaced": _choose_evenly,
+                                 "the largest": _choose_largest,
+                                 "the smallest": _choose_smallest,
+                                 f"runs of {_RUN}": _choose_in_runs}
 
 
 def device_costs() -> ModelCosts:
     """Return the model's costs of the paper's machine."""
-    table = costs(loader.to_json(loader.load_device(DEVICES["HW"]))["work"], 512)
+    table = operation_costs(loader.to_json(loader.load_device(DEVICES["HW"]))["work"], 512)
     return ModelCosts(table["user-message-send"][0], table["adp-message-send"][0],
                       table["adp-message-receive"][0], table["user-message-receive"][0],
                       *table["des"])
 
 
-def table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
+def model_table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
     """Return throughput (bytes/s) and latency (s) by urgency."""
     made, each = {}, device_costs()
     for urgency, share in URGENCY.items():
         results = []
         for seed in _SEEDS:
-            trace = generate("ALL", _MESSAGES, seed)
+            trace = generate_trace("ALL", _MESSAGES, seed)
             chosen = choice(trace, round(share * _MESSAGES), random.Random(seed))  # noqa: S311
             marked = [replace(message, urgent=place in chosen)
                       for place, message in enumerate(trace)]
-            results.append((model.run(marked, each, ModelSetting(), saturated=True).throughput,
-                            model.run(marked, each, ModelSetting(), saturated=False).latency_s))
+            results.append((model.run_model(marked, each, ModelSetting(),
+                                            saturated=True).throughput,
+                            model.run_model(marked, each, ModelSetting(),
+                                            saturated=False).latency_s))
         made[urgency] = fmean(one for one, _ in results), fmean(other for _, other in results)
     return made
 
 
-def in_order(latencies_s: Mapping[str, float]) -> int:
+def count_in_order(latencies_s: Mapping[str, float]) -> int:
     """Count how many of Table 6's ten pairs of latencies are in the paper's order."""
-    printed = published.load().tables["6"]
+    printed = published.load_values().tables["6"]
     return sum((printed[L, *ids("ALL", urgency=one)] < printed[L, *ids("ALL", urgency=other)])
                is (latencies_s[one] < latencies_s[other])
                for one, other in itertools.combinations(URGENCY, 2))
@@ -91,10 +95,10 @@ def in_order(latencies_s: Mapping[str, float]) -> int:
 def main() -> int:
     """Print a line for each way of choosing."""
     for name, choice in CHOICES.items():
-        made = table_6(choice)
+        made = model_table_6(choice)
         shown = ", ".join(f"{urgency} {rate / 1e3:.0f} kB/s {latency * 1e3:.1f} ms"
                           for urgency, (rate, latency) in made.items())
-        count = in_order({urgency: latency for urgency, (_, latency) in made.items()})
+        count = count_in_order({urgency: latency for urgency, (_, latency) in made.items()})
         sys.stdout.write(f"{name}: {shown}; {count} of 10 pairs of latencies in order\n")
     return 0
 

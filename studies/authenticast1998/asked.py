@@ -58,12 +58,12 @@ class Asked(AnyAsked):
             raise ValueError(f"a load has to last; give more than the {from_s:g} s of load_from_s")
         return to_s
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings as a results folder keeps them.
 
         Local file paths are replaced by the name of the medium, of each device and of the
         video.
         """
-        return {**super().kept(), "medium": mobile.air_name(self.medium), **{
+        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium), **{
             setting: load_device(getattr(self, setting)).name for setting in DEVICES},
-                "video": video.name(self.video) if self.video else ""}
+                "video": video.stored_name(self.video) if self.video else ""}

@@ -59,29 +59,30 @@ class DataPacket:
     authenticator: bytes
 
     @property
-    def place(self) -> tuple[int, int]:
+    def stream_and_sequence(self) -> tuple[int, int]:
         """Return stream and sequence number."""
         return self.stream, self.sequence
 
 
-def read(file: Path, keys: Sequence[Mapping[str, str]] = ()) -> Iterator[WireDatagram]:
+def read_datagrams(file: Path, keys: Sequence[Mapping[str, str]] = ()) -> Iterator[WireDatagram]:
     """Yield all UDP datagrams of an Ethernet capture.
 
     With `keys` of IPsec SAs, the packets inside ESP tunnels are decrypted and included.
 
     Raises MeasureError.
     """
-    for frame in esp.opened(pcap.frames(file), keys):
+    for frame in esp.decrypt_frames(pcap.read_frames(file), keys):
         ip = frame.payload
         if len(ip) < _IP_BYTES + _UDP_BYTES or ip[9] != 17:
             continue
         start = (ip[0] & 15) * 4 + _UDP_BYTES
         # The last block of a cipher may hold more than the packet. A capture may hold less of it.
         end = int.from_bytes(ip[2:4], "big")
-        yield WireDatagram(_address(ip[12:16]), _address(ip[16:20]), ip[start:end], frame.at_s)
+        yield WireDatagram(format_address(ip[12:16]), format_address(ip[16:20]), ip[start:end],
+                           frame.at_s)
 
 
-def parse(payload: bytes) -> DataPacket | None:
+def parse_data_packet(payload: bytes) -> DataPacket | None:
     """Parse a whole data packet. Return None for any other payload."""
     if len(payload) < _HEADER.size or payload[0] != DATA:
         return None
@@ -92,5 +93,6 @@ def parse(payload: bytes) -> DataPacket | None:
                       payload[:end], payload[_HEADER.size:end], payload[end:])
 
 
-def _address(raw: bytes) -> str:
+def format_address(raw: bytes) -> str:
+    """Return an IPv4 address in dotted decimal notation."""
     return ".".join(map(str, raw))

@@ -14,13 +14,13 @@ from studies.authenticast1998.programs import AROUND_THE_TUNNEL, UNHEEDING
 from studies.study import Fault
 
 
-def _on(policy: str, scenario: str = "N2", heuristic: str = "tree-16") -> dict[str, str]:
+def _cell_levels(policy: str, scenario: str = "N2", heuristic: str = "tree-16") -> dict[str, str]:
     return {"heuristic": heuristic, "clients": "1", "load": "idle", "policy": policy,
             "scenario": scenario}
 
 
 #: Cells over wires where each packet has its own signature and half are verified on arrival.
-_SIGNED = _on(mobile.NO_POLICY, WIRES, "p50")
+_SIGNED = _cell_levels(mobile.NO_POLICY, WIRES, "p50")
 ON_WIRES: Mapping[str, Fault] = {
     "tampered-packet": Fault("packets are altered on the wire", on=_SIGNED,
                              fails=["every packet is authentic"]),
@@ -41,7 +41,7 @@ ON_WIRES: Mapping[str, Fault] = {
 
 
 ON_AIR: Mapping[str, Fault] = {
-    "stream-without-wep": mobile.without_wep("neither end of the air has WEP", _on("P2")),
+    "stream-without-wep": mobile.without_wep("neither end of the air has WEP", _cell_levels("P2")),
     AROUND_THE_TUNNEL: Fault(
-        "the stream's packets go around the tunnel", on=_on("P12"),
+        "the stream's packets go around the tunnel", on=_cell_levels("P12"),
         fails=["no clear inner packet"])}

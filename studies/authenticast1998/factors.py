@@ -62,45 +62,50 @@ class Disturbance:
     weight: float = 1.0
 
 
-def _by_percentage(level: int) -> Heuristic:
+def _percentage_heuristic(level: int) -> Heuristic:
     return Heuristic(f"{level} % of the packets verified",
                      {"scheme": "percentage", "level": level, "range": [0, 100]})
 
 
-def _delayed(bundle: int) -> Heuristic:
+def _delayed_heuristic(bundle: int) -> Heuristic:
     return Heuristic(f"delayed, bundles of {bundle}", {"scheme": "delayed", "bundle": bundle})
 
 
-def _automatic(title: str, wish: Mapping[str, Any], **controller: Any) -> Heuristic:
-    return Heuristic(title, {"range": [5, 100], "automatic": True, **wish}, controller)
+def _automatic_heuristic(title: str, request: Mapping[str, Any], **controller: Any) -> Heuristic:
+    return Heuristic(title, {"range": [5, 100], "automatic": True, **request}, controller)
 
 
 _START = {"scheme": "delayed", "bundle": 3}
 HEURISTICS: Mapping[str, Heuristic] = {
-    **{f"p{level}": _by_percentage(level) for level in PERCENTAGES},
-    "delayed": _delayed(3),
-    "delayed-8": _delayed(8),
+    **{f"p{level}": _percentage_heuristic(level) for level in PERCENTAGES},
+    "delayed": _delayed_heuristic(3),
+    "delayed-8": _delayed_heuristic(8),
     "secret-key": Heuristic("secret key connection", {"scheme": "secret-key"},
                             has_non_repudiation=False),
-    "adaptive-1998": _automatic("the blend of section 5.2: 10 % at LIMIT, a larger bundle when "
-                                "stable", _START, kind="blend-1998"),
-    "adaptive-1998-delayed-first": _automatic("as section 4.5 has it: first a larger bundle",
-                                              _START, kind="delayed-first-1998"),
-    "adaptive-gradual": _automatic("the blend with a small drop, to 18 %", _START,
-                                   kind="blend-1998", low=0.18),
-    "adaptive-limit-150": _automatic("the blend with LIMIT above the buffer, 150 packets", _START,
-                                     kind="blend-1998", limit=150),
+    "adaptive-1998": _automatic_heuristic(
+        "the blend of section 5.2: 10 % at LIMIT, a larger bundle when "
+                                          "stable", _START, kind="blend-1998"),
+    "adaptive-1998-delayed-first": _automatic_heuristic(
+        "as section 4.5 has it: first a larger bundle",
+                                                        _START, kind="delayed-first-1998"),
+    "adaptive-gradual": _automatic_heuristic("the blend with a small drop, to 18 %", _START,
+                                             kind="blend-1998", low=0.18),
+    "adaptive-limit-150": _automatic_heuristic("the blend with LIMIT above the buffer, 150 packets",
+                                               _START,
+                                               kind="blend-1998", limit=150),
     "tree-16": Heuristic("tree chaining (Wong and Lam), 16 packets a tree",
                          {"scheme": "tree", "bundle": 16}),
     "tesla": Heuristic("TESLA (RFC 4082)", {"scheme": "tesla"}, has_non_repudiation=False),
-    "bounded": _automatic("the smallest sustainable bundle under a delay bound", _START,
-                          kind="bounded", scheme="delayed"),
-    "bounded-tree": _automatic("the same with trees", {"scheme": "tree", "bundle": 3},
-                               kind="bounded", scheme="tree"),
-    "floor": _automatic("the same with a floor of 100 %: sheds, and never passes unverified",
-                        {**_START, "range": [100, 100]}, kind="bounded", scheme="delayed"),
-    "lyapunov": _automatic("drift plus penalty, by percentage",
-                           {"scheme": "percentage", "level": 100}, kind="lyapunov"),
+    "bounded": _automatic_heuristic("the smallest sustainable bundle under a delay bound", _START,
+                                    kind="bounded", scheme="delayed"),
+    "bounded-tree": _automatic_heuristic("the same with trees", {"scheme": "tree", "bundle": 3},
+                                         kind="bounded", scheme="tree"),
+    "floor": _automatic_heuristic(
+        "the same with a floor of 100 %: sheds, and never passes unverified",
+                                  {**_START, "range": [100, 100]}, kind="bounded",
+                                  scheme="delayed"),
+    "lyapunov": _automatic_heuristic("drift plus penalty, by percentage",
+                                     {"scheme": "percentage", "level": 100}, kind="lyapunov"),
     OF_POLICY: Heuristic("as the policy's layer says", {}),
 }
 DISTURBANCES: Mapping[str, Disturbance] = {
@@ -158,17 +163,17 @@ def is_measured(heuristic: str, clients: str, load: str) -> bool:
     return clients == "1" and heuristic in _ALONE.get(load, ())
 
 
-def heuristic(cell: Cell) -> Heuristic:
+def heuristic_of(cell: Cell) -> Heuristic:
     """Return the heuristic of a cell: from its level, or from its policy's stream layer."""
     if cell.ids["heuristic"] != OF_POLICY:
         known: Heuristic = cell.value("heuristic")
         return known
     layer = cell.value("policy").layers.stream
     assert layer is not None
-    return of_layer(layer)
+    return heuristic_from_layer(layer)
 
 
-def of_layer(layer: StreamLayer) -> Heuristic:
+def heuristic_from_layer(layer: StreamLayer) -> Heuristic:
     """Convert a policy's stream layer to the settings of the protocol's programs."""
     wish: dict[str, Any] = {"scheme": layer.scheme, "range": list(layer.range)}
     if layer.scheme == "percentage":
@@ -187,7 +192,7 @@ def of_layer(layer: StreamLayer) -> Heuristic:
                      has_non_repudiation=layer.is_signed)
 
 
-def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Yield the study's cells, or all possible cells if the levels hold none of them.
 
     All possible cells are those that a user chose explicitly. Where some of them are over wires,
@@ -204,7 +209,7 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         raise StudyError(f"nothing of this can be measured; {NO_POLICY} goes with {WIRES}, "
                          "a policy with a scenario, one client and no load on the wire, and one "
                          f"that has layers.stream with {OF_POLICY}: choose levels that fit")
-    yield from [cell for cell in possible if _is_ours(cell)] or wired or possible
+    yield from [cell for cell in possible if _is_in_study(cell)] or wired or possible
 
 
 def _is_possible(cell: Cell) -> bool:
@@ -221,7 +226,7 @@ def _is_possible(cell: Cell) -> bool:
             and (ids["heuristic"] == OF_POLICY) == has_layer)
 
 
-def _is_ours(cell: Cell) -> bool:
+def _is_in_study(cell: Cell) -> bool:
     ids = cell.ids
     if is_on_air(cell):
         own = BETWEEN if ids["policy"] in _POLICIES_BETWEEN else ON_AIR
@@ -229,13 +234,13 @@ def _is_ours(cell: Cell) -> bool:
     return is_measured(ids["heuristic"], ids["clients"], ids["load"])
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _content_digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _level(name: str, value: Heuristic | Disturbance) -> Level:
+def _make_level(name: str, value: Heuristic | Disturbance) -> Level:
     content = asdict(value)
-    return Level(name, value.title, value=value, content=content, digest=_digest(content))
+    return Level(name, value.title, value=value, content=content, digest=_content_digest(content))
 
 
 PLACES = mobile.WiresAndAir(
@@ -244,13 +249,13 @@ PLACES = mobile.WiresAndAir(
 
 
 FACTORS = (
-    Factor("heuristic", "Heuristic", fixed([_level(*item) for item in HEURISTICS.items()]),
+    Factor("heuristic", "Heuristic", fixed([_make_level(*item) for item in HEURISTICS.items()]),
            plural="heuristics", option="--heuristics", help="How packets are authenticated: "
            "names, separated by commas."),
     Factor("clients", "Clients", fixed([Level(str(count), number=float(count))
                                         for count in range(1, MAX_CLIENTS + 1)]),
            is_number=True, plural="numbers of clients"),
-    Factor("load", "Load", fixed([_level(*item) for item in DISTURBANCES.items()]),
+    Factor("load", "Load", fixed([_make_level(*item) for item in DISTURBANCES.items()]),
            plural="loads"),
     *PLACES.factors(),
 )

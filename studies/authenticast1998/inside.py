@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from measure import beacons
-from measure.capture import Detail, Point, capturing, settle
+from measure.capture import Detail, Point, capturing, settle_captures
 from measure.errors import MeasureError
-from measure.neighbours import introduce
+from measure.neighbours import set_neighbours
 from measure.over_air import OverAir, Stay
 from measure.process import Daemon
-from measure.services.launcher import Launcher, environment
+from measure.services.launcher import Launcher, program_environment
 from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
@@ -68,7 +68,7 @@ class Workload:
         self._folder = site.run_folder("server")
         #: Node that plays each part of a repetition.
         self._nodes: dict[str, str] = {}
-        self._launcher = Launcher(site, programs.places(site.fault))
+        self._launcher = Launcher(site, programs.programs_of(site.fault))
         self._public: dict[str, str] = {}
         #: Live pages and commands take wall-clock time, which virtual time does not have.
         self._is_watched = site.clock == "real"
@@ -77,7 +77,7 @@ class Workload:
         self._air = OverAir(site, repeatable=site.clock == "virtual") \
             if site.network.has_radios else None
         if self._air is None:
-            introduce(self._testbed)
+            set_neighbours(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -108,7 +108,7 @@ class Workload:
         raw |= {"captures": [], "seed": seed,
                 "keys": {"server": "".join(self._public[name] for name in self._signers),
                          **{name: self._public[name] for name in names}},
-                "addresses": {name: self._address(name) for name in ("server", *names)}}
+                "addresses": {name: self._address_of(name) for name in ("server", *names)}}
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
@@ -116,25 +116,25 @@ class Workload:
                 scenario, out, session, has_port=task["has_port"])) \
                 if self._air and scenario else None
             for part, who, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
-                points = [self._point(name) for name in who]
+                points = [self._capture_point(name) for name in who]
                 stack.enter_context(capturing(
                     self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
-            raw["middle"] = stack.enter_context(self._middle(task, seed, out))
+            raw["middle"] = stack.enter_context(self._running_middle(task, seed, out))
             if self._air and scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
-                self._air.around_the_tunnel(
+                self._air.bypass_tunnel(
                     scenario, ["proto", "udp", "dport", str(programs.DATA_PORT)])
             before = self._kernel_drops(names)
-            self._stream(task, seed, logs, session, stay)
+            self._run_streams(task, seed, logs, session, stay)
             raw["kernel_drops"] = {name: count - before[name]
                                    for name, count in self._kernel_drops(names).items()}
-            settle()
+            settle_captures()
         session.stamp("end")
-        raw["events"] = {name: _events(log) for name, log in logs.items()}
+        raw["events"] = {name: _read_events(log) for name, log in logs.items()}
 
     # --- programs ----------------------------------------------------------------------------
 
-    def _point(self, name: str) -> Point:
+    def _capture_point(self, name: str) -> Point:
         """Return the capture point of one end.
 
         On the air, packets that the node sends through a tunnel show as ESP only.
@@ -144,21 +144,21 @@ class Workload:
         return Point(name, self._nodes[name], node.interface_of(node.address),
                      f"({shown}) or (esp and src host {node.address})" if self._air else "udp")
 
-    def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
-                session: Session, stay: Stay | None) -> None:
+    def _run_streams(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
+                     session: Session, connection: Stay | None) -> None:
         """Start the server and the clients, and wait until the clients end.
 
         A mobile node that is to move does so in the middle of the stream.
         """
         clients = [name for name in logs if name != "server"]
         begin_ns = self._begin_ns()
-        lines = programs.rotated(
+        lines = programs.rotate_trace(
             task["trace"] or programs.TRACE.read_text().split(), task["asked"]["frames"], seed)
-        lasts_s = programs.lasts_s(task, lines)
-        documents = self._documents(task, seed, clients, logs["server"].parent, lines)
+        lasts_s = programs.duration_s(task, lines)
+        documents = self._build_configurations(task, seed, clients, logs["server"].parent, lines)
         if self._site.clock == "virtual":
             for document in documents.values():
-                document["clock"] = programs.in_steps(begin_ns)
+                document["clock"] = programs.virtual_clock(begin_ns)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
             _SPARE_S + _SLOWER * lasts_s)
@@ -172,9 +172,9 @@ class Workload:
                 # From here on the seed alone decides the backoffs on the air, however long
                 # connecting took.
                 time.sleep(max(0.0, (begin_ns - programs.STEP_NS - time.monotonic_ns()) / 1e9))
-                self._testbed.draw_anew("stream")
+                self._testbed.reseed_backoffs("stream")
             half_s = begin_ns / 1e9 + lasts_s / 2
-            move = stay.move if stay is not None and stay.moves else None
+            move = connection.move_away if connection is not None and connection.moves else None
             if self._is_watched:
                 Watching(self._launcher, session, logs, {
                     name: documents[name] for name in clients}, self._nodes).until_ended(
@@ -187,9 +187,9 @@ class Workload:
                     # Restart the random numbers of the backoffs: the number of frames during the
                     # handoff varies.
                     time.sleep(max(0.0, half_s + _MOVED_S - time.monotonic()))
-                    self._testbed.draw_anew("moved")
+                    self._testbed.reseed_backoffs("moved")
             for name in clients:
-                self._launcher.wait(self._nodes[name], deadline_s)
+                self._launcher.wait_ended(self._nodes[name], deadline_s)
 
     def _begin_ns(self) -> int:
         """Return the start time (ns): a tick of the clock that leaves time to start programs.
@@ -205,26 +205,26 @@ class Workload:
             now_ns = time.monotonic_ns()
             begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS
         else:
-            beacon_ns, now_ns = beacons.next_ns(), time.monotonic_ns()
+            beacon_ns, now_ns = beacons.wait_beacon_ns(), time.monotonic_ns()
             if self._site.clock == "virtual":
                 beacon_ns = now_ns - now_ns % _COINCIDE_NS + _COINCIDE_NS
             begin_ns = beacon_ns + 20 * _BEACONS_NS + _AFTER_BEACON_NS
         return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
 
-    def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
-                   out: Path, lines: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _build_configurations(self, task: Mapping[str, Any], seed: int, clients: list[str],
+                              out: Path, lines: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the configurations of all programs by part, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in lines))
-        address = self._address("server")
-        server = programs.server(
+        address = self._address_of("server")
+        server = programs.server_configuration(
             task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,
             address=address, keys=self._folder, seed=seed)
-        documents = {"server": server} | {name: programs.client(
-            task, self._site.devices[self._nodes[name]], name=name, address=self._address(name),
+        documents = {"server": server} | {name: programs.client_configuration(
+            task, self._site.devices[self._nodes[name]], name=name, address=self._address_of(name),
             server_address=address, keys=self._folder, series=out / f"{name}.csv",
             seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
-        programs.sign_with(documents, self._folder, self._signers)
+        programs.set_signing_keys(documents, self._folder, self._signers)
         if self._site.fault == "wrong-server-key":
             self._make_keys(["stranger"])
             server["keys"] = [str(self._folder / "stranger.pem")]
@@ -234,7 +234,8 @@ class Workload:
         return documents
 
     @contextmanager
-    def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
+    def _running_middle(self, task: Mapping[str, Any], seed: int,
+                        out: Path) -> Iterator[dict[str, Any]]:
         """Replace the router's forwarding by a program in the middle of the wire, if required."""
         rules = {name: task["load"][name] for name in ("loss", "tampered_one_in", "flooded_one_in")
                  if task["load"][name]}
@@ -244,18 +245,19 @@ class Workload:
             return
         file, log = self._folder / "middle.json", out / "middle.jsonl"
         file.write_text(json.dumps({**rules, "seed": seed}))
-        argv = self._testbed.command("router", [
+        argv = self._testbed.node_command("router", [
             sys.executable, "-m", "studies.authenticast1998.middle", str(file)])
-        self._forward(by_kernel=False)
+        self._set_forwarding(by_kernel=False)
         try:
-            with Daemon("middle", argv, log, _READY, env=environment()) as daemon:
+            with Daemon("middle", argv, log, _READY, env=program_environment()) as daemon:
                 daemon.wait_ready()
                 yield rules
         finally:
-            self._forward(by_kernel=True)
+            self._set_forwarding(by_kernel=True)
 
-    def _forward(self, *, by_kernel: bool) -> None:
-        self._testbed.run("router", ["sysctl", "-qw", f"net.ipv4.ip_forward={int(by_kernel)}"])
+    def _set_forwarding(self, *, by_kernel: bool) -> None:
+        self._testbed.run_command("router",
+                                  ["sysctl", "-qw", f"net.ipv4.ip_forward={int(by_kernel)}"])
 
     # --- helpers -----------------------------------------------------------------------------
 
@@ -271,21 +273,22 @@ class Workload:
             (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
             self._public[name] = key.public.encode().decode()
 
-    def _address(self, name: str) -> str:
+    def _address_of(self, name: str) -> str:
         return self._site.network.nodes[self._nodes[name]].address
 
     def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
         """Return each node's kernel's count of datagrams dropped for lack of room."""
-        return {name: _count(self._testbed.run(self._nodes[name], ["cat", "/proc/net/snmp"]),
-                             "RcvbufErrors") for name in names}
+        return {name: _parse_counter(self._testbed.run_command(self._nodes[name],
+                                                               ["cat", "/proc/net/snmp"]),
+                                     "RcvbufErrors") for name in names}
 
 
-def _count(snmp: str, counter: str) -> int:
+def _parse_counter(snmp: str, counter: str) -> int:
     names, values = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")][:2]
     return int(values[names.index(counter)])
 
 
-def _events(log: Path) -> list[dict[str, Any]]:
+def _read_events(log: Path) -> list[dict[str, Any]]:
     """Return the events in a program's log. Any line that is not an event is an error message."""
     events = []
     for line in log.read_text().splitlines():

@@ -18,7 +18,7 @@ from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.keys import Key
-from studies.authenticast1998.verify import Verified, verify
+from studies.authenticast1998.verify import Verified, verify_capture
 from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
@@ -67,7 +67,7 @@ class Seen:
     address: str = ""
 
     @property
-    def lost(self) -> dict[str, int]:
+    def losses(self) -> dict[str, int]:
         """Return the losses by cause.
 
         Captures at both ends show the losses on the way. They are losses of the air or wire, or of
@@ -77,7 +77,7 @@ class Seen:
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
         if not said:
             return {}
-        left = self.left
+        left = self.left_packets
         missing = self.sent.keys() - self.arrived.keys() - left
         handoff = len(missing & self.away)
         return {**said, "air": len(missing) - handoff, "handoff": handoff,
@@ -85,7 +85,7 @@ class Seen:
                 **({"left": len(left)} if left else {})}
 
     @property
-    def left(self) -> set[tuple[int, int]]:
+    def left_packets(self) -> set[tuple[int, int]]:
         """Return the packets left behind by a client that said goodbye before its server."""
         bye = next((datagram for datagram in self.whole if datagram.kind == captures.BYE), None)
         if bye is None or bye.source != self.address or self.account is None:
@@ -93,27 +93,29 @@ class Seen:
         return {place for place in self.sent if place[1] >= self.account["sent"]}
 
     @property
-    def altered(self) -> set[tuple[int, int]]:
+    def altered_packets(self) -> set[tuple[int, int]]:
         """Return packets that arrived with other bytes than were sent, by the captures alone."""
         return {place for place, head in self.arrived.items()
                 if place in self.sent and self.sent[place] != head}
 
     @property
-    def processed(self) -> list[Row]:
+    def processed_rows(self) -> list[Row]:
         """Return the packets that the application got."""
         return [row for row in self.rows if row.is_processed]
 
     def altered_and_settled(self) -> tuple[int, int]:
         """Count the altered packets that the application got, and those with any verdict."""
-        altered = self.altered
-        crcs = {packet.place: f"{zlib.crc32(packet.payload):08x}" for datagram in self.whole
+        altered = self.altered_packets
+        crcs = {packet.stream_and_sequence: f"{zlib.crc32(packet.payload):08x}" for datagram
+                in self.whole
                 if datagram.kind == captures.DATA
-                and (packet := captures.parse(datagram.payload)) and packet.place in altered}
-        got = {row.place for row in self.processed if row.crc32 == crcs.get(row.place)}
+                and (packet := captures.parse_data_packet(datagram.payload))
+                and packet.stream_and_sequence in altered}
+        got = {row.place for row in self.processed_rows if row.crc32 == crcs.get(row.place)}
         return len(got), len({row.place for row in self.rows} & altered)
 
 
-def judge(repetition: Repetition) -> Judged:
+def judge_repetition(repetition: Repetition) -> Judged:
     """Verify, account for and measure a repetition by the files that its workload left.
 
     Args:
@@ -126,115 +128,122 @@ def judge(repetition: Repetition) -> Judged:
         MeasureError, OSError: a file is missing or cannot be read.
     """
     raw = json.loads((repetition.out / "raw.json").read_text())
-    raw_kept = judging.kept(raw, _RAW)
+    raw_kept = judging.select_raw_values(raw, _RAW)
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=on_air.captures(raw), raw=raw_kept)
+                      captures=on_air.list_captures(raw), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=on_air.captures(raw), raw=raw_kept,
+        return Judged(None, reason="; ".join(said), captures=on_air.list_captures(raw),
+                      raw=raw_kept,
                       status="failed")
-    heads = list(captures.read(repetition.out / "heads-server.pcap", on_air.esp_keys(raw)))
-    seen = list(_seen(raw, repetition.out, heads))
-    heuristic, load = factors.heuristic(repetition.cell), repetition.cell.value("load")
-    evidence = checks.evidence(seen, heads, raw["addresses"],
-                               checks.Expectation.of(heuristic, load))
+    heads = list(captures.read_datagrams(repetition.out / "heads-server.pcap",
+                                         on_air.esp_keys(raw)))
+    seen = list(_read_streams(raw, repetition.out, heads))
+    heuristic, load = factors.heuristic_of(repetition.cell), repetition.cell.value("load")
+    evidence = checks.check_all(seen, heads, raw["addresses"],
+                                checks.Expectation.from_levels(heuristic, load))
     if mobile.is_on_air(repetition.cell):
         policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
-        evidence += on_air.below(policy, scenario, repetition.out, raw, repetition.secrets)
-    unproven = judging.unproven(evidence)
-    measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
+        evidence += on_air.verify_repetition(policy, scenario, repetition.out, raw,
+                                             repetition.secrets)
+    unproven = judging.failure_reasons(evidence)
+    measured = _measure(seen, raw) if all(one.account and one.processed_rows for one
+                                          in seen) else None
     if measured is None and not unproven:
         unproven = ["not proven: streams end (a client has no account)"]
     reason = "; ".join(unproven)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=on_air.captures(raw), raw=raw_kept,
+                  status="failed" if reason else "ok", captures=on_air.list_captures(raw),
+                  raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
 
 
-def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> Iterator[Seen]:
-    heads = [datagram for datagram in said if datagram.kind == captures.DATA]
-    server, moving = Key(raw["keys"]["server"]), on_air.handoff(raw)
+def _read_streams(raw: Mapping[str, Any], out: Path,
+                  server_datagrams: Sequence[WireDatagram]) -> Iterator[Seen]:
+    heads = [datagram for datagram in server_datagrams if datagram.kind == captures.DATA]
+    server, moving = Key(raw["keys"]["server"]), on_air.handoff_times(raw)
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        every = list(captures.read(out / f"whole-{name}.pcap", on_air.esp_keys(raw)))
+        every = list(captures.read_datagrams(out / f"whole-{name}.pcap", on_air.esp_keys(raw)))
         whole = [datagram for datagram in every if not datagram.is_far_ahead]
         arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
         yield Seen(
-            name=name, address=address, sent={_place(head): _head(head) for head in sent},
-            sent_ns={_place(head): int.from_bytes(head[16:24], "big") for head in sent},
-            arrived={_place(head): _head(head) for head in arrived},
+            name=name, address=address, sent={_parse_place(head): _head_of(head) for head in sent},
+            sent_ns={_parse_place(head): int.from_bytes(head[16:24], "big") for head in sent},
+            arrived={_parse_place(head): _head_of(head) for head in arrived},
             repeated=sum(count - 1 for count in Counter(map(bytes, arrived)).values()),
-            whole=whole, verified=verify(whole, server, Key(raw["keys"][name])),
-            rows=list(_rows(out / f"{name}.csv")),
+            whole=whole, verified=verify_capture(whole, server, Key(raw["keys"][name])),
+            rows=list(_read_rows(out / f"{name}.csv")),
             account=next((event for event in events if event["event"] == "ended"), None),
             gaps=[event["delta"] for event in raw["events"]["server"]
                   if event["event"] == "report" and event["client"] == name],
             kernel_drops=raw["kernel_drops"][name], made_up=len(every) - len(whole),
-            away={_place(datagram.payload) for datagram in heads
+            away={_parse_place(datagram.payload) for datagram in heads
                   if datagram.target == address and moving[0] <= datagram.at_s <= moving[1]})
 
 
-def _place(head: bytes) -> tuple[int, int]:
+def _parse_place(head: bytes) -> tuple[int, int]:
     return int.from_bytes(head[4:8], "big"), int.from_bytes(head[8:16], "big")
 
 
-def _head(payload: bytes) -> bytes:
+def _head_of(payload: bytes) -> bytes:
     return payload[:captures.COMMON_BYTES]
 
 
-def _rows(file: Path) -> Iterator[Row]:
+def _read_rows(file: Path) -> Iterator[Row]:
     with file.open(newline="") as lines:
         for line in csv.DictReader(lines):
             yield Row((int(line["stream"]), int(line["sequence"])), int(line["sent_ns"] or 0),
                       int(line["settled_ns"]), line["fate"], line["crc32"])
 
 
-def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
-    together_ns = (max(min(one.sent_ns.values()) for one in seen),
-                   min(max(one.sent_ns.values()) for one in seen))
-    clients = [_client(one, together_ns) for one in seen]
-    first, events = seen[0], raw["events"]["server"]
+def _measure(streams: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
+    together_ns = (max(min(one.sent_ns.values()) for one in streams),
+                   min(max(one.sent_ns.values()) for one in streams))
+    clients = [_client_record(one, together_ns) for one in streams]
+    first, events = streams[0], raw["events"]["server"]
     verified, processed = (sum(getattr(client, name) for client in clients)
                            for name in ("verified", "processed"))
     return Measured(
         schema=SCHEMA, seed=raw["seed"],
-        retention_share=_mean([client.processed / client.sent for client in clients]),
-        stream_goodput_bps=_mean([8 * client.bytes_processed / client.duration_s
-                                  for client in clients]),
-        delay_median_s=_mean([client.delay_median_s for client in clients]),
-        delay_p99_s=_mean([client.delay_p99_s for client in clients]),
+        retention_share=_mean_of([client.processed / client.sent for client in clients]),
+        stream_goodput_bps=_mean_of([8 * client.bytes_processed / client.duration_s
+                                     for client in clients]),
+        delay_median_s=_mean_of([client.delay_median_s for client in clients]),
+        delay_p99_s=_mean_of([client.delay_p99_s for client in clients]),
         level_share=verified / processed if processed else None,
-        exposure_share=_mean([min(1.0, client.exposure_s / client.duration_s)
-                              for client in clients]),
-        sent_pps=_mean([client.sent_pps for client in clients]),
-        max_gap_packets=_mean([client.max_gap_packets for client in clients]),
+        exposure_share=_mean_of([min(1.0, client.exposure_s / client.duration_s)
+                                 for client in clients]),
+        sent_pps=_mean_of([client.sent_pps for client in clients]),
+        max_gap_packets=_mean_of([client.max_gap_packets for client in clients]),
         handoff_s=on_air.handoff_took_s(raw), clients=clients,
-        changes=timelines.changes(events, first.name, first.sent_ns),
-        lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
-        gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),
-        level_now_share=timelines.reported(events, first.name, first.sent_ns, "level"),
-        retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
+        changes=timelines.setting_changes(events, first.name, first.sent_ns),
+        lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed_rows}),
+        gap_packets=timelines.reported_values(events, first.name, first.sent_ns, "delta"),
+        level_now_share=timelines.reported_values(events, first.name, first.sent_ns, "level"),
+        retained_share=timelines.retention_by_second(first.sent_ns,
+                                                     {row.place for row in first.processed_rows}))
 
 
-def _client(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
+def _client_record(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
     account = one.account or {}
-    processed = one.processed
+    processed = one.processed_rows
     delays_s = sorted((row.settled_ns - row.sent_ns) / 1e9 for row in processed)
     begin_ns = min(one.sent_ns.values())
     altered_processed, altered_settled = one.altered_and_settled()
     return ClientRecord(
         name=one.name, sent=len(one.sent), arrived=len(one.arrived), processed=len(processed),
         verified=sum(row.fate == "verified" for row in processed),
-        lost=one.lost, altered=len(one.altered),
+        lost=one.losses, altered=len(one.altered_packets),
         altered_settled=altered_settled, altered_processed=altered_processed,
         bytes_processed=account["bytes_processed"],
         duration_s=(max(row.settled_ns for row in processed) - begin_ns) / 1e9,
-        delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
+        delay_median_s=_nearest_rank(delays_s, 0.5), delay_p99_s=_nearest_rank(delays_s, 0.99),
         exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
         max_gap_packets=max(one.gaps, default=0),
         signatures_verified=account["signatures_verified"], sent_pps=_sent_pps(one),
@@ -254,10 +263,10 @@ def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
         end_ns - begin_ns)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def _nearest_rank(values: Sequence[float], share: float) -> float:
     """Return the quantile of sorted values at a share of 0 to 1 (nearest rank)."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_of(values: Sequence[float]) -> float:
     return sum(values) / len(values)

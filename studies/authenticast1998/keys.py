@@ -30,10 +30,10 @@ class Key:
         """Return the number of the first algorithm on the wire."""
         return next(iter(self._keys))
 
-    def has_signed(self, purpose: str, session: bytes, said: bytes, signature: bytes,
+    def has_signed(self, purpose: str, session: bytes, message: bytes, signature: bytes,
                    algorithm: int = 0) -> bool:
         """Return whether this key signed the message for this purpose in this session."""
-        text = b"authenticast/1 " + purpose.encode() + b"\0" + session + said
+        text = b"authenticast/1 " + purpose.encode() + b"\0" + session + message
         key = self._keys.get(algorithm or self.algorithm)
         try:
             if isinstance(key, dsa.DSAPublicKey):
@@ -51,10 +51,10 @@ class Key:
             return False
         return True
 
-    def has_blocked(self, purpose: str, session: bytes, said: bytes, block: bytes) -> bool:
+    def has_signed_block(self, purpose: str, session: bytes, message: bytes, block: bytes) -> bool:
         """Return whether a signature block of a message is valid.
 
         The block names the algorithm, which is also signed.
         """
         return block[:1] == bytes((self.algorithm,)) and self.has_signed(
-            purpose, session, said + block[:1], block[1:])
+            purpose, session, message + block[:1], block[1:])

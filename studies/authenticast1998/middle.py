@@ -50,9 +50,9 @@ class Middle:
         while True:
             packet, (_, protocol, kind, _, _) = self._seen.recvfrom(65535)
             if kind != _PACKET_OUTGOING and protocol == _ETH_P_IP and packet[9] == 17:
-                self._forward(packet)
+                self._handle_packet(packet)
 
-    def _forward(self, packet: bytes) -> None:
+    def _handle_packet(self, packet: bytes) -> None:
         start = (packet[0] & 15) * 4 + _UDP_BYTES
         payload = packet[start:]
         if payload[:1] == bytes((_HELLO_ACK,)):
@@ -63,10 +63,10 @@ class Middle:
             self._send(packet)
             return
         number = payload[_STREAM_AT + 4:_SEQUENCE_AT + 8]
-        if self._share(b"loss", number) < self._rules.get("loss", 0):
+        if self._draw_share(b"loss", number) < self._rules.get("loss", 0):
             self.counts["lost"] += 1
             return
-        self._send(self._altered(packet, start, number))
+        self._send(self._alter(packet, start, number))
         if self._is_chosen("replayed", number):
             self._send(packet)
         if self._is_chosen("flooded", number):
@@ -77,9 +77,9 @@ class Middle:
                 _FAR_AHEAD + int.from_bytes(number[-8:], "big")).to_bytes(8, "big")
             self._send(bytes(ahead))
         if self._rules.get("forges") and int.from_bytes(number, "big") % _FORGED_EVERY == 0:
-            self._forge(packet, payload[_STREAM_AT:_STREAM_AT + 4])
+            self._send_forged_report(packet, payload[_STREAM_AT:_STREAM_AT + 4])
 
-    def _altered(self, packet: bytes, start: int, number: bytes) -> bytes:
+    def _alter(self, packet: bytes, start: int, number: bytes) -> bytes:
         changed = bytearray(packet)
         if self._is_chosen("tampered", number):
             changed[start + _PAYLOAD_AT] ^= 0x20
@@ -88,7 +88,7 @@ class Middle:
             changed[at] = _RSA if changed[at] == _DSA else _DSA
         return bytes(changed)
 
-    def _forge(self, packet: bytes, stream: bytes) -> None:
+    def _send_forged_report(self, packet: bytes, stream: bytes) -> None:
         """Send a forged report of a client: nothing processed, everything waiting."""
         client, port = self._clients[stream]
         report = _REPORT_FORM.pack(_REPORT, int.from_bytes(stream, "big"), 2 ** 40, *([0] * 12), 0)
@@ -101,11 +101,11 @@ class Middle:
 
     def _is_chosen(self, rule: str, number: bytes) -> bool:
         one_in = self._rules.get(f"{rule}_one_in", 0)
-        chosen = bool(one_in) and self._share(rule.encode(), number) < 1 / one_in
+        chosen = bool(one_in) and self._draw_share(rule.encode(), number) < 1 / one_in
         self.counts[rule] += chosen
         return chosen
 
-    def _share(self, rule: bytes, number: bytes) -> float:
+    def _draw_share(self, rule: bytes, number: bytes) -> float:
         """Return a packet's number from 0 to 1, equal in every run with this seed."""
         seed = int(self._rules["seed"]).to_bytes(8, "big")
         digest = hashlib.blake2b(number, digest_size=8, key=seed, person=rule).digest()

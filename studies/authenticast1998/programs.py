@@ -38,13 +38,13 @@ BEGIN_1998_NS = 883_612_800_000_000_000
 CHARGED_AS = {"DSA": "dsa-512", "RSA": "rsa-512"}
 
 
-def places(fault: str) -> Mapping[str, str]:
+def programs_of(fault: str) -> Mapping[str, str]:
     """Return the programs by name, as `MODULE:FUNCTION`."""
     return {name: f"{unheeding.__name__}:{name}" for name in _PROGRAMS} \
         if fault == UNHEEDING else _PROGRAMS
 
 
-def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
+def operation_costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
     """Return the seconds of each operation on a device.
 
     `further` adds operations by name, with `_` for `-`. Operations that the paper's protocol does
@@ -63,37 +63,40 @@ def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
     return made | {name.replace("_", "-"): seconds for name, seconds in further.items()}
 
 
-def without_security(made: Mapping[str, Any]) -> dict[str, Any]:
+def without_security(seconds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the costs with all security operations set to zero."""
-    return {kind: value if kind == "packet" else 0 for kind, value in made.items()}
+    return {kind: value if kind == "packet" else 0 for kind, value in seconds.items()}
 
 
-def server(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str, keys: Path,
-           trace: Path, clients: list[str], seed: int) -> dict[str, Any]:
+def server_configuration(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str,
+                         keys: Path,
+                         trace: Path, clients: list[str], seed: int) -> dict[str, Any]:
     """Build the server's configuration."""
     asked = task["asked"]
     further = {"dsa_512_sign": asked["precomputed_ms"] / 1e3} \
         if asked["signing"] == "precomputed" else {}
-    charged = costs(device, **further)
+    charged = operation_costs(device, **further)
     return {
         "name": "server", "address": address, "port": SERVER_PORT,
         "keys": [str(keys / "server.pem")],
         "clients": [{"name": name, "keys": [str(keys / f"{name}.pub.pem")],
                      "weight": task["load"].get("weight", 1.0) if name == clients[0] else 1.0}
                     for name in clients],
-        "source": _source(task, trace, seed),
-        "controller": _controller(task), "start_with": len(clients), "seed": seed,
+        "source": _source_configuration(task, trace, seed),
+        "controller": _controller_configuration(task), "start_with": len(clients), "seed": seed,
         "delay_bound_s": asked["delay_bound_ms"] / 1e3,
         "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS,
                    "costs": charged if task["load"]["has_security"] else
                    without_security(charged)}}
 
 
-def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, address: str,
-           server_address: str, keys: Path, series: Path, seed: int) -> dict[str, Any]:
+def client_configuration(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str,
+                         address: str,
+                         server_address: str, keys: Path, series: Path,
+                         seed: int) -> dict[str, Any]:
     """Build a client's configuration."""
     asked, load = task["asked"], task["load"]
-    charged = costs(device, packet=asked["packet_ms"] / 1e3)
+    charged = operation_costs(device, packet=asked["packet_ms"] / 1e3)
     stolen = [{"from_s": asked["load_from_s"], "to_s": asked["load_to_s"],
                "share": load["share"]}] if load["share"] else []
     return {
@@ -107,7 +110,7 @@ def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, add
                    "costs": charged if load["has_security"] else without_security(charged)}}
 
 
-def in_steps(begin_ns: int) -> dict[str, int]:
+def virtual_clock(begin_ns: int) -> dict[str, int]:
     """Return a program's clock for virtual time.
 
     Its first step is at `begin_ns` of the guest's monotonic clock.
@@ -116,7 +119,8 @@ def in_steps(begin_ns: int) -> dict[str, int]:
             "origin_ns": time.time_ns() - time.monotonic_ns() + begin_ns}
 
 
-def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequence[str]) -> None:
+def set_signing_keys(documents: Mapping[str, dict[str, Any]], keys: Path,
+                     names: Sequence[str]) -> None:
     """Set the server's signing keys in all configurations. The first key identifies it."""
     for name, document in documents.items():
         if name == "server":
@@ -125,7 +129,7 @@ def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequen
             document["server"]["keys"] = [str(keys / f"{key}.pub.pem") for key in names]
 
 
-def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
+def _source_configuration(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
     """Return the source of packets: the video's trace, or a constant rate of equal duration."""
     asked, rate_pps = task["asked"], task["load"].get("rate_pps", 0.0)
     shared = {"payload_bytes": asked["payload_bytes"], "seed": seed}
@@ -135,7 +139,7 @@ def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
             "packets": round(rate_pps * asked["frames"] / FRAMES_PER_S)}
 
 
-def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
+def duration_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
     """Return the duration of a stream of these frames of the trace (s)."""
     if task["load"].get("rate_pps", 0.0):
         return float(task["asked"]["frames"]) / FRAMES_PER_S
@@ -143,7 +147,7 @@ def lasts_s(task: Mapping[str, Any], lines: Sequence[str]) -> float:
     return sum(int(frame[2]) / 1e6 if len(frame) > 2 else 1 / FRAMES_PER_S for frame in frames)
 
 
-def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
+def _controller_configuration(task: Mapping[str, Any]) -> dict[str, Any]:
     """Return a heuristic's controller, with the study's LIMIT where a 1998 one sets none."""
     given = dict(task["heuristic"]["controller"])
     if given["kind"] in LIMITED:
@@ -151,7 +155,7 @@ def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def rotated(trace: list[str], frames: int, seed: int) -> list[str]:
+def rotate_trace(trace: list[str], frames: int, seed: int) -> list[str]:
     """Return `frames` frames of the trace, cyclically from an I frame by the seed."""
     begins = [number for number, line in enumerate(trace) if line.startswith("I")]
     first = begins[seed * 7 % len(begins)]

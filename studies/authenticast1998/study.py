@@ -49,7 +49,7 @@ _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 _LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": mobile.NO_POLICY,
             "scenario": factors.WIRES},
            node=lambda cell: str(cell.value("scenario").mobile_node)
-           if mobile.is_on_air(cell) else network.client(1))
+           if mobile.is_on_air(cell) else network.client_name(1))
 
 
 class Authenticast1998(Study):
@@ -75,7 +75,7 @@ class Authenticast1998(Study):
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells behind a figure, a table or a claim."""
-        return factors.cells(levels)
+        return factors.select_cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Return a level from a results folder.
@@ -84,88 +84,90 @@ class Authenticast1998(Study):
         """
         return factors.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return server and clients on wires, or a policy in a scenario.
 
         Percentages are grouped apart from the other heuristics, so that two processors have work.
         On the air, the scenario's peer streams to its mobile node.
         """
         for setting in DEVICES:
-            _check_device(setting, getattr(asked, setting))
+            _check_device(setting, getattr(settings, setting))
         if mobile.is_on_air(cell):
             scenario: Scenario = cell.value("scenario")
             mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
-            return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
-                scenario, asked.medium),
-                        {scenario.peer: asked.server_device,
-                         scenario.mobile_node: asked.client_device})
+            return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+                scenario, settings.medium),
+                        {scenario.peer: settings.server_device,
+                         scenario.mobile_node: settings.client_device})
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
-        nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
+        nodes = {network.client_name(number): settings.client_device for number
+                 in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
-        if asked.video:
-            video.trace(asked.video)
-        return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
+        if settings.video:
+            video.read_trace(settings.video)
+        return Spec(network.build_star(count),
+                    devices={network.SERVER: settings.server_device, **nodes},
                     options={"group": kind})
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return cell and settings as plain data."""
         on_air = mobile.is_on_air(cell)
         scenario = to_json(cell.value("scenario")) if on_air else None
-        said = asked.model_dump(mode="json")
+        said = settings.model_dump(mode="json")
         if scenario is not None:
-            said["payload_bytes"] = min(asked.payload_bytes, asked.air_payload_bytes)
-        return {"heuristic": asdict(factors.heuristic(cell)), "clients": cell.ids["clients"],
+            said["payload_bytes"] = min(settings.payload_bytes, settings.air_payload_bytes)
+        return {"heuristic": asdict(factors.heuristic_of(cell)), "clients": cell.ids["clients"],
                 "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
-                "trace": list(video.trace(asked.video)) if asked.video else [],
+                "trace": list(video.read_trace(settings.video)) if settings.video else [],
                 "has_port": on_air and cell.value("policy").uses_eap}
 
-    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings without effect in this cell.
 
         Over wires these are the settings of the air. Others are load times without a load, the cost
         of precomputed signing without it, and LIMIT where the controller has none.
         """
-        heuristic, load = factors.heuristic(cell), cell.value("load")
+        heuristic, load = factors.heuristic_of(cell), cell.value("load")
         unused = set() if mobile.is_on_air(cell) else {"medium", "air_payload_bytes"}
         if not load.share:
             unused |= {"load_from_s", "load_to_s"}
-        if asked.signing != "precomputed":
+        if settings.signing != "precomputed":
             unused.add("precomputed_ms")
         controller = heuristic.controller
         if controller["kind"] not in LIMITED or "limit" in controller:
             unused.add("limit")
         return unused
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate the duration and costs from the number of packets."""
-        packets, lasts_s = self._stream(cell, asked)
+        packets, lasts_s = self._stream_size(cell, settings)
         return Expected(lasts_s, 0.7 + 0.0014 * packets,
-                        packets * (asked.payload_bytes + 300))
+                        packets * (settings.payload_bytes + 300))
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return a deadline far above the time that the packets take on a slow machine."""
-        packets, lasts_s = self._stream(cell, asked)
+        packets, lasts_s = self._stream_size(cell, settings)
         return 120 + 0.05 * packets + 4 * lasts_s
 
-    def notes(self, cells: Sequence[Cell], asked: Asked) -> Sequence[str]:  # type: ignore[override]
+    def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:  # type: ignore[override]
         """Return a line on the user's video, if there is one."""
-        return [video.described(asked.video, asked.frames)] if asked.video else []
+        return [video.describe_video(settings.video, settings.frames)] if settings.video else []
 
-    def _stream(self, cell: Cell, asked: Asked) -> tuple[float, float]:
+    def _stream_size(self, cell: Cell, settings: Asked) -> tuple[float, float]:
         """Return the packets to all clients, and the duration of the stream (s)."""
         clients = int(cell.ids["clients"])
-        if not asked.video or cell.value("load").rate_pps:
-            return clients * asked.frames * _PACKETS_PER_FRAME, asked.frames / FRAMES_PER_S
-        lines = video.trace(asked.video)
-        share = asked.frames / len(lines)
-        packets = sum(-(-int(line.split(",")[1]) // asked.payload_bytes) for line in lines)
-        return clients * packets * share, video.encoded(asked.video).lasts_s * share
+        if not settings.video or cell.value("load").rate_pps:
+            return clients * settings.frames * _PACKETS_PER_FRAME, settings.frames / FRAMES_PER_S
+        lines = video.read_trace(settings.video)
+        share = settings.frames / len(lines)
+        packets = sum(-(-int(line.split(",")[1]) // settings.payload_bytes) for line in lines)
+        return clients * packets * share, video.encode_video(settings.video).lasts_s * share
 
     def judge(self, repetition: Repetition) -> Judged:
         """Verify every packet again, and account for it."""
         from studies.authenticast1998 import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Return the metrics and the sums over clients that Table 1 and the claims need."""
@@ -194,14 +196,14 @@ class Authenticast1998(Study):
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
         """Return the timelines, and each packet's fate by sequence number (Figs. 3 and 8)."""
-        return {**super().series(measured), timelines.FATES: timelines.fates(
+        return {**super().series(measured), timelines.FATES: timelines.packet_fates(
             measured.lost_runs, measured.clients[0].sent)}
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return figures and tables of the paper, later comparisons and the claims."""
-        from studies.authenticast1998.report import report
+        from studies.authenticast1998.report import build_report
 
-        return report(results, options, self)
+        return build_report(results, options, self)
 
 
 def _check_device(setting: str, name: str) -> None:

@@ -14,16 +14,17 @@ FATES = "fates"
 Place = tuple[int, int]
 
 
-def reported(events: Sequence[Mapping[str, Any]], client: str, sent_ns: Mapping[Place, int],
-             name: str) -> list[tuple[float, float]]:
+def reported_values(events: Sequence[Mapping[str, Any]], client: str, sent_ns: Mapping[Place, int],
+                    name: str) -> list[tuple[float, float]]:
     """Return a field of a client's reports, by the time (s) of the last sealed packet."""
-    times_s = _times(sent_ns)
+    times_s = _sending_times(sent_ns)
     return [(times_s[event["sent"] - 1], float(event[name])) for event in events
             if event["event"] == "report" and event["client"] == client
             and 0 < event["sent"] <= len(times_s)]
 
 
-def retained(sent_ns: Mapping[Place, int], processed: set[Place]) -> list[tuple[float, float]]:
+def retention_by_second(sent_ns: Mapping[Place, int],
+                        processed: set[Place]) -> list[tuple[float, float]]:
     """Return the share of each second's packets that was processed."""
     bins: dict[int, list[bool]] = {}
     begin_ns = min(sent_ns.values())
@@ -32,10 +33,10 @@ def retained(sent_ns: Mapping[Place, int], processed: set[Place]) -> list[tuple[
     return [(number * _BIN_S, sum(fates) / len(fates)) for number, fates in sorted(bins.items())]
 
 
-def changes(events: Iterable[Mapping[str, Any]], client: str,
-            sent_ns: Mapping[Place, int]) -> list[ChangeRecord]:
+def setting_changes(events: Iterable[Mapping[str, Any]], client: str,
+                    sent_ns: Mapping[Place, int]) -> list[ChangeRecord]:
     """Return each switch of a client's setting."""
-    times_s = _times(sent_ns)
+    times_s = _sending_times(sent_ns)
     return [ChangeRecord(
         at_s=times_s[min(event["sequence"], len(times_s) - 1)], sequence=event["sequence"],
         scheme=event["scheme"], level=event["level"], bundle=event["bundle"],
@@ -53,7 +54,7 @@ def lost_runs(sent: Iterable[Place], processed: set[Place]) -> list[tuple[int, i
     return runs
 
 
-def fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float]]:
+def packet_fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float]]:
     """Return steps by sequence number: 1 for a retained packet, 0 for a lost one."""
     steps = [(0.0, 1.0)]
     for first, last in runs:
@@ -61,7 +62,7 @@ def fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float
     return [*steps, (float(sent), 1.0)]
 
 
-def _times(sent_ns: Mapping[Place, int]) -> list[float]:
+def _sending_times(sent_ns: Mapping[Place, int]) -> list[float]:
     """Return the seconds since the first packet, by sequence number."""
     stamps = [stamp_ns for _, stamp_ns in sorted(sent_ns.items())]
     return [(stamp_ns - stamps[0]) / 1e9 for stamp_ns in stamps]

@@ -15,17 +15,17 @@ def serve(path: Path) -> None:
     """Run the server. Raises ConfigError, OSError."""
     from protocols.authenticast import serve as program
 
-    _run(program.run, path)
+    _run_unchecked(program.run, path)
 
 
 def receive(path: Path) -> None:
     """Run the client. Raises ConfigError, OSError."""
     from protocols.authenticast import receive as program
 
-    _run(program.run, path)
+    _run_unchecked(program.run, path)
 
 
-def _run(program: Callable[[Path], object], path: Path) -> None:
+def _run_unchecked(program: Callable[[Path], object], path: Path) -> None:
     """Run a program in this process with the checks of levels and ranges disabled."""
     Setting.check = lambda setting, _: setting  # type: ignore[assignment, method-assign]
     Range.clamp = lambda _, level: level  # type: ignore[assignment, method-assign]

@@ -75,26 +75,28 @@ class Verified:
     bundles_wrong: int = 0
 
 
-def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
+def verify_capture(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
     """Verify all datagrams of a client's capture."""
     every = list(datagrams)
     result = Verified()
-    _handshakes(every, server, client, result)
+    _verify_handshakes(every, server, client, result)
     for datagram in every:
-        _announced(datagram.payload, server, result)
-        _turned(datagram.payload, client, result)
+        _record_announcement(datagram.payload, server, result)
+        _record_turn(datagram.payload, client, result)
     packets = [packet for datagram in every
-               if datagram.kind == captures.DATA and (packet := captures.parse(datagram.payload))]
+               if datagram.kind == captures.DATA
+               and (packet := captures.parse_data_packet(datagram.payload))]
     for session in result.sessions.values():
-        _chain(session)
+        _derive_keys(session)
     roots: dict[bytes, bool] = {}
     for packet in packets:
-        _packet(packet, server, roots, result)
-    _bundles(packets, server, result)
+        _verify_packet(packet, server, roots, result)
+    _verify_bundles(packets, server, result)
     return result
 
 
-def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Verified) -> None:
+def _verify_handshakes(every: list[WireDatagram], server: Key, client: Key,
+                       result: Verified) -> None:
     hellos = {hashlib.sha256(datagram.payload).digest(): datagram.payload for datagram in every
               if datagram.kind == captures.HELLO}
     for datagram in every:
@@ -105,38 +107,39 @@ def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Ver
         if hello is None:
             result.complaints.append("a hello-ack to no hello of the capture")
             continue
-        body, block = _split(hello, _HELLO_FIXED)
-        if not client.has_blocked("hello", b"", body, block):
+        body, block = _split_named(hello, _HELLO_FIXED)
+        if not client.has_signed_block("hello", b"", body, block):
             result.complaints.append("a hello that is not the client's")
-        body, block = _split(ack, _ACK_SETTING_AT + 8)
-        if not server.has_blocked("hello-ack", b"", hello + body, block):
+        body, block = _split_named(ack, _ACK_SETTING_AT + 8)
+        if not server.has_signed_block("hello-ack", b"", hello + body, block):
             result.complaints.append("a hello-ack that is not signed by the server's key")
             continue
         stream = int.from_bytes(ack[1:5], "big")
         low, high = struct.unpack_from("!HH", hello, _HELLO_RANGE_AT)
         digest = hashlib.sha256(b"authenticast/1 session\0" + hello + ack).digest()
         result.sessions[stream] = SessionSeen(digest, stream, {0: (low / 1e4, high / 1e4)},
-                                              {0: _setting(ack, _ACK_SETTING_AT)})
+                                              {0: _parse_setting(ack, _ACK_SETTING_AT)})
 
 
-def _split(message: bytes, text_at: int) -> tuple[bytes, bytes]:
+def _split_named(message: bytes, text_at: int) -> tuple[bytes, bytes]:
     """Split a message that ends in a name into its body and its authenticator."""
     end = text_at + 1 + message[text_at]
     return message[:end], message[end:]
 
 
-def _setting(message: bytes, at: int, material: bytes = b"", answers: int = 0) -> Announcement:
+def _parse_setting(message: bytes, at: int, material: bytes = b"",
+                   answers: int = 0) -> Announcement:
     scheme, algorithm, bundle, level, _ = _SETTING.unpack_from(message, at)
     return Announcement(scheme, algorithm, bundle, level / 1e4, material, answers)
 
 
-def _turned(payload: bytes, client: Key, result: Verified) -> None:
+def _record_turn(payload: bytes, client: Key, result: Verified) -> None:
     """Record a turn of the dial, which the client must have signed."""
     session = result.sessions.get(int.from_bytes(payload[1:5], "big"))
     if not payload or payload[0] != captures.CONTROL or session is None:
         return
     body, rest = _split_block(payload, _CONTROL_FIXED)
-    if not client.has_blocked("control", session.digest, body, rest[_TAG_BYTES:]):
+    if not client.has_signed_block("control", session.digest, body, rest[_TAG_BYTES:]):
         result.complaints.append("a turn of the dial that the client has not signed")
         return
     number = int.from_bytes(payload[_CONTROL_NUMBER_AT:_CONTROL_NUMBER_AT + 8], "big")
@@ -150,7 +153,7 @@ def _split_block(message: bytes, block_at: int) -> tuple[bytes, bytes]:
     return message[:end], message[end:]
 
 
-def _announced(payload: bytes, server: Key, result: Verified) -> None:
+def _record_announcement(payload: bytes, server: Key, result: Verified) -> None:
     """Record signed changes of setting, bundles and disclosed keys."""
     kind, stream = payload[0] if payload else 0, int.from_bytes(payload[1:5], "big")
     if kind == captures.CHANGE and stream in result.sessions:
@@ -158,10 +161,10 @@ def _announced(payload: bytes, server: Key, result: Verified) -> None:
         text_at = _CHANGE_SETTING_AT + 8
         material_at = text_at + 1 + payload[text_at]
         body, rest = _split_block(payload, material_at)
-        if not server.has_blocked("control", session.digest, body, rest[_TAG_BYTES:]):
+        if not server.has_signed_block("control", session.digest, body, rest[_TAG_BYTES:]):
             result.complaints.append("a change that the server has not signed")
             return
-        session.epochs[int.from_bytes(payload[5:9], "big")] = _setting(
+        session.epochs[int.from_bytes(payload[5:9], "big")] = _parse_setting(
             payload, _CHANGE_SETTING_AT, body[material_at + 2:],
             int.from_bytes(payload[_CHANGE_ANSWERS_AT:_CHANGE_ANSWERS_AT + 8], "big"))
     elif kind == captures.BUNDLE:
@@ -170,7 +173,7 @@ def _announced(payload: bytes, server: Key, result: Verified) -> None:
             result.sessions[stream].bundles[first] = size, payload
     elif kind == captures.DISCLOSE and stream in result.sessions:
         result.sessions[stream].keys[int.from_bytes(payload[9:13], "big")] = payload[13:45]
-    elif kind == captures.DATA and (packet := captures.parse(payload)) and (
+    elif kind == captures.DATA and (packet := captures.parse_data_packet(payload)) and (
             packet.scheme == captures.TESLA and packet.stream in result.sessions):
         held = packet.authenticator
         parameters = result.sessions[packet.stream].epochs.get(packet.epoch)
@@ -180,7 +183,7 @@ def _announced(payload: bytes, server: Key, result: Verified) -> None:
             result.sessions[packet.stream].keys.setdefault(max(0, interval - delay), held[4:36])
 
 
-def _chain(session: SessionSeen) -> None:
+def _derive_keys(session: SessionSeen) -> None:
     """Derive all TESLA keys, if the last disclosed one leads to the signed key."""
     material = next((epoch.material for epoch in session.epochs.values()
                      if epoch.scheme == captures.TESLA), b"")
@@ -195,16 +198,17 @@ def _chain(session: SessionSeen) -> None:
     session.keys = known if known.get(0) == material[_TESLA.size:] else {}
 
 
-def _packet(packet: DataPacket, server: Key, roots: dict[bytes, bool], result: Verified) -> None:
+def _verify_packet(packet: DataPacket, server: Key, roots: dict[bytes, bool],
+                   result: Verified) -> None:
     session = result.sessions.get(packet.stream)
     announced = session.epochs.get(packet.epoch) if session else None
     if session is None or announced is None or (announced.scheme, announced.algorithm) != (
             packet.scheme, packet.algorithm):
-        result.unlike.add(packet.place)
+        result.unlike.add(packet.stream_and_sequence)
         return
     if packet.scheme == captures.SECRET_KEY:
         (result.tagged if len(packet.authenticator) == _TAG_BYTES else result.wrong).add(
-            packet.place)
+            packet.stream_and_sequence)
         return
     if packet.scheme == captures.TREE:
         is_right = _is_in_tree(packet, session, server, roots)
@@ -213,7 +217,7 @@ def _packet(packet: DataPacket, server: Key, roots: dict[bytes, bool], result: V
     else:
         is_right = server.has_signed("data", session.digest, packet.said, packet.authenticator,
                                      packet.algorithm)
-    (result.right if is_right else result.wrong).add(packet.place)
+    (result.right if is_right else result.wrong).add(packet.stream_and_sequence)
 
 
 def _is_in_tree(packet: DataPacket, session: SessionSeen, server: Key,
@@ -245,10 +249,10 @@ def _has_mac(packet: DataPacket, session: SessionSeen) -> bool:
     return hmac.compare_digest(made[:_TAG_BYTES], packet.authenticator[36:])
 
 
-def _bundles(packets: list[DataPacket], server: Key, result: Verified) -> None:
+def _verify_bundles(packets: list[DataPacket], server: Key, result: Verified) -> None:
     """Verify the signature of each bundle whose packets all arrived."""
     hashed: Mapping[tuple[int, int], bytes] = {
-        packet.place: hashlib.sha256(packet.said).digest() for packet in packets}
+        packet.stream_and_sequence: hashlib.sha256(packet.said).digest() for packet in packets}
     for session in result.sessions.values():
         for first, (size, payload) in session.bundles.items():
             parts = [hashed.get((session.stream, first + number)) for number in range(size)]

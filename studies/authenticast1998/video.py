@@ -54,30 +54,30 @@ def durations_us(lines: Sequence[str]) -> list[int]:
     return [int(line.split(",")[2]) for line in lines]
 
 
-def trace(file: str) -> tuple[str, ...]:
+def read_trace(file: str) -> tuple[str, ...]:
     """Return a line with type, bytes and microseconds for each frame. Raises StudyError."""
-    return encoded(file).lines
+    return encode_video(file).lines
 
 
-def described(file: str, frames: int) -> str:
+def describe_video(file: str, frames: int) -> str:
     """Describe in a line how a stream of this many frames uses a video. Raises StudyError."""
-    video = encoded(file)
+    video = encode_video(file)
     durations = durations_us(video.lines)
     rate = f"{len(durations) / video.lasts_s:.3g} pictures a second"
     if max(durations) > 1.1 * fmean(durations):
-        rate += (f" on average, shown for {_lasting(min(durations))} to "
-                 f"{_lasting(max(durations))}")
+        rate += (f" on average, shown for {_format_duration(min(durations))} to "
+                 f"{_format_duration(max(durations))}")
     ends = f"; {video.ends}: the pictures before that are used" if video.ends else ""
     return (f"Video {Path(file).name}: {len(durations)} pictures, {video.lasts_s:.3g} s, {rate}; "
             f"the stream has {frames} of them"
             + (", over and over" if frames > len(durations) else "") + ends)
 
 
-def _lasting(microseconds: int) -> str:
+def _format_duration(microseconds: int) -> str:
     return f"{microseconds / 1e6:.3g} s" if microseconds >= 1e6 else f"{microseconds / 1e3:.3g} ms"
 
 
-def encoded(file: str) -> EncodedVideo:
+def encode_video(file: str) -> EncodedVideo:
     """Return a video encoded as MPEG-1. Raises StudyError."""
     path = Path(file)
     try:
@@ -89,24 +89,24 @@ def encoded(file: str) -> EncodedVideo:
     if importlib.util.find_spec("av") is None:
         raise StudyError(f"setting video: PyAV is not installed; get it with '{sys.executable} "
                          f"-m pip install --require-hashes --only-binary :all: -r {_LOCK}'")
-    return _encoded(path.resolve(), changed_ns)
+    return _encode_file(path.resolve(), changed_ns)
 
 
-def name(file: str) -> str:
+def stored_name(file: str) -> str:
     """Return the name of a video in a results folder: file name and trace digest."""
-    digest = hashlib.sha256("\n".join(trace(file)).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join(read_trace(file)).encode()).hexdigest()
     return f"{Path(file).name} ({digest[:16]})"
 
 
 @functools.lru_cache
-def _encoded(path: Path, _changed_ns: int) -> EncodedVideo:
+def _encode_file(path: Path, _changed_ns: int) -> EncodedVideo:
     import av
 
     try:
         with av.open(str(path)) as source:
-            video = _read(av, source, path)
+            video = _encode_pictures(av, source, path)
     except (av.error.FFmpegError, IndexError, ValueError) as error:
-        cut = _cut(path)
+        cut = _find_cut(path)
         if cut:
             raise StudyError(f"setting video: {path.name}: {cut}; get the whole file, or repair "
                              "it (untrunc)") from None
@@ -120,13 +120,13 @@ def _encoded(path: Path, _changed_ns: int) -> EncodedVideo:
     return video
 
 
-def _read(av: Any, source: Any, path: Path) -> EncodedVideo:
+def _encode_pictures(av: Any, source: Any, path: Path) -> EncodedVideo:
     """Encode a video's pictures up to where the file can be read."""
     stream = source.streams.video[0]
     if stream.codec.name in _TEXT:
         raise ValueError("text has no pictures")
     rate = Fraction(stream.average_rate or stream.guessed_rate or _RATE)
-    encoder = _encoder(av)
+    encoder = _make_encoder(av)
     lines: list[str] = []
     times_s: list[float | None] = []
     ends = ""
@@ -138,18 +138,18 @@ def _read(av: Any, source: Any, path: Path) -> EncodedVideo:
             frame = picture.reformat(_WIDTH, _HEIGHT, "yuv420p")
             frame.pts, frame.time_base, frame.pict_type = len(times_s), 1 / _RATE, 0
             times_s.append(picture.time)
-            lines += map(_line, encoder.encode(frame))
+            lines += map(_frame_line, encoder.encode(frame))
     except av.error.FFmpegError as error:
         if not times_s:
             raise
-        ends = _cut(path) or f"cannot be read behind picture {len(times_s)} ({error.strerror})"
-    lines += map(_line, encoder.encode(None))
+        ends = _find_cut(path) or f"cannot be read behind picture {len(times_s)} ({error.strerror})"
+    lines += map(_frame_line, encoder.encode(None))
     durations = _durations_us(times_s, len(lines), float(rate))
     return EncodedVideo(tuple(f"{line},{lasts_us}" for line, lasts_us in zip(
-        lines, durations, strict=True)), ends or _cut(path))
+        lines, durations, strict=True)), ends or _find_cut(path))
 
 
-def _encoder(av: Any) -> Any:
+def _make_encoder(av: Any) -> Any:
     """Return an encoder for 29.97 pictures/s: MPEG-1 allows television rates only."""
     encoder = av.CodecContext.create(_CODEC, "w")
     encoder.width, encoder.height, encoder.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
@@ -172,11 +172,11 @@ def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> l
     return (durations + [usual_us] * count)[:count]
 
 
-def _cut(path: Path) -> str:
+def _find_cut(path: Path) -> str:
     """Return where an MP4 file is cut short ("": a whole file or another format)."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        parts = list(_parts(file, size))
+        parts = list(_read_parts(file, size))
     names = [name for name, _, _ in parts]
     if "ftyp" not in names:
         return ""
@@ -187,7 +187,7 @@ def _cut(path: Path) -> str:
     return "" if "moov" in names else "is cut short: its index ('moov') is missing"
 
 
-def _parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
+def _read_parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
     """Yield name, begin and end of each part of an MP4 file.
 
     ISO/IEC 14496-12, 4.2.
@@ -206,7 +206,7 @@ def _parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
         begin = begin + length if length else size
 
 
-def _line(packet: Any) -> str:
+def _frame_line(packet: Any) -> str:
     """Return type and size of a picture from its header.
 
     ISO/IEC 11172-2, 2.4.2.5.

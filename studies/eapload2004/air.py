@@ -28,7 +28,7 @@ class AirLosses:
     late: int
 
 
-def losses(out: Path) -> AirLosses:
+def count_losses(out: Path) -> AirLosses:
     """Count the frames to the supplicant in a repetition's captures, and the late ones.
 
     A frame that arrives without a capture at the access point's radio counts as late.
@@ -39,12 +39,12 @@ def losses(out: Path) -> AirLosses:
     if not (out / _RADIO).exists():  # Results of an earlier version have no capture at the radio.
         return AirLosses(0, 0)
     sent_s: dict[bytes, list[float]] = defaultdict(list)
-    for frame in pcap.frames(out / _RADIO):
+    for frame in pcap.read_frames(out / _RADIO):
         if is_from_supplicant(frame) is False:
             sent_s[frame.payload].append(frame.at_s)
     took_s: dict[int, list[float]] = defaultdict(list)
     unsent = 0
-    for frame in pcap.frames(out / _SUPPLICANT):
+    for frame in pcap.read_frames(out / _SUPPLICANT):
         if is_from_supplicant(frame) is not False:
             continue
         # Take the newest earlier copy: an equal frame before it may have been lost.

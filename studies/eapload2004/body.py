@@ -50,7 +50,7 @@ class SaturationRecord(RecordPart):
     saturated_s: float
     busy_s: float | None = None
 
-    def lists(self) -> dict[str, list[float]]:
+    def to_samples(self) -> dict[str, list[float]]:
         """Return the values that predict a repetition (s), single ones as lists of one."""
         single = {"alone_s": self.alone_s, "rested_s": self.rested_s,
                   "saturated_demand_s": self.busy_s or 1 / self.capacity_per_s}

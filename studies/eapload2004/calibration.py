@@ -57,7 +57,7 @@ class Unloaded:
         return float(NOMINAL["rtt"]) / 1e3
 
 
-def unloaded(cells: Cells) -> Unloaded | None:
+def read_unloaded(cells: Cells) -> Unloaded | None:
     """Return the measurements of the cell without load, None if it was not measured."""
     values = [cells.mean_of_any(name, ALONE) for name in (
         "alone_s", CAPACITY.name, SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
@@ -77,19 +77,19 @@ def _not_quicker_than_demand(measured: Unloaded) -> Unloaded:
     return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s))
 
 
-def calibrated_there(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
+def calibrate_repetition(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
     """Return the calibration of a single repetition in real time, else `measured`.
 
     It is the mean of the values before and after the repetition's load.
     """
     said = cells.results.samples[place]
-    alone_s, demand_s = (_mean(said, name) for name in ("alone_s", "saturated_demand_s"))
+    alone_s, demand_s = (_mean_list(said, name) for name in ("alone_s", "saturated_demand_s"))
     if cells.results.clock != "real" or not (alone_s.size and demand_s.size):
         return measured
     there = _not_quicker_than_demand(replace(
         measured, alone_s=float(alone_s[0]), capacity_per_s=1 / float(demand_s[0])))
     rested_s, steps_s, paused_s, rests_s = (
-        _mean(said, name) for name in ("rested_s", "steps_s", "paused_s", "rests_s"))
+        _mean_list(said, name) for name in ("rested_s", "steps_s", "paused_s", "rests_s"))
     if rested_s.size:
         return replace(there, warm_up_s=max(0.0, float(rested_s[0]) - there.alone_s))
     return replace(
@@ -98,13 +98,13 @@ def calibrated_there(cells: Cells, place: int, measured: Unloaded) -> Unloaded:
                       for pause_s, took_s in zip(paused_s, rests_s, strict=True)))
 
 
-def _mean(said: Mapping[str, Sequence[float]], name: str) -> NDArray[np.float64]:
+def _mean_list(samples: Mapping[str, Sequence[float]], name: str) -> NDArray[np.float64]:
     """Return the mean of a list before and after the load, empty if not measured."""
-    lists = [each for when in ("before", "after") if (each := said.get(f"{name}_{when}"))]
+    lists = [each for when in ("before", "after") if (each := samples.get(f"{name}_{when}"))]
     return np.mean(lists, axis=0) if lists else np.empty(0)
 
 
-def drift(cells: Cells, row: Ids) -> float | None:
+def demand_drift(cells: Cells, row: Ids) -> float | None:
     """Return by which share the server's demand grew from before to after a cell's load."""
     before, after = (cells.mean_of_any(name, row) for name in (
         CAPACITY.name, "capacity_after_per_s"))

@@ -27,16 +27,16 @@ class ShownCertificate:
     key: str
 
 
-def shown(flight: bytes) -> list[ShownCertificate]:
+def parse_certificates(flight: bytes) -> list[ShownCertificate]:
     """Return the certificates in a side's flight, its own first.
 
     The list is empty for TLS 1.3, which encrypts certificates.
     """
     bodies = [body for kind, body in handshake_messages(flight) if kind == CERTIFICATE]
-    return [_read(der) for body in bodies for der in _listed(body)]
+    return [_parse_certificate(der) for body in bodies for der in _split_certificates(body)]
 
 
-def version(flight: bytes) -> str:
+def parse_version(flight: bytes) -> str:
     """Return the TLS version that the server chose, "" without a complete ServerHello."""
     hello = next((body for kind, body in handshake_messages(flight) if kind == _SERVER_HELLO), b"")
     if len(hello) <= _SESSION:
@@ -53,7 +53,7 @@ def version(flight: bytes) -> str:
     return _VERSIONS.get(chosen, f"{chosen:#06x}")
 
 
-def _listed(body: bytes) -> Iterator[bytes]:
+def _split_certificates(body: bytes) -> Iterator[bytes]:
     """Yield the certificates of a TLS 1.2 Certificate message (RFC 5246 section 7.4.2)."""
     place = 3
     while place + 3 <= len(body):
@@ -63,7 +63,7 @@ def _listed(body: bytes) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=256)
-def _read(der: bytes) -> ShownCertificate:
+def _parse_certificate(der: bytes) -> ShownCertificate:
     certificate = x509.load_der_x509_certificate(der)
     subject, issuer = (str(name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
                        for name in (certificate.subject, certificate.issuer))

@@ -9,18 +9,19 @@ from studies.eapload2004.design import NAMES, ids
 from studies.study import Fault
 
 
-def _on(**changes: str) -> Mapping[str, str]:
+def _cell_levels(**changes: str) -> Mapping[str, str]:
     """Return the levels of the paper's own cell, except for `changes`."""
     return dict(zip(NAMES, ids(**changes), strict=True))
 
 
-_LOADED, _ALONE, _NEAR = _on(load="20"), _on(load="0"), _on(load="0", path="near")
-_TEMPORARY = _on(load="0", identity="p-tmsi")
-_AKA = _on(load="0", method="aka", server="hostapd", hss="40")
+_LOADED, _ALONE, _NEAR = _cell_levels(load="20"), _cell_levels(load="0"), _cell_levels(
+    load="0", path="near")
+_TEMPORARY = _cell_levels(load="0", identity="p-tmsi")
+_AKA = _cell_levels(load="0", method="aka", server="hostapd", hss="40")
 
 CONTROLS: Mapping[str, Fault | str] = {
     "no-cache": Fault("the server's cache of sessions is switched off, whatever the policy says",
-                      on=_on(sessions="resumed"), fails=("certificates", "resumption")),
+                      on=_cell_levels(sessions="resumed"), fails=("certificates", "resumption")),
     "longer-chain": Fault("the supplicant shows a certificate more than its policy has",
                           on=_ALONE, fails=("policy",)),
     "half-rate": Fault("the background comes at half of its rate", on=_LOADED,
@@ -36,7 +37,7 @@ CONTROLS: Mapping[str, Fault | str] = {
     "longer-way": Fault("the way to the server takes 10 ms more than the cell says", on=_ALONE,
                         fails=("round trip",)),
     "around-the-proxy": Fault("the access point asks the server itself, past the proxy",
-                              on=_on(path="proxied"), fails=("path",)),
+                              on=_cell_levels(path="proxied"), fails=("path",)),
     "half-processor": Fault("the server's processor takes twice as long as its device says",
                             on=_ALONE, fails=("demands",)),
     "late-frames": Fault("every second request to the supplicant is as late as one sent again",

@@ -36,15 +36,15 @@ class EmulatedProcessors:
     """
 
     def __init__(self, site: Site) -> None:
-        self.server = self._made(site, network.SERVER)
+        self.server = self._make_processor(site, network.SERVER)
         self._by_node = {network.SERVER: self.server,
-                         network.STATION_NODE: self._made(site, network.STATION_NODE)}
+                         network.STATION_NODE: self._make_processor(site, network.STATION_NODE)}
 
-    def environment(self, node: str) -> Mapping[str, str]:
+    def environment_of(self, node: str) -> Mapping[str, str]:
         """Return the environment that charges a node's daemon for its work."""
         return self._by_node[node].environment if node in self._by_node else {}
 
-    def _made(self, site: Site, node: str) -> ChargedDevice:
+    def _make_processor(self, site: Site, node: str) -> ChargedDevice:
         device, options = site.devices[node], site.options
         costs: Mapping[str, float] = {}
         if any(work.get("seconds") is not None for work in device["work"].values()):
@@ -63,23 +63,24 @@ class _Emulated(Daemons):
         super().__init__(site)
         self._processors = processors
 
-    def daemon(self, node: str, argv: Sequence[str], ready: str,
+    def run_daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:
         """Start a daemon of a node on the node's emulated processor."""
         settings = self.site.run_folder(node) / "openssl.cnf"
         settings.write_text(_OPENSSL)
-        return super().daemon(node, argv, ready, {
-            **(environment or {}), **self.processor(node), "OPENSSL_CONF": str(settings)})
+        return super().run_daemon(node, argv, ready, {
+            **(environment or {}), **self.processor_environment(node),
+            "OPENSSL_CONF": str(settings)})
 
-    def processor(self, node: str) -> Mapping[str, str]:
+    def processor_environment(self, node: str) -> Mapping[str, str]:
         """Return the environment that runs a daemon on its node's processor."""
-        return self._processors.environment(node)
+        return self._processors.environment_of(node)
 
 
 class EmulatedServer(_Emulated, FreeRadius):
     """FreeRADIUS as the authentication server, charged for its work."""
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start the server, with the configuration that a negative control changes.
 
         `no-cache` switches off the session cache. `around-the-proxy` accepts the access point as a
@@ -87,16 +88,16 @@ class EmulatedServer(_Emulated, FreeRadius):
         """
         home = self.site.mount / node
         if self.site.fault == "no-cache":
-            _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no",
-                  "cache to be switched off")
+            _edit_file(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no",
+                       "cache to be switched off")
         if self.site.fault == "around-the-proxy" and node == network.SERVER:
             proxy, asker = (self.site.network.nodes[name].address
                             for name in (network.PROXY, network.AP))
-            _edit(home / "freeradius" / "clients.conf", rf"(?m)(ipaddr = ){re.escape(proxy)}$",
-                  rf"\g<1>{asker}", "proxy that asks")
-        return super().launch(node)
+            _edit_file(home / "freeradius" / "clients.conf", rf"(?m)(ipaddr = ){re.escape(proxy)}$",
+                       rf"\g<1>{asker}", "proxy that asks")
+        return super().launch_on(node)
 
-    def processor(self, node: str) -> Mapping[str, str]:
+    def processor_environment(self, node: str) -> Mapping[str, str]:
         """Return the environment of the server's processor.
 
         The control `uncharged` has no charges. With `half-processor`, the processor is half as
@@ -105,7 +106,7 @@ class EmulatedServer(_Emulated, FreeRadius):
         if self.site.fault == "uncharged":
             return {}
         half = {"QOP_CHARGE_PROCESSORS": "0.5"} if self.site.fault == "half-processor" else {}
-        return {**super().processor(node), **half}
+        return {**super().processor_environment(node), **half}
 
 
 class EmulatedEapServer(_Emulated, EapServer):
@@ -119,17 +120,17 @@ class EmulatedSupplicant(_Emulated, WpaSupplicant):
 class AskingHostapd(Hostapd):
     """The access point's hostapd, which bypasses the proxy in a negative control."""
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start hostapd, with the server's own address for `around-the-proxy`."""
         if self.site.fault == "around-the-proxy":
             server = self.site.network.nodes[network.SERVER].address
-            _edit(self.site.mount / node / self.file, r"(?m)^(auth_server_addr=).*$",
-                  rf"\g<1>{server}", "server to be asked")
-        return super().launch(node)
+            _edit_file(self.site.mount / node / self.file, r"(?m)^(auth_server_addr=).*$",
+                       rf"\g<1>{server}", "server to be asked")
+        return super().launch_on(node)
 
 
-def _edit(file: Path, pattern: str, replacement: str, sought: str) -> None:
+def _edit_file(file: Path, pattern: str, replacement: str, description: str) -> None:
     text, count = re.subn(pattern, replacement, file.read_text())
     if count != 1:
-        raise MeasureError("testbed", f"{file.name}: there is no {sought}")
+        raise MeasureError("testbed", f"{file.name}: there is no {description}")
     file.write_text(text)

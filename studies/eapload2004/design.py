@@ -49,23 +49,23 @@ NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "ch
            "driver": "generator"}
 
 
-def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
-             words: str = "") -> Factor:
+def _number_factor(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
+                   words: str = "") -> Factor:
     return Factor(name, title, is_number=True, unit=unit, plural=plural, help=words,
                   option=f"--{plural}" if words else "", read=fixed(
                       [Level(f"{value:g}", number=value) for value in values]))
 
 
 FACTORS = (
-    _numbers("load", "Load", LOADS, "1/s", "loads",
-             f"Authentications a second in the background, of {', '.join(map(str, LOADS))}."),
-    _numbers("rtt", "Round trip", RTTS_MS, "ms"),
+    _number_factor("load", "Load", LOADS, "1/s", "loads",
+                   f"Authentications a second in the background, of {', '.join(map(str, LOADS))}."),
+    _number_factor("rtt", "Round trip", RTTS_MS, "ms"),
     Factor("place", "Place", read=fixed([Level(name, place.title, value=place)
                                          for name, place in PLACES.items()])),
     Factor("key", "Key", read=fixed([Level("rsa-1024", "RSA, 1024 bits"),
                                      Level("rsa-2048", "RSA, 2048 bits"),
                                      Level("p-256", "ECDSA, P-256")])),
-    _numbers("chain", "Chain", (1, 2, 3), "certificates"),
+    _number_factor("chain", "Chain", (1, 2, 3), "certificates"),
     Factor("tls", "TLS", plural="versions of TLS", read=fixed([Level("1.2"), Level("1.3")])),
     Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed(
         [Level("full", "each authentication in full"),
@@ -74,15 +74,15 @@ FACTORS = (
         Level("direct", "the access point asks the server (Fig. 4)"),
         Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)"),
         Level("near", "it asks a server of the visited network's, by cross-certificates")])),
-    _numbers("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"),
+    _number_factor("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"),
     Factor("identity", "Identity", plural="identities", read=fixed([
         Level("imsi", "the one in the certificate"),
         Level("p-tmsi", "a temporary one, which the server maps to that in the certificate")])),
     Factor("method", "Method", read=fixed([Level("tls", "EAP-TLS"), Level("aka", "EAP-AKA")])),
     Factor("server", "Server", read=fixed([Level("freeradius", "FreeRADIUS"),
                                            Level("hostapd", "hostapd")])),
-    _numbers("hss", "HSS", HSS_RTTS_MS, "ms", "distances of the HSS"),
-    _numbers("share", "Share of capacity", SHARES, "%", "shares of capacity"),
+    _number_factor("hss", "HSS", HSS_RTTS_MS, "ms", "distances of the HSS"),
+    _number_factor("share", "Share of capacity", SHARES, "%", "shares of capacity"),
     Factor("driver", "Driver", read=fixed([
         Level("generator", "the load generator"),
         Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))
@@ -108,7 +108,7 @@ def share_ids(share: float, **changes: str) -> tuple[str, ...]:
     return ids(load="0", share=f"{share:g}", **changes)
 
 
-def design() -> Iterator[tuple[str, ...]]:
+def design_cells() -> Iterator[tuple[str, ...]]:
     """Yield every cell as often as a table, figure or claim has it."""
     yield from (ids(load=str(load)) for load in LOADS)
     yield from (ids(load=str(load), place="outside") for load in TABLE_1)
@@ -133,6 +133,6 @@ def design() -> Iterator[tuple[str, ...]]:
     yield ids(fragment=str(SMALL_FRAGMENT_BYTES))
 
 
-def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Yield each cell of the design for the chosen levels once."""
-    return chosen_cells(NAMES, design(), levels)
+    return chosen_cells(NAMES, design_cells(), levels)

@@ -34,29 +34,29 @@ _BUSY = 0.97
 _AS_QUICK, _AS_MUCH, _TRIMMED = 0.02, 0.03, 0.05
 
 
-def evidence(observed: ObservedLoad) -> list[CheckRecord]:
+def run_checks(observed: ObservedLoad) -> list[CheckRecord]:
     """Return the results of all checks of a repetition."""
-    made = [_complete, _packets, _path, _ping, _captured]
-    made += [_overloaded] if observed.overload else [_steady, _stall]
+    made = [_check_authentications, _check_packets, _check_path, _check_round_trip, _check_captures]
+    made += [_check_overload] if observed.overload else [_check_retransmissions, _check_stall]
     if observed.raw["clock"] != "processor":  # by the processor clock, computing itself takes time
-        made += [_charged, _demands]
+        made += [_check_signatures, _check_demands]
     if observed.cell["method"] == "tls" or observed.rate_per_s:
-        made += [tls_evidence.certificates, tls_evidence.policy]
+        made += [tls_evidence.check_certificates, tls_evidence.check_policy]
     if observed.cell["method"] == "aka":
-        made.append(_challenges)
+        made.append(_check_challenges)
     elif observed.cell["tls"] == "1.2" and observed.cell["sessions"] == "full":
-        made += [tls_evidence.names, tls_evidence.authorities]
+        made += [tls_evidence.check_identity, tls_evidence.check_authorities]
     if observed.cell["driver"] == "eapol_test":
-        made.append(_alike)
+        made.append(_check_drivers)
     if observed.raw["clock"] == "virtual":
-        made.append(_air)
+        made.append(_check_losses)
     if observed.yardstick:
-        made.append(_idle)
+        made.append(_check_idle)
     checks = [check(observed) for check in made]
-    return [*checks, *_load(observed)] if observed.rate_per_s else checks
+    return [*checks, *_check_load(observed)] if observed.rate_per_s else checks
 
 
-def _complete(observed: ObservedLoad) -> CheckRecord:
+def _check_authentications(observed: ObservedLoad) -> CheckRecord:
     """Check that every authentication of the supplicant reached the server and was accepted once.
 
     An overloaded server may refuse some, or lose their packets.
@@ -73,7 +73,7 @@ def _complete(observed: ObservedLoad) -> CheckRecord:
                        f"{'/'.join(map(str, trips))} round trips")
 
 
-def _packets(observed: ObservedLoad) -> CheckRecord:
+def _check_packets(observed: ObservedLoad) -> CheckRecord:
     """Check that no authentication has packets without content or acknowledgement."""
     whole = [exchange for exchange in (*observed.supplicant, *observed.sample)
              if exchange.is_complete]
@@ -82,7 +82,7 @@ def _packets(observed: ObservedLoad) -> CheckRecord:
                        f"of {len(whole)} authentications carry nothing and acknowledge nothing")
 
 
-def _challenges(observed: ObservedLoad) -> CheckRecord:
+def _check_challenges(observed: ObservedLoad) -> CheckRecord:
     """Check that each authentication has a challenge of the subscriber server and valid keys.
 
     Response, MACs and keys must equal the recomputed ones.
@@ -94,31 +94,32 @@ def _challenges(observed: ObservedLoad) -> CheckRecord:
                        "subscriber server's" + "".join(f"; {reason}" for reason in observed.wrong))
 
 
-def _alike(observed: ObservedLoad) -> CheckRecord:
+def _check_drivers(observed: ObservedLoad) -> CheckRecord:
     """Check that the server does the same work for the generator as for eapol_test.
 
     The whole confidence interval of the time at the server must be within the bounds.
     """
     ours, theirs = (observed.reference[name] for name in (OURS, THEIRS))
     requests = ours.requests / theirs.requests
-    low, high = _interval(ours.parts_s, theirs.parts_s)
+    low, high = _ratio_interval(ours.parts_s, theirs.parts_s)
     ok = all(abs(ratio - 1) <= _ALIKE for ratio in (requests, low, high))
     return CheckRecord(check="as eapol_test", ok=ok, detail=f"{ours.authentications} each; to "
                        f"eapol_test's, requests {requests:.4f}, time at the server {low:.4f} to "
                        f"{high:.4f} with 95 % confidence")
 
 
-def _interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+def _ratio_interval(generator_parts_s: Sequence[float],
+                    reference_parts_s: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % interval of the mean ratio of paired parts.
 
     Each part of one driver is compared with the other driver's of the same time.
     """
-    logs = np.log(np.asarray(ours) / np.asarray(theirs))
+    logs = np.log(np.asarray(generator_parts_s) / np.asarray(reference_parts_s))
     half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
     return math.exp(logs.mean() - half), math.exp(logs.mean() + half)
 
 
-def _path(observed: ObservedLoad) -> CheckRecord:
+def _check_path(observed: ObservedLoad) -> CheckRecord:
     """Check that the server's requests come from the cell's client: proxy or access point.
 
     A proxied request must be of a user with a realm.
@@ -133,7 +134,7 @@ def _path(observed: ObservedLoad) -> CheckRecord:
                        f"{', '.join(sorted(behind))}")
 
 
-def _ping(observed: ObservedLoad) -> CheckRecord:
+def _check_round_trip(observed: ObservedLoad) -> CheckRecord:
     configured_s = float(observed.cell["rtt"]) / 1e3
     quickest_s = min(observed.raw["ping_s"], default=math.inf)
     return CheckRecord(check="round trip", ok=abs(quickest_s - configured_s) <= _PING_S,
@@ -141,7 +142,7 @@ def _ping(observed: ObservedLoad) -> CheckRecord:
                        f"{configured_s * 1e3:g} ms")
 
 
-def _air(observed: ObservedLoad) -> CheckRecord:
+def _check_losses(observed: ObservedLoad) -> CheckRecord:
     """Check that the air loses as many frames to the supplicant as the place says."""
     frames, late = observed.air.frames, observed.air.late
     lost = PLACES[observed.cell["place"]].loss_percent / ALL_PERCENT
@@ -154,14 +155,14 @@ def _air(observed: ObservedLoad) -> CheckRecord:
                        f"{lost:.0%} are lost")
 
 
-def _captured(observed: ObservedLoad) -> CheckRecord:
+def _check_captures(observed: ObservedLoad) -> CheckRecord:
     """Check that no capture has lost a packet."""
     dropped = sum(summary["dropped"] for summary in observed.raw["captures"])
     return CheckRecord(check="captures are complete", ok=not dropped,
                        detail=f"{dropped} packets were lost by captures")
 
 
-def _steady(observed: ObservedLoad) -> CheckRecord:
+def _check_retransmissions(observed: ObservedLoad) -> CheckRecord:
     """Check that no request was retransmitted on any wire."""
     again = sum(exchange.repeated for exchange in (*observed.supplicant, *observed.sample))
     again += sum(row["retransmitted"] for row in observed.rows)
@@ -169,7 +170,7 @@ def _steady(observed: ObservedLoad) -> CheckRecord:
                        detail=f"{again} requests were sent again")
 
 
-def _overloaded(observed: ObservedLoad) -> CheckRecord:
+def _check_overload(observed: ObservedLoad) -> CheckRecord:
     """Check that later arrivals waited longer and that an emulated processor never rested."""
     stamps, overload = observed.raw["stamps"], observed.overload
     assert overload is not None
@@ -184,7 +185,7 @@ def _overloaded(observed: ObservedLoad) -> CheckRecord:
         f"{overload.refused} of the supplicant's failed")
 
 
-def _stall(observed: ObservedLoad) -> CheckRecord:
+def _check_stall(observed: ObservedLoad) -> CheckRecord:
     """Check that no answer of the server took very long.
 
     In real time, an answer of a device that other clients share may take longer. This holds only
@@ -210,7 +211,7 @@ def _longest_s(observed: ObservedLoad, step: Sequence[float]) -> float:
     return max(_STALL_S, _SHARING * demand_s) if is_device else _STALL_S
 
 
-def _idle(observed: ObservedLoad) -> CheckRecord:
+def _check_idle(observed: ObservedLoad) -> CheckRecord:
     """Check that the machine was equally quick before, during and after the load.
 
     The calibration workload, which no load changes, shows it. It counts in proportion to the
@@ -234,7 +235,7 @@ def _idle(observed: ObservedLoad) -> CheckRecord:
                        f"authentication took the processor {grown:+.1%} after it")
 
 
-def _charged(observed: ObservedLoad) -> CheckRecord:
+def _check_signatures(observed: ObservedLoad) -> CheckRecord:
     """Check that the server was charged one signature per full authentication, and no others.
 
     Authentications that an overloaded server began in vain are excepted.
@@ -248,7 +249,7 @@ def _charged(observed: ObservedLoad) -> CheckRecord:
                        "authentications were full")
 
 
-def _demands(observed: ObservedLoad) -> CheckRecord:
+def _check_demands(observed: ObservedLoad) -> CheckRecord:
     """Check that the charged time equals the busy time of the server's processor."""
     busy_s, charged_s = (observed.raw["charged"][name] for name in ("busy_s", "charged_s"))
     off_s = abs(busy_s - charged_s)
@@ -256,7 +257,7 @@ def _demands(observed: ObservedLoad) -> CheckRecord:
                        detail=f"{charged_s:.3f} s were charged; busy for {busy_s:.3f} s")
 
 
-def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
+def _check_load(observed: ObservedLoad) -> Iterator[CheckRecord]:
     rows, rate = observed.rows, observed.rate_per_s
     expected = rate * observed.ended_s
     off = (len(rows) - expected) / math.sqrt(expected)
@@ -278,7 +279,7 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
                       detail=f"begun {late * 1e6:.0f} us late on average, of "
                       f"{mean * 1e3:.2f} ms")
     if observed.cell["sessions"] == "resumed":
-        yield _resumption(observed)
+        yield _check_resumption(observed)
     refused = [row["reason"] for row in rows if row["reason"]]
     sampled = sum(row["socket"] == 0 for row in rows)
     is_whole = not refused and all(exchange.is_complete for exchange in observed.sample)
@@ -288,7 +289,7 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
                       + f"; {len(observed.sample)} of {sampled} sampled in the capture")
 
 
-def _resumption(observed: ObservedLoad) -> CheckRecord:
+def _check_resumption(observed: ObservedLoad) -> CheckRecord:
     """Check that the background resumed as many sessions as it should have offered."""
     rows = [row for row in observed.rows if not row["reason"]]
     resumed, share = sum(row["resumed"] for row in rows), observed.resumed_share

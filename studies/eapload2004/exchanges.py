@@ -79,9 +79,9 @@ class Exchange:
     @property
     def has_certificates(self) -> bool:
         """Return whether both sides sent certificates, instead of resuming a session."""
-        if _HANDSHAKE in (server := _records(self.from_server)) and (
+        if _HANDSHAKE in (server := _record_types(self.from_server)) and (
                 CERTIFICATE in server[_HANDSHAKE]):
-            return {CERTIFICATE, CERTIFICATE_VERIFY} <= _records(self.from_client).get(
+            return {CERTIFICATE, CERTIFICATE_VERIFY} <= _record_types(self.from_client).get(
                 _HANDSHAKE, set())
         return _APPLICATION in server and len(self.from_server) > _ENCRYPTED_CERTIFICATES_BYTES
 
@@ -110,8 +110,8 @@ def exchanges(file: Path) -> list[Exchange]:
     by_state: dict[bytes, Exchange] = {}  # A proxy may use several ports for one authentication.
     asked: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
     waiting: set[tuple[int, int]] = set()
-    for datagram in pcap.datagrams(file):
-        packet = radius.parse(datagram.payload)
+    for datagram in pcap.udp_datagrams(file):
+        packet = radius.parse_packet(datagram.payload)
         if packet is None:
             continue
         if datagram.target_port == PORT:
@@ -126,9 +126,9 @@ def exchanges(file: Path) -> list[Exchange]:
                                     user=packet.user)
                 begun.append(exchange)
             exchange.trips.append(RoundTrip(datagram.at_s))
-            count(exchange, packet.eap)
-            exchange.from_client += _tls(packet.eap)
-            exchange.aka += _aka(packet.eap)
+            count_spare(exchange, packet.eap)
+            exchange.from_client += _tls_data(packet.eap)
+            exchange.aka += _aka_packets(packet.eap)
             exchange.last = [datagram.payload]
             asked[key] = packet.authenticator, exchange
             waiting.add(key)
@@ -136,10 +136,10 @@ def exchanges(file: Path) -> list[Exchange]:
             waiting.remove(key)
             exchange = asked[key][1]
             exchange.trips[-1].answered_s = datagram.at_s
-            count(exchange, packet.eap)
-            exchange.from_server += _tls(packet.eap)
-            exchange.pieces |= _pieces(packet.eap)
-            exchange.aka += _aka(packet.eap)
+            count_spare(exchange, packet.eap)
+            exchange.from_server += _tls_data(packet.eap)
+            exchange.pieces |= _fragment_size(packet.eap)
+            exchange.aka += _aka_packets(packet.eap)
             exchange.last.append(datagram.payload)
             exchange.is_accepted = packet.code == radius.ACCEPT
             if packet.state:
@@ -147,15 +147,15 @@ def exchanges(file: Path) -> list[Exchange]:
     return begun
 
 
-def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
+def supplicant_times(file: Path) -> Iterator[SupplicantTime]:
     """Yield every successful authentication, from EAPOL frames at the supplicant."""
     begun_s = asked_s = 0.0
     client_s = 0.0
-    for frame in pcap.frames(file):
+    for frame in pcap.read_frames(file):
         if is_from_supplicant(frame) is None:
             continue
         begun_s = begun_s or frame.at_s
-        code = _code(frame)
+        code = _eap_code(frame)
         if code == _REQUEST:
             asked_s = frame.at_s
         elif code == _RESPONSE and asked_s:
@@ -174,16 +174,16 @@ def is_from_supplicant(frame: pcap.CapturedFrame) -> bool | None:
     data = frame.payload
     if frame.kind != _EAPOL or len(data) < 4 or data[1] not in (_EAP_PACKET, _EAPOL_START):
         return None
-    return _code(frame) in (0, _RESPONSE)
+    return _eap_code(frame) in (0, _RESPONSE)
 
 
-def _code(frame: pcap.CapturedFrame) -> int:
+def _eap_code(frame: pcap.CapturedFrame) -> int:
     """Return the code of a frame's EAP packet, 0 for EAPOL-Start."""
     data = frame.payload
     return data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
 
 
-def count(exchange: Exchange, eap: bytes) -> None:
+def count_spare(exchange: Exchange, eap: bytes) -> None:
     """Count a packet that an authentication with these fragments does not need."""
     if len(eap) < 4:
         return
@@ -195,35 +195,35 @@ def count(exchange: Exchange, eap: bytes) -> None:
         return
     if kind != EAP_TLS:
         exchange.spare += 1  # another method is offered or refused
-    elif not (_tls(eap) or flags & START or _pieces(before)):
+    elif not (_tls_data(eap) or flags & START or _fragment_size(before)):
         # The peer's last packet carries no data.
         exchange.is_last_word = code == _RESPONSE
         exchange.spare += code != _RESPONSE
 
 
-def _tls(eap: bytes) -> bytes:
+def _tls_data(eap: bytes) -> bytes:
     """Return the TLS data in an EAP packet."""
     if len(eap) < 6 or eap[4] != EAP_TLS:
         return b""
     return eap[10:] if eap[5] & LENGTH else eap[6:]
 
 
-def _pieces(eap: bytes) -> set[int]:
+def _fragment_size(eap: bytes) -> set[int]:
     """Return the size of an EAP-TLS packet that other fragments follow."""
     return {len(eap)} if len(eap) > 5 and eap[4] == EAP_TLS and eap[5] & MORE else set()
 
 
-def _aka(eap: bytes) -> list[bytes]:
+def _aka_packets(eap: bytes) -> list[bytes]:
     """Return the packet if it is of EAP-AKA."""
     return [eap] if len(eap) > 4 and eap[4] == EAP_AKA else []
 
 
-def _records(flight: bytes) -> dict[int, set[int]]:
+def _record_types(flight: bytes) -> dict[int, set[int]]:
     """Return the types of TLS records in a flight.
 
     Handshake records have the types of their messages, if in the clear.
     """
-    kinds: dict[int, set[int]] = {kind: set() for kind, _ in _split(flight)}
+    kinds: dict[int, set[int]] = {kind: set() for kind, _ in _split_records(flight)}
     if _HANDSHAKE in kinds:
         kinds[_HANDSHAKE] |= {kind for kind, _ in handshake_messages(flight)}
     return kinds
@@ -232,11 +232,11 @@ def _records(flight: bytes) -> dict[int, set[int]]:
 def handshake_messages(flight: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and body of the handshake messages in the clear in a flight."""
     clear = b"".join(body for _, body in takewhile(lambda each: each[0] == _HANDSHAKE,
-                                                   _split(flight)))
-    return tls_messages.messages(clear)
+                                                   _split_records(flight)))
+    return tls_messages.split_messages(clear)
 
 
-def _split(flight: bytes) -> Iterator[tuple[int, bytes]]:
+def _split_records(flight: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and body of TLS records."""
     place = 0
     while place + 5 <= len(flight):

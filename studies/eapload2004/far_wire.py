@@ -15,20 +15,20 @@ from studies.eapload2004 import network
 from topologies import wires
 
 
-def lengthen(site: Site, by_ms: float) -> None:
+def delay_packets(site: Site, by_ms: float) -> None:
     """Delay packets to the server by `by_ms` more from now on.
 
     Raises:
         CalledProcessError: A command has failed.
     """
-    _become(site, longer_ms=by_ms)
+    _change_wire(site, longer_ms=by_ms)
 
 
 @contextmanager
-def cut(site: Site, seconds: float) -> Iterator[None]:
+def lose_packets(site: Site, seconds: float) -> Iterator[None]:
     """Lose every packet to the server for a number of seconds from now on."""
-    _become(site, loss_percent=100)
-    mended = Timer(seconds, _become, (site,))
+    _change_wire(site, loss_percent=100)
+    mended = Timer(seconds, _change_wire, (site,))
     mended.start()
     try:
         yield
@@ -36,9 +36,10 @@ def cut(site: Site, seconds: float) -> Iterator[None]:
         mended.join()
 
 
-def _become(site: Site, longer_ms: float = 0.0, loss_percent: float = 0.0) -> None:
+def _change_wire(site: Site, longer_ms: float = 0.0, loss_percent: float = 0.0) -> None:
     end = f"{network.ROUTER_NODE}/{network.FAR_WIRE}"
     [link] = [link for link in site.network.links if end in link.ends]
     other = replace(link, delay_ms=link.delay_ms + longer_ms, loss_percent=loss_percent)
-    for step in wires.commands(other, network.FAR_WIRE):
-        site.testbed.run(network.ROUTER_NODE, step.replace("qdisc add", "qdisc replace").split())
+    for step in wires.wire_commands(other, network.FAR_WIRE):
+        site.testbed.run_command(network.ROUTER_NODE,
+                                 step.replace("qdisc add", "qdisc replace").split())

@@ -22,7 +22,7 @@ from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.aka.program import PORT as HSS_PORT
@@ -89,47 +89,47 @@ class Workload:
             MeasureError: A service fails, or the server refuses the supplicant without overload.
         """
         raw, asked = session.raw, task["asked"]
-        self._server.revive()  # The server may have ended in the repetition before.
+        self._server.restart_ended()  # The server may have ended in the repetition before.
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         if self._site.fault == "longer-way":
-            far_wire.lengthen(self._site, _LONGER_MS)
-        raw["ping_s"] = self._ping()
-        self._spoil()
-        with (self._processor.measured(task, out), self._naming_the_dead(),
-              self._generator(out, task) as generator):
+            far_wire.delay_packets(self._site, _LONGER_MS)
+        raw["ping_s"] = self._measure_round_trips()
+        self._start_controls()
+        with (self._processor.measurement_conditions(task, out), self._report_ended_server(),
+              self._running_generator(out, task) as generator):
             if task["sessions"] == "resumed":
                 self._station.authenticate()
-                generator.do("prime", stations=asked["stations"])
-            rate = self._rate(generator, task, out, raw)
+                generator.run_command("prime", stations=asked["stations"])
+            rate = self._select_rate(generator, task, out, raw)
             with ExitStack() as stack:
                 is_late = self._site.fault == "late-sample"
-                self._capture(stack, out, raw, self._points(with_sample=not is_late))
-                charged = self._charged()
+                self._start_captures(stack, out, raw, self._capture_points(with_sample=not is_late))
+                charged = self._read_charges()
                 session.stamp("begin")
                 if rate:
-                    generator.begin(task, seed, rate_per_s=rate,
-                                    **_OFF_SCHEDULE.get(self._site.fault, {}))
+                    generator.start_load(task, seed, rate_per_s=rate,
+                                         **_OFF_SCHEDULE.get(self._site.fault, {}))
                     time.sleep(asked["steady_s"])
                 if is_late:
-                    self._capture(stack, out, raw, [_SAMPLED])
+                    self._start_captures(stack, out, raw, [_SAMPLED])
                 session.stamp("steady")
-                loaded = self._charged()
+                loaded = self._read_charges()
                 raw["refused"] = self._authenticate_all(
-                    task, seed, self._strike(generator, repetition))
-                raw["charged_under_load"] = _difference(self._charged(), loaded)
+                    task, seed, self._apply_control(generator, repetition))
+                raw["charged_under_load"] = _subtract(self._read_charges(), loaded)
                 session.stamp("measured")
                 if rate:
                     _wait_for_arrivals(rate, asked["arrivals"], raw["stamps"]["begin"])
-                    generator.end()
+                    generator.stop_load()
                 session.stamp("end")
-                raw["charged"] = _difference(self._charged(), charged)
-                capture.settle()
-            self._look_behind(generator, task, out, raw)
+                raw["charged"] = _subtract(self._read_charges(), charged)
+                capture.settle_captures()
+            self._run_after_load(generator, task, out, raw)
 
     @contextmanager
-    def _naming_the_dead(self) -> Iterator[None]:
+    def _report_ended_server(self) -> Iterator[None]:
         """Replace a client's error by that of a server that has ended."""
         try:
             yield
@@ -137,32 +137,32 @@ class Workload:
             self._server.check_alive()
             raise
 
-    def _spoil(self) -> None:
+    def _start_controls(self) -> None:
         """Start those negative controls that must not change the ping."""
         if self._site.fault == "late-frames":
-            radio_side.delay(self._site)
+            radio_side.delay_requests(self._site)
         if self._site.fault == "longer-chain":
-            self._station.lengthen()
+            self._station.lengthen_chain()
 
-    def _look_behind(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
-                     raw: dict[str, Any]) -> None:
+    def _run_after_load(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
+                        raw: dict[str, Any]) -> None:
         """Run what the task needs after its load: the reference or a calibration."""
         asked = task["asked"]
         if task["driver"] == "eapol_test":
-            self._reference(generator, asked["saturating"], out, raw)
+            self._compare_drivers(generator, asked["saturating"], out, raw)
         elif task["calibrates"]:
-            with self._calibrating(out, raw):
-                self._calibrate(generator, asked, raw)
+            with self._capture_calibration(out, raw):
+                self._calibrate_server(generator, asked, raw)
         elif task["share"] and self._processor.is_real:
             generator.calibrate_again(asked, is_device=self._processor.is_device)
             raw["saturated_busy_s"] += [generator.saturated_busy_s]
 
-    def _charged(self) -> dict[str, float]:
+    def _read_charges(self) -> dict[str, float]:
         """Return what the server's processor has been charged so far."""
-        return asdict(self._processors.server.charged())
+        return asdict(self._processors.server.read_account())
 
-    def _reference(self, generator: LoadProgram, count: int, out: Path,
-                   raw: dict[str, Any]) -> None:
+    def _compare_drivers(self, generator: LoadProgram, count: int, out: Path,
+                         raw: dict[str, Any]) -> None:
         """Compare the generator with eapol_test, and capture all of their packets.
 
         The server is kept busy before, because it takes longer at first.
@@ -172,28 +172,28 @@ class Workload:
         point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
                        logs=self._site.logs, summaries=raw["captures"]):
-            load.compare(count, lambda each: generator.do(
+            load.compare_drivers(count, lambda each: generator.run_command(
                 "closed", "reference", customers=1, count=each, pauses_s=[PAUSE_S],
                 reads_anew=True))
-            capture.settle()
+            capture.settle_captures()
 
-    def _rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
-              raw: dict[str, Any]) -> float:
+    def _select_rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
+                     raw: dict[str, Any]) -> float:
         """Return the load of the task (1/s), or its share of the measured capacity."""
         if not task["share"]:
             return float(task["load"])
-        with self._calibrating(out, raw):
-            self._calibrate(generator, task["asked"], raw)
+        with self._capture_calibration(out, raw):
+            self._calibrate_server(generator, task["asked"], raw)
         return float(task["share"]) * capacity_per_s(out / BEFORE.saturated)
 
-    def _calibrate(self, generator: LoadProgram, asked: Mapping[str, Any],
-                   raw: dict[str, Any]) -> None:
-        generator.calibrate(asked, is_real=self._processor.is_real,
-                            is_device=self._processor.is_device)
+    def _calibrate_server(self, generator: LoadProgram, settings: Mapping[str, Any],
+                          raw: dict[str, Any]) -> None:
+        generator.calibrate_server(settings, is_real=self._processor.is_real,
+                                   is_device=self._processor.is_device)
         raw["saturated_busy_s"] = [generator.saturated_busy_s]
 
     @contextmanager
-    def _calibrating(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
+    def _capture_calibration(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
         """Capture in real time as under load, because capturing costs time.
 
         The capture also shows what each step takes the server and the generator.
@@ -206,7 +206,7 @@ class Workload:
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
                        logs=self._site.logs, summaries=raw["captures"]):
             yield
-            capture.settle()
+            capture.settle_captures()
 
     # --- authentications of the supplicant ----------------------------------------------------
 
@@ -236,35 +236,35 @@ class Workload:
         return refused
 
     @contextmanager
-    def _strike(self, generator: LoadProgram, repetition: int) -> Iterator[None]:
+    def _apply_control(self, generator: LoadProgram, repetition: int) -> Iterator[None]:
         """Apply the negative control to the authentication in the middle."""
         fault = self._site.fault
         if fault == "server-stopped":
-            with self._server.silent([network.SERVER]):
+            with self._server.suspended([network.SERVER]):
                 time.sleep(_STOPPED_S)
         elif (fault, repetition) == ("killed", 1):
             generator.kill()
         elif (fault, repetition) == ("killed", 2):
-            self._server.kill(network.SERVER)
-        down = self._subscribers.nodes() if fault == "hss-down" else ()
+            self._server.kill_on(network.SERVER)
+        down = self._subscribers.list_nodes() if fault == "hss-down" else ()
         is_cut = fault == "request-lost"
-        with (self._subscribers.silent(down),
-              far_wire.cut(self._site, _CUT_S) if is_cut else nullcontext()):
+        with (self._subscribers.suspended(down),
+              far_wire.lose_packets(self._site, _CUT_S) if is_cut else nullcontext()):
             yield
 
     # --- captures, ping and load generator ----------------------------------------------------
 
-    def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any],
-                 points: Sequence[tuple[Point, Detail]]) -> None:
+    def _start_captures(self, stack: ExitStack, out: Path, raw: dict[str, Any],
+                        points: Sequence[tuple[Point, Detail]]) -> None:
         if not self._shows_radio_side:
-            radio_side.show(self._site)
+            radio_side.copy_frames(self._site)
             self._shows_radio_side = True
         for point, detail in points:
             stack.enter_context(capturing(self._site.testbed, [point], detail, part="auth",
                                           out=out, logs=self._site.logs,
                                           summaries=raw["captures"]))
 
-    def _points(self, *, with_sample: bool) -> list[tuple[Point, Detail]]:
+    def _capture_points(self, *, with_sample: bool) -> list[tuple[Point, Detail]]:
         radius = f"udp port {PORT}"
         return [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
                  capture.WHOLE),
@@ -272,10 +272,10 @@ class Workload:
                 (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
                 (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
                 *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
-                  for node in self._subscribers.nodes()),
+                  for node in self._subscribers.list_nodes()),
                 *([_SAMPLED] if with_sample else ())]
 
-    def _ping(self) -> list[float]:
+    def _measure_round_trips(self) -> list[float]:
         """Return round trips from the access point to the other network (s).
 
         The target is the server or, for a near server, the gateway of the other network. The first
@@ -285,18 +285,19 @@ class Workload:
         is_near = "inner" not in nodes[network.GATEWAY_NODE].interfaces
         asked = nodes[network.GATEWAY_NODE if is_near else network.SERVER].address
         argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address, asked]
-        said = self._site.testbed.run(network.AP, argv, timeout_s=30)
-        for node in self._subscribers.nodes():  # resolve this neighbour, too
-            self._site.testbed.run(network.SERVER, ["ping", "-n", "-c", "1", nodes[node].address],
-                                   timeout_s=30)
+        said = self._site.testbed.run_command(network.AP, argv, timeout_s=30)
+        for node in self._subscribers.list_nodes():  # resolve this neighbour, too
+            self._site.testbed.run_command(network.SERVER,
+                                           ["ping", "-n", "-c", "1", nodes[node].address],
+                                           timeout_s=30)
         return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", said)]
 
     @contextmanager
-    def _generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
+    def _running_generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
         # hostapd answers from its address nearest to the client, FreeRADIUS from its own address.
-        is_hostapd, server = site.having(EapServer.file), nodes[network.SERVER]
+        is_hostapd, server = site.nodes_with_file(EapServer.file), nodes[network.SERVER]
         target.write_text(json.dumps({
             "server": (server.interfaces[network.LOAD_WIRE].ip if is_hostapd
                        else server.address),
@@ -304,11 +305,11 @@ class Workload:
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"],
             "goes_first": site.clock == "real"}))
-        argv = site.testbed.command(network.LOAD, [sys.executable, "-m", "measure.load",
-                                                   str(target)])
-        with HostProgram("load generator", argv, site.log("generator", network.LOAD),
-                         environment()) as program:
-            yield LoadProgram(program, out, lambda: self._charged()["busy_s"])
+        argv = site.testbed.node_command(network.LOAD, [sys.executable, "-m", "measure.load",
+                                                        str(target)])
+        with HostProgram("load generator", argv, site.log_path("generator", network.LOAD),
+                         program_environment()) as program:
+            yield LoadProgram(program, out, lambda: self._read_charges()["busy_s"])
 
 
 def _wait_for_arrivals(rate_per_s: float, count: int, begun_s: float) -> None:
@@ -317,5 +318,5 @@ def _wait_for_arrivals(rate_per_s: float, count: int, begun_s: float) -> None:
     time.sleep(max(0.0, ends_s - time.time()))
 
 
-def _difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
+def _subtract(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
     return {name: later[name] - earlier[name] for name in later}

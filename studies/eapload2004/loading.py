@@ -24,56 +24,59 @@ class LoadProgram:
         #: Busy time of the server's device in the last saturation (s).
         self.saturated_busy_s = 0.0
 
-    def do(self, what: str, name: str = "", **arguments: Any) -> None:
+    def run_command(self, what: str, name: str = "", **arguments: Any) -> None:
         """Run a command to its end.
 
         Its journal is `NAME.json`.
         """
-        self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
-        self._program.expect("done")
+        self._send_command(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
+        self._program.expect_line("done")
 
-    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool, is_device: bool) -> None:
+    def calibrate_server(self, settings: Mapping[str, Any], *, is_real: bool,
+                         is_device: bool) -> None:
         """Measure the server with one client alone, and then in saturation.
 
         In real time a machine is slower at first (by up to half), and times vary. There the server
         is kept busy before, without measurement.
         """
-        busy = {"customers": asked["customers"], "count": asked["saturating"]}
+        busy = {"customers": settings["customers"], "count": settings["saturating"]}
         if is_real:
             self.keep_busy(**busy)
         alone = (_DEVICE_ALONE if is_device else _REAL_ALONE) if is_real else _ALONE
-        self._closed(BEFORE.alone, customers=1, count=alone)
-        self._saturate(BEFORE.saturated, **busy)
+        self._run_closed_loop(BEFORE.alone, customers=1, count=alone)
+        self._run_saturation(BEFORE.saturated, **busy)
         if is_real:
-            self._rest(BEFORE.rested, is_device=is_device)
+            self._run_pauses(BEFORE.rested, is_device=is_device)
 
     def keep_busy(self, *, customers: int, count: int) -> None:
         """Run authentications that are not measured."""
-        self.do("closed", "unmeasured", customers=customers, count=count)
+        self.run_command("closed", "unmeasured", customers=customers, count=count)
 
-    def calibrate_again(self, asked: Mapping[str, Any], *, is_device: bool) -> None:
+    def calibrate_again(self, settings: Mapping[str, Any], *, is_device: bool) -> None:
         """Repeat the calibration in reverse order after the load.
 
         In real time a machine may be slower then.
         """
-        self._rest(AFTER.rested, is_device=is_device)
-        self._saturate(AFTER.saturated, customers=asked["customers"], count=asked["saturating"])
-        self._closed(AFTER.alone, customers=1, count=_DEVICE_ALONE if is_device else _REAL_ALONE)
+        self._run_pauses(AFTER.rested, is_device=is_device)
+        self._run_saturation(AFTER.saturated, customers=settings["customers"],
+                             count=settings["saturating"])
+        self._run_closed_loop(AFTER.alone, customers=1, count=_DEVICE_ALONE if is_device
+                              else _REAL_ALONE)
 
-    def _rest(self, journal: str, *, is_device: bool) -> None:
-        self._closed(journal, customers=1, pauses_s=PAUSES_S,
-                     count=_DEVICE_RESTED if is_device else _RESTED)
+    def _run_pauses(self, journal: str, *, is_device: bool) -> None:
+        self._run_closed_loop(journal, customers=1, pauses_s=PAUSES_S,
+                              count=_DEVICE_RESTED if is_device else _RESTED)
 
-    def _saturate(self, journal: str, **busy: int) -> None:
+    def _run_saturation(self, journal: str, **busy: int) -> None:
         begun_s = self._busy_s()
-        self._closed(journal, **busy)
+        self._run_closed_loop(journal, **busy)
         self.saturated_busy_s = self._busy_s() - begun_s
 
-    def _closed(self, journal: str, **arguments: Any) -> None:
-        self.do("closed", journal.removesuffix(".json"), **arguments)
+    def _run_closed_loop(self, journal: str, **arguments: Any) -> None:
+        self.run_command("closed", journal.removesuffix(".json"), **arguments)
 
-    def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
-              **changes: float) -> None:
+    def start_load(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
+                   **changes: float) -> None:
         """Start the background load.
 
         Args:
@@ -84,18 +87,19 @@ class LoadProgram:
         """
         asked = task["asked"]
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
-        self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s, seed=seed,
-                   stations=asked["stations"], offering_share=share, **changes)
-        self._program.expect("open")
+        self._send_command(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s,
+                           seed=seed,
+                           stations=asked["stations"], offering_share=share, **changes)
+        self._program.expect_line("open")
 
-    def end(self) -> None:
+    def stop_load(self) -> None:
         """Stop the arrivals and wait for the answers to requests on the way."""
-        self._tell(do="stop")
-        self._program.expect("done")
+        self._send_command(do="stop")
+        self._program.expect_line("done")
 
     def kill(self) -> None:
         """Kill the generator (negative control)."""
         self._program.kill()
 
-    def _tell(self, **command: Any) -> None:
-        self._program.tell(json.dumps(command))
+    def _send_command(self, **command: Any) -> None:
+        self._program.send_command(json.dumps(command))

@@ -40,17 +40,17 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    calibrate,
-    simulate,
-    solve,
+    calibrate_network,
+    simulate_network,
+    solve_network,
 )
 from analysis.queueing.calibrate import REST
 from studies.eapload2004.calibration import (
     SERVER,
     Unloaded,
-    calibrated_there,
-    drift,
-    unloaded,
+    calibrate_repetition,
+    demand_drift,
+    read_unloaded,
 )
 from studies.eapload2004.design import NAMES, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
@@ -58,7 +58,7 @@ from studies.eapload2004.metrics import (
     ROUND_TRIPS,
     SERVICE,
 )
-from studies.eapload2004.traces import SUPPLICANT, ArrivalTrace, traced
+from studies.eapload2004.traces import SUPPLICANT, ArrivalTrace, join_repetitions
 
 RESUMED, FULL = "resumed", "full"
 WAN = "wan"
@@ -108,7 +108,7 @@ class Predicted:
     drift: float | None = None
 
 
-def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
+def build_network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
     """Return the calibrated network with a background of a rate.
 
     Raises:
@@ -118,8 +118,9 @@ def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
     stations = (QueueingStation(SERVER, "ps", scv=0.0),)
     base = QueueingNetwork(stations, (Chain(BEHIND, (CustomerClass("full", handshake),),
                                             rate_per_s=min(rate_per_s, 1e-6)),))
-    found = calibrate(base, alone_s=measured.alone_s, saturation_per_s=measured.capacity_per_s,
-                      chain=BEHIND, station=SERVER)
+    found = calibrate_network(base, alone_s=measured.alone_s,
+                              saturation_per_s=measured.capacity_per_s,
+                              chain=BEHIND, station=SERVER)
     demand_s = 1 / measured.capacity_per_s
     rest_s = measured.service_s - demand_s - measured.round_trips * measured.rtt_s
     if rest_s < 0:
@@ -136,20 +137,21 @@ def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
         (Chain(BEHIND, behind.classes, rate_per_s=rate_per_s), front))
 
 
-def model(cells: Cells) -> Model:
+def build_model(cells: Cells) -> Model:
     """Return the network with the measurements of the background.
 
     Raises:
         QueueingError: No cell without load, or none with load, was measured.
     """
-    measured, loaded = unloaded(cells), _loaded(cells)
+    measured, loaded = read_unloaded(cells), _loaded_cells(cells)
     if measured is None or not loaded:
         raise QueueingError("results", "have no cell without load, or none with it, at the "
                             "nominal levels", "measure loads 0 and another one")
     rates = [each.rate_per_s for each in loaded]
     top = max((rate for rate in rates if rate in TABLE_1), default=rates[-1])
-    points = tuple(_measured(cells, each) for each in loaded)
-    return Model(_with_resumed(cells, network(measured, top), measured.rtt_s), {BEHIND: points})
+    points = tuple(_measure_background(cells, each) for each in loaded)
+    return Model(_with_resumed(cells, build_network(measured, top), measured.rtt_s),
+                 {BEHIND: points})
 
 
 def _with_resumed(cells: Cells, full: QueueingNetwork, rtt_s: float) -> QueueingNetwork:
@@ -185,48 +187,49 @@ def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> 
     return replace(full, chains=tuple(chains))
 
 
-def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
-    trace = traced(cells, cells.rows(loaded.row))
+def _measure_background(cells: Cells, loaded: LoadedCell) -> Measurement:
+    trace = join_repetitions(cells, cells.good_rows(loaded.row))
     if len(trace.arrivals_s) < _ENOUGH:
-        return Measurement(loaded.rate_per_s, _mean(cells, BACKGROUND.name, loaded))
+        return Measurement(loaded.rate_per_s, _mean_of(cells, BACKGROUND.name, loaded))
     return Measurement(loaded.rate_per_s, float(trace.latencies_s.mean()),
                        arrivals_s=trace.arrivals_s,
                        p95_s=float(np.quantile(trace.latencies_s, 0.95)))
 
 
-def predictions(cells: Cells) -> list[Predicted]:
+def predict_background(cells: Cells) -> list[Predicted]:
     """Return the predictions of the background at every measured load, on equal arrivals.
 
     Repetitions are put one after the other. In real time each one is predicted by its own
     calibration.
     """
-    measured = unloaded(cells)
+    measured = read_unloaded(cells)
     if measured is None:
         return []
     made = []
-    for each in _loaded(cells):
-        rows = cells.rows(each.row)
+    for each in _loaded_cells(cells):
+        rows = cells.good_rows(each.row)
         together = [[row] for row in rows] if cells.results.clock == "real" else [rows]
-        blocks = [(calibrated_there(cells, places[0], measured), trace) for places in together
+        blocks = [(calibrate_repetition(cells, places[0], measured), trace) for places in together
                   # One customer alone has no rate and therefore no utilization.
-                  if (trace := traced(cells, places)).span_s]
+                  if (trace := join_repetitions(cells, places)).span_s]
         if blocks:
-            made.append(replace(_predicted(each, blocks), drift=drift(cells, each.row)))
+            made.append(replace(_predict_cell(each, blocks), drift=demand_drift(cells, each.row)))
     return made
 
 
 def service_times(cells: Cells) -> dict[float, float]:
     """Return the modelled mean service time of the supplicant (s) by load (1/s)."""
-    measured = unloaded(cells)
+    measured = read_unloaded(cells)
     if measured is None:
         return {}
-    rates = (each.rate_per_s for each in _loaded(cells) if each.row == ids(load=each.row[0]))
+    rates = (each.rate_per_s for each in _loaded_cells(cells) if each.row == ids(load=each.row[0]))
     loads = [rate for rate in (0.001, *rates) if rate < measured.capacity_per_s]
-    return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
+    return {load: solve_network(build_network(measured, load)).chain(FRONT).response_s for load
+            in loads}
 
 
-def _predicted(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace]]) -> Predicted:
-    made = np.concatenate([_responses(measured, loaded.rate_per_s, trace)
+def _predict_cell(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace]]) -> Predicted:
+    made = np.concatenate([_modelled_responses(measured, loaded.rate_per_s, trace)
                            for measured, trace in blocks])
     left = np.concatenate([  # in the model's order, for the comparison
         trace.latencies_s[np.argsort(trace.arrivals_s + trace.latencies_s)] for _, trace in blocks])
@@ -234,39 +237,40 @@ def _predicted(loaded: LoadedCell, blocks: Sequence[tuple[Unloaded, ArrivalTrace
     return Predicted(
         loaded.title, loaded.rate_per_s, offered / sum(trace.span_s for _, trace in blocks),
         float(made.mean()), float(np.quantile(made, 0.95)), float(left.mean()),
-        float(np.quantile(left, 0.95)), _in_parts(left, made, 30, np.mean),
-        _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
+        float(np.quantile(left, 0.95)), _figures_by_part(left, made, 30, np.mean),
+        _figures_by_part(left, made, 60, lambda part: np.quantile(part, 0.95)))
 
 
-def _responses(measured: Unloaded, rate_per_s: float, trace: ArrivalTrace) -> NDArray[np.float64]:
+def _modelled_responses(measured: Unloaded, rate_per_s: float,
+                        trace: ArrivalTrace) -> NDArray[np.float64]:
     """Return the model's response times of the background (s) in order of departure."""
     demand_s = measured.server_share / measured.capacity_per_s
     works = (*((part * demand_s, instants) for part, instants in trace.meetings),
              *trace.alongside)
-    return simulate(
+    return simulate_network(
         _on_arrivals(measured, rate_per_s, [work_s for work_s, _ in works]),
         np.random.default_rng(_SEED), arrivals_s={BEHIND: trace.arrivals_s, **{
             f"{FRONT}-{number}": instants for number, (_, instants) in enumerate(works)}},
     ).chain(BEHIND).responses_s
 
 
-def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
-              figure: Callable[[NDArray[np.float64]], np.floating[Any]],
-              ) -> tuple[tuple[float, float], ...]:
+def _figures_by_part(measured_s: NDArray[np.float64], modelled_s: NDArray[np.float64], size: int,
+                     figure: Callable[[NDArray[np.float64]], np.floating[Any]],
+                     ) -> tuple[tuple[float, float], ...]:
     """Return a figure of both lists by consecutive parts of at least `size` customers.
 
     The result is empty with too few customers.
     """
-    if len(ours) < _ENOUGH:
+    if len(measured_s) < _ENOUGH:
         return ()
-    count = min(20, len(ours) // size)
+    count = min(20, len(measured_s) // size)
     return tuple((float(figure(mine)), float(figure(modelled))) for mine, modelled in zip(
-        np.array_split(ours, count), np.array_split(theirs, count), strict=True))
+        np.array_split(measured_s, count), np.array_split(modelled_s, count), strict=True))
 
 
 def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) -> QueueingNetwork:
     """Return the network with measured arrivals and the supplicant's demands among them."""
-    whole = network(measured, rate_per_s)
+    whole = build_network(measured, rate_per_s)
     meetings = (Chain(f"{FRONT}-{number}", (
         CustomerClass("meeting", (Visit(SERVER, work_s),)),),
         rate_per_s=1 / measured.cycle_s) for number, work_s in enumerate(works))
@@ -279,13 +283,13 @@ def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) 
         for member in behind.classes)), *meetings))
 
 
-def _loaded(cells: Cells) -> list[LoadedCell]:
+def _loaded_cells(cells: Cells) -> list[LoadedCell]:
     """Return the cells with load that differ from the paper's only in the load."""
     made = []
     for row in cells.results.cells:
         load, share = float(row[0]), float(row[NAMES.index("share")])
-        if not cells.rows(row) or not (load or share) or row not in (ids(load=row[0]),
-                                                                     share_ids(share)):
+        if not cells.good_rows(row) or not (load or share) or row not in (ids(load=row[0]),
+                                                                          share_ids(share)):
             continue
         if cells.mean_of_any("growth", row) is not None:
             continue  # overloaded: there is no steady state to predict
@@ -297,7 +301,7 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
     return made
 
 
-def _mean(cells: Cells, name: str, loaded: LoadedCell) -> float:
+def _mean_of(cells: Cells, name: str, loaded: LoadedCell) -> float:
     value = cells.mean_of_any(name, loaded.row)
     assert isinstance(value, Observation)
     return value.estimate.mean

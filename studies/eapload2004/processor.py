@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import capture, precedence
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from measure.services.program import HostProgram
 from measure.workload import Site
 from studies.eapload2004 import network
@@ -35,9 +35,9 @@ class MeasuredProcessor:
         self.is_device = is_device
 
     @contextmanager
-    def measured(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
+    def measurement_conditions(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
         """Keep measured processes in order and log the machine's speed during a measurement."""
-        with self._in_order(), self._yardstick(task, out):
+        with self._in_order(), self._log_speed(task, out):
             yield
 
     @property
@@ -63,18 +63,18 @@ class MeasuredProcessor:
         if not self.is_ordered:
             yield
             return
-        with precedence.given(os.getpid(), capture.PROGRAMS):
+        with precedence.real_time_priority(os.getpid(), capture.PROGRAMS):
             yield
 
     @contextmanager
-    def _yardstick(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
+    def _log_speed(self, task: Mapping[str, Any], out: Path) -> Iterator[None]:
         """Log the machine's speed where a cell is predicted by its own calibration."""
         if not (self.is_ordered and task["share"]):
             yield
             return
         argv = [sys.executable, "-m", "measure.load.yardstick"]
-        with HostProgram("yardstick", argv, self._site.log("yardstick", network.LOAD),
-                         environment()) as program:
+        with HostProgram("yardstick", argv, self._site.log_path("yardstick", network.LOAD),
+                         program_environment()) as program:
             yield
-            program.tell(str(out / YARDSTICK))
-            program.expect("done")
+            program.send_command(str(out / YARDSTICK))
+            program.expect_line("done")

@@ -19,7 +19,7 @@ _REQUESTS = "match u8 0 0xff at 1 match u8 1 0xff at 4 flowid 77:1"
 _COPY = f"action mirred egress mirror dev {DEVICE} continue"
 
 
-def delay(site: Site) -> None:
+def delay_requests(site: Site) -> None:
     """Delay every second EAP request, as if the air had lost it once (negative control).
 
     No packet follows a request before its answer, so that none is overtaken.
@@ -32,10 +32,10 @@ def delay(site: Site) -> None:
                  # netem sends reordered packets at once. Here no other packets are queued.
                  f"qdisc add {of} parent 77:1 handle 78: netem delay 1ms reorder 50%",
                  f"filter add {of} parent 77: protocol {_EAPOL} prio 1 u32 {_REQUESTS}"):
-        site.testbed.run(network.AP, ["tc", *line.split()])
+        site.testbed.run_command(network.AP, ["tc", *line.split()])
 
 
-def show(site: Site) -> None:
+def copy_frames(site: Site) -> None:
     """Copy the EAPOL frames of supplicant and access point to the device from now on.
 
     Raises:
@@ -48,4 +48,4 @@ def show(site: Site) -> None:
                  f"tc filter add dev {radio} egress {copied}",
                  f"tc qdisc add dev {bridge} clsact",
                  f"tc filter add dev {bridge} ingress {copied}"):
-        site.testbed.run(network.AP, line.split())
+        site.testbed.run_command(network.AP, line.split())

@@ -28,25 +28,25 @@ class ReferenceLoad:
     def __init__(self, site: Site, address: str) -> None:
         self._site, self._address = site, address
 
-    def compare(self, count: int, ours: Callable[[int], None]) -> None:
+    def compare_drivers(self, count: int, run_generator: Callable[[int], None]) -> None:
         """Run `count` authentications by each driver, so that disturbances affect both equally.
 
         Raises:
             MeasureError: eapol_test has failed.
         """
-        argv = self._site.testbed.command(network.LOAD, [
-            "eapol_test", "-c", str(self._config()), "-a", self._address, "-p", str(PORT),
+        argv = self._site.testbed.node_command(network.LOAD, [
+            "eapol_test", "-c", str(self._write_config()), "-a", self._address, "-p", str(PORT),
             "-s", self._site.secrets["network"]["radius_secret"], "-t",
             str(_LIMIT_S + _EACH_S * count), "-r", str(count - 1)])
-        with (self._site.log("eapol_test", network.LOAD).open("ab") as log,
+        with (self._site.log_path("eapol_test", network.LOAD).open("ab") as log,
               subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                               env=self._environment()) as theirs):
-            ours(count)
+                               env=self._build_environment()) as theirs):
+            run_generator(count)
         if theirs.returncode:
             raise MeasureError("load", f"eapol_test ended with status {theirs.returncode} (log: "
                                f"{network.LOAD}-eapol_test.log)")
 
-    def _config(self) -> Path:
+    def _write_config(self) -> Path:
         pki = self._site.mount / network.LOAD / "pki"
         settings = {"key_mgmt": "IEEE8021X", "eap": "TLS", "identity": f'"{network.LOAD}"',
                     "ca_cert": f'"{pki}/ca.pem"', "client_cert": f'"{pki}/cert.pem"',
@@ -58,6 +58,6 @@ class ReferenceLoad:
         file.write_text(f"fast_reauth=0\nnetwork={{\n{lines}}}\n")
         return file
 
-    def _environment(self) -> Mapping[str, str]:
+    def _build_environment(self) -> Mapping[str, str]:
         return {**os.environ,
                 "OPENSSL_CONF": str(self._site.run_folder(network.SERVER) / "openssl.cnf")}

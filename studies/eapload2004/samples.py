@@ -9,19 +9,19 @@ from analysis.statistics import mean
 from studies.eapload2004.metrics import SERVICES
 
 
-def of_services(cells: Cells, row: Ids) -> Observation | None:
+def service_times(cells: Cells, row: Ids) -> Observation | None:
     """Return a cell's service times, or None without any.
 
     Each authentication is a block of its own.
     """
-    values = [float(value) for place in cells.rows(row)
+    values = [float(value) for place in cells.good_rows(row)
               for value in cells.results.samples[place][SERVICES.name]]
     if not values:
         return None
-    return Observation(mean(values), dict(enumerate(values)), cells.records(row))
+    return Observation(mean(values), dict(enumerate(values)), cells.record_names(row))
 
 
-def of_first(cells: Cells, row: Ids) -> Mapping[str, Sequence[float]]:
+def first_samples(cells: Cells, row: Ids) -> Mapping[str, Sequence[float]]:
     """Return all lists of a cell's first good repetition by name, empty without one."""
-    rows = cells.rows(row)
+    rows = cells.good_rows(row)
     return cells.results.samples[rows[0]] if rows else {}

@@ -6,9 +6,9 @@ import time
 
 from measure.card import SoftwareCard
 from measure.errors import MeasureError
-from measure.services.explaining import explaining
+from measure.services.explaining import explain_failures
 from measure.workload import Site
-from measure.wpa_ctrl import give_up_link
+from measure.wpa_ctrl import disconnect
 from studies.eapload2004 import network
 from studies.eapload2004.daemons import AskingHostapd, EmulatedSupplicant
 
@@ -36,33 +36,33 @@ class RepeatedStation:
         Raises:
             MeasureError: The authentication was refused or took too long.
         """
-        with explaining((self._supplicant, self._hostapd)):
-            self._authenticate()
+        with explain_failures((self._supplicant, self._hostapd)):
+            self._authenticate_once()
 
-    def _authenticate(self) -> None:
+    def _authenticate_once(self) -> None:
         control = self._supplicant.controls[network.STATION_NODE]
         access_point = self._hostapd.controls[network.AP]
         for either in (control, access_point):
-            either.forget()
-        control.command("ENABLE_NETWORK 0")
+            either.drop_events()
+        control.send_command("ENABLE_NETWORK 0")
         deadline_s = time.monotonic() + _LINK_S
         awaited = {_CONNECTED, _CARD_ASKED, *_REFUSED}
-        while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
-            control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
+        while (event := control.wait_event(awaited, deadline_s)) and event.name == _CARD_ASKED:
+            control.send_command(f"CTRL-RSP-SIM-0:{self._card.answer_challenge(event.text)}")
         if event is not None and event.name == _CONNECTED:
             # The access point gets the keys a moment later and must not be disturbed before.
-            access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
+            access_point.wait_event({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
         self._take_off()
         if event is None or event.name != _CONNECTED:
             what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
             raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
 
-    def lengthen(self) -> None:
+    def lengthen_chain(self) -> None:
         """Make the supplicant also send its authority's root (negative control)."""
         pki = self._site.mount / network.STATION_NODE / "pki"
         longer = self._site.run_folder(network.STATION_NODE) / "longer.pem"
         longer.write_bytes((pki / "cert.pem").read_bytes() + (pki / "ca.pem").read_bytes())
-        self._supplicant.controls[network.STATION_NODE].command(
+        self._supplicant.controls[network.STATION_NODE].send_command(
             f'SET_NETWORK 0 client_cert "{longer}"')
 
     def _take_off(self) -> None:
@@ -71,6 +71,6 @@ class RepeatedStation:
         The access point may not receive the deauthentication.
         """
         node = self._site.network.nodes[network.STATION_NODE]
-        give_up_link(self._supplicant.controls[network.STATION_NODE])
-        self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
-        self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
+        disconnect(self._supplicant.controls[network.STATION_NODE])
+        self._hostapd.controls[network.AP].wait_event({_STATION_GONE}, time.monotonic() + _LEAVE_S)
+        self._hostapd.forget_station(node.interfaces[network.RADIO].radio or "")

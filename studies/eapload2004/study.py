@@ -89,9 +89,9 @@ class EapLoad2004(Study):
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells of the chosen levels, one varied factor at a time."""
-        return design.cells(levels)
+        return design.select_cells(levels)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return the testbed: the paper's Figure 4 with the cell's policy, round trip and losses.
 
         Raises:
@@ -102,27 +102,28 @@ class EapLoad2004(Study):
         if place.loss_percent:
             medium = replace(medium, name=f"{medium.name}-{place.loss_percent:g}-percent-lost",
                              loss_percent=place.loss_percent, retries=place.retries)
-        nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
+        nodes = {network.SERVER: settings.server_device,
+                 network.STATION_NODE: settings.client_device}
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
-        overload.check_offered(cell.ids, asked)
+        overload.check_offered(cell.ids, settings)
         drawn = network.figure_4(float(cell.ids["rtt"]), path=cell.ids["path"],
                                  hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
                                  else None)
-        return Spec(drawn, policy(cell.ids), medium, nodes,
-                    options={"key": cell.ids["key"], "library": library.to_send()},
+        return Spec(drawn, build_policy(cell.ids), medium, nodes,
+                    options={"key": cell.ids["key"], "library": library.compile_if_possible()},
                     packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "",
-                    memory_mb=overload.memory_mb(cell.ids, asked))
+                    memory_mb=overload.memory_mb(cell.ids, settings))
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the workload's task: the load of the cell, and the settings."""
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
-                "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
-                "overloads": overload.is_overloaded(cell.ids, asked),
-                "asked": asked.model_dump(mode="json")}
+                "driver": cell.ids["driver"], "calibrates": _is_calibration(cell),
+                "overloads": overload.is_overloaded(cell.ids, settings),
+                "asked": settings.model_dump(mode="json")}
 
-    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings without effect in the cell, such as the background's without load."""
         ids, unused = cell.ids, set[str]()
         is_loaded = ids["load"] != "0" or ids["share"] != "0"
@@ -132,41 +133,41 @@ class EapLoad2004(Study):
             unused.add("stations")
         if not is_loaded or ids["sessions"] != "resumed":
             unused.add("resumed_share")
-        if not (_calibrates(cell) or ids["share"] != "0"):
+        if not (_is_calibration(cell) or ids["share"] != "0"):
             unused.add("customers")
             if ids["driver"] != "eapol_test":
                 unused.add("saturating")
-        if not overload.is_overloaded(ids, asked):
+        if not overload.is_overloaded(ids, settings):
             unused.add("overload_s")
         return unused
 
-    def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
+    def warm_up(self, settings: Asked) -> Asked:  # type: ignore[override]
         """Return settings with two authentications.
 
         More are not needed: times do not change from the first one on.
         """
-        return asked.model_copy(update={"authentications": 2, "saturating": 40})
+        return settings.model_copy(update={"authentications": 2, "saturating": 40})
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Return the expected times (s) and capture bytes, by number of authentications."""
-        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
-        behind = (_loaded_s(cell, asked) * overload.rate_per_s(cell.ids, capacity)
-                  + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
+        capacity = overload.capacity_per_s(cell.ids, settings) or _CAPACITY
+        behind = (_loaded_s(cell, settings) * overload.rate_per_s(cell.ids, capacity)
+                  + settings.saturating * (_is_calibration(cell) or cell.ids["share"] != "0"))
         if cell.ids["driver"] == "eapol_test":
-            behind += _REFERENCE * asked.saturating
-        processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
+            behind += _REFERENCE * settings.saturating
+        processor_s = (_REPETITION_S + _FRONT_S * settings.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return the time limit of a repetition: 120 s plus ten times its expected time.
 
         Twice the time of load and calibration is added, because real time skips nothing.
         """
-        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
-        waited_s = _loaded_s(cell, asked) + _SATURATIONS * asked.saturating / capacity
-        return 120 + 10 * self.expected(cell, asked).duration_s + 2 * waited_s
+        capacity = overload.capacity_per_s(cell.ids, settings) or _CAPACITY
+        waited_s = _loaded_s(cell, settings) + _SATURATIONS * settings.saturating / capacity
+        return 120 + 10 * self.expected(cell, settings).duration_s + 2 * waited_s
 
-    def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
+    def check_clock(self, clock: Clock, settings: Asked) -> None:  # type: ignore[override]
         """Check that the clock can measure with the devices.
 
         In virtual time computing is free, so the server needs a device. In real time, a
@@ -176,14 +177,16 @@ class EapLoad2004(Study):
         Raises:
             StudyError: The clock cannot measure with the devices.
         """
-        if clock == "virtual" and load_device(asked.server_device).is_neutral:
-            raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
+        if clock == "virtual" and load_device(settings.server_device).is_neutral:
+            raise StudyError(
+                f"server: device {settings.server_device}: computing is free in virtual "
                              "time, so that nobody would wait for a server; give --server-device "
                              "one with times, or --clock real")
         server, client = (load_device(name).is_neutral for name in (
-            asked.server_device, asked.client_device))
+            settings.server_device, settings.client_device))
         if clock == "real" and server and not client:
-            raise StudyError(f"client: device {asked.client_device}: in real time the supplicant "
+            raise StudyError(
+                f"client: device {settings.client_device}: in real time the supplicant "
                              "has a device only beside a server that has one; give "
                              "--client-device today, or a --server-device with times")
 
@@ -191,9 +194,9 @@ class EapLoad2004(Study):
         """Return the measured values and the evidence of a repetition."""
         from studies.eapload2004 import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
-    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+    def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return the metrics that a cell must have.
 
@@ -202,9 +205,9 @@ class EapLoad2004(Study):
         is unknown without a measured capacity.
         """
         has_share = bool(float(cell.ids["share"]))
-        has_capacity = has_share or _calibrates(cell)
+        has_capacity = has_share or _is_calibration(cell)
         has_background = (has_share or bool(float(cell.ids["load"]))) and not (
-            overload.is_overloaded(cell.ids, asked))
+            overload.is_overloaded(cell.ids, settings))
         return [SERVICE, SERVICE_P95, ROUND_TRIPS,
                 *([BACKGROUND, BACKGROUND_P95] if has_background else []),
                 *([CAPACITY] if has_capacity else []),
@@ -245,32 +248,32 @@ class EapLoad2004(Study):
         from analysis.cells import Cells
         from studies.eapload2004 import modelled
 
-        return modelled.model(Cells(results))
+        return modelled.build_model(Cells(results))
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the report: Table 1, Figure 5, the model and the claims."""
-        from studies.eapload2004.report import report
+        from studies.eapload2004.report import build_report
 
-        return report(results, options, self)
+        return build_report(results, options, self)
 
 
-def _loaded_s(cell: Cell, asked: Asked) -> float:
+def _loaded_s(cell: Cell, settings: Asked) -> float:
     """Return the approximate duration of the load (s)."""
-    if overload.is_overloaded(cell.ids, asked):
-        return asked.steady_s + asked.overload_s
+    if overload.is_overloaded(cell.ids, settings):
+        return settings.steady_s + settings.overload_s
     turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
-    capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+    capacity = overload.capacity_per_s(cell.ids, settings) or _CAPACITY
     rate = overload.rate_per_s(cell.ids, capacity)
-    return max(asked.steady_s + asked.authentications * turn_s,
-               asked.arrivals / rate if rate else 0.0)
+    return max(settings.steady_s + settings.authentications * turn_s,
+               settings.arrivals / rate if rate else 0.0)
 
 
-def _calibrates(cell: Cell) -> bool:
+def _is_calibration(cell: Cell) -> bool:
     """Return whether the cell measures the server's capacity."""
     return tuple(cell.ids.values()) == design.ALONE
 
 
-def policy(ids: Mapping[str, str]) -> Policy:
+def build_policy(ids: Mapping[str, str]) -> Policy:
     """Return the policy of a cell: EAP with its method, certificates and sessions, and CCMP."""
     is_tls = ids["method"] == "tls"
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
@@ -285,10 +288,11 @@ def policy(ids: Mapping[str, str]) -> Policy:
         "fragment_size": 1200 if is_usual else int(ids["fragment"])})
     return Policy(id=name.replace(".", "-"), name=f"EAP-{ids['method'].upper()} {name}",
                   layers=Layers(link=LinkLayer(cipher="CCMP", keys="eap"), dot1x=Dot1xLayer(
-                      eap="TLS" if is_tls else "AKA", tls=tls, options=options), aaa=_aaa(ids)))
+                      eap="TLS" if is_tls else "AKA", tls=tls, options=options),
+                                aaa=_build_aaa_layer(ids)))
 
 
-def _aaa(ids: Mapping[str, str]) -> AaaLayer | None:
+def _build_aaa_layer(ids: Mapping[str, str]) -> AaaLayer | None:
     """Return the policy's AAA layer, None for its defaults.
 
     The defaults are FreeRADIUS of the home network and the permanent identity.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from measure.record import CheckRecord
-from studies.eapload2004.certificates import ShownCertificate, shown, version
+from studies.eapload2004.certificates import ShownCertificate, parse_certificates, parse_version
 from studies.eapload2004.exchanges import Exchange
 from studies.eapload2004.observed import ObservedLoad
 
@@ -15,13 +15,13 @@ _VISITED = "visited"
 _HEAD_BYTES = 10
 
 
-def certificates(observed: ObservedLoad) -> CheckRecord:
+def check_certificates(observed: ObservedLoad) -> CheckRecord:
     """Check that full authentications show certificates and resumed ones do not.
 
     The cell says which the supplicant's are. In the background, the generator's journal says which
     of those on the captured port were resumed.
     """
-    front, sample = _compared(observed)
+    front, sample = _tls_exchanges(observed)
     is_full = observed.cell["sessions"] == "full"
     shows = sum(exchange.has_certificates for exchange in (*front, *sample))
     resumed = sum(row["resumed"] for row in observed.rows
@@ -34,7 +34,7 @@ def certificates(observed: ObservedLoad) -> CheckRecord:
                        "full")
 
 
-def _compared(observed: ObservedLoad) -> tuple[list[Exchange], list[Exchange]]:
+def _tls_exchanges(observed: ObservedLoad) -> tuple[list[Exchange], list[Exchange]]:
     """Return the EAP-TLS authentications of the supplicant and of the background's sample.
 
     For an overloaded server, incomplete ones are left out.
@@ -45,18 +45,18 @@ def _compared(observed: ObservedLoad) -> tuple[list[Exchange], list[Exchange]]:
     return chosen[0], chosen[1]
 
 
-def policy(observed: ObservedLoad) -> CheckRecord:
+def check_policy(observed: ObservedLoad) -> CheckRecord:
     """Check that TLS version, fragments, keys and chains are those of the cell.
 
     Keys and chains are checked where they are visible.
     """
-    cell, (front, sample) = observed.cell, _compared(observed)
+    cell, (front, sample) = observed.cell, _tls_exchanges(observed)
     both = [*front, *sample]
-    versions = {version(exchange.from_server) for exchange in both}
+    versions = {parse_version(exchange.from_server) for exchange in both}
     pieces = {size for exchange in both for size in exchange.pieces}
-    sides = [[chain for flight in flights if (chain := shown(flight))] for flights in (
+    sides = [[chain for flight in flights if (chain := parse_certificates(flight))] for flights in (
         [exchange.from_server for exchange in both], [exchange.from_client for exchange in both])]
-    lengths = [{_length(chain) for chain in side} for side in sides]
+    lengths = [{_chain_length(chain) for chain in side} for side in sides]
     keys = {certificate.key for side in sides for chain in side for certificate in chain}
     ok = (versions == {cell["tls"]} and keys <= {cell["key"]}
           and all(length <= {int(cell["chain"])} for length in lengths)
@@ -68,7 +68,7 @@ def policy(observed: ObservedLoad) -> CheckRecord:
                        + "".join(f"; in pieces of {size} bytes" for size in sorted(pieces)))
 
 
-def _length(chain: Sequence[ShownCertificate]) -> int:
+def _chain_length(chain: Sequence[ShownCertificate]) -> int:
     """Return the length of a certificate chain.
 
     OpenSSL's clients add a trusted root to a certificate that has no other chain. This root does
@@ -78,28 +78,28 @@ def _length(chain: Sequence[ShownCertificate]) -> int:
     return 1 if is_lone else len(chain)
 
 
-def names(observed: ObservedLoad) -> CheckRecord:
+def check_identity(observed: ObservedLoad) -> CheckRecord:
     """Check that the station's certificate has the claimed identity.
 
     With a temporary identity, the certificate must have the permanent number instead.
     """
     claimed = {exchange.user for exchange in observed.supplicant}
     named = {certificates[0].subject for exchange in observed.supplicant
-             if (certificates := shown(exchange.from_client))}
+             if (certificates := parse_certificates(exchange.from_client))}
     is_temporary = observed.cell["identity"] == "p-tmsi"
     ok = (named == {observed.imsi} and not named & claimed) if is_temporary else named == claimed
     return CheckRecord(check="identity", ok=ok, detail=f"{', '.join(sorted(claimed))} is claimed, "
                        f"{', '.join(sorted(named))} is in the certificate")
 
 
-def authorities(observed: ObservedLoad) -> CheckRecord:
+def check_authorities(observed: ObservedLoad) -> CheckRecord:
     """Check the authorities of server and station.
 
     A near server must have a certificate of its own network's authority, which the home network's
     authority has certified.
     """
-    chains = [shown(exchange.from_server) for exchange in observed.supplicant]
-    stations = [shown(exchange.from_client) for exchange in observed.supplicant]
+    chains = [parse_certificates(exchange.from_server) for exchange in observed.supplicant]
+    stations = [parse_certificates(exchange.from_client) for exchange in observed.supplicant]
     homes = {chain[-1].issuer for chain in stations if chain}
     own = {chain[0].issuer for chain in chains if chain}
     last = {chain[-1].issuer for chain in chains if chain}

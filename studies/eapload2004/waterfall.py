@@ -40,25 +40,26 @@ _MIN_WAITING_S = 0.0001
 Step = tuple[str, float, float]
 
 
-def waterfalls(out: Path, seen: Sequence[SupplicantTime]) -> list[list[Step]]:
+def build_waterfalls(out: Path, authentications: Sequence[SupplicantTime]) -> list[list[Step]]:
     """Return the steps of every authentication in order, without a part for waiting."""
-    by_capture = {name: [*_sights(out, name)] for name in _PLACES if _is_there(out, name)}
+    by_capture = {name: [*_read_sights(out, name)] for name in _PLACES if _has_capture(out, name)}
     passed = sorted(chain.from_iterable(by_capture.values()))
     following = _NEXT if by_capture.get(_RADIO) else tuple(
         UNDIVIDED if part in (AIR, AUTHENTICATOR) else part for part in _NEXT)
     instants = [at_s for at_s, _ in passed]
-    return [_steps(passed[bisect_left(instants, each.begun_s):
-                          bisect_right(instants, each.ended_s)], following) for each in seen]
+    return [_order_steps(passed[bisect_left(instants, each.begun_s):
+                                bisect_right(instants, each.ended_s)], following) for each
+            in authentications]
 
 
-def mean_s(every: Sequence[Sequence[Step]], asked: str) -> float | None:
+def mean_s(every: Sequence[Sequence[Step]], part_name: str) -> float | None:
     """Return the mean time of a part over all authentications (s).
 
     The result is None if no authentication has the part.
     """
-    if not any(part == asked for steps in every for part, _, _ in steps):
+    if not any(part == part_name for steps in every for part, _, _ in steps):
         return None
-    return fmean(sum(ended_s - begun_s for part, begun_s, ended_s in steps if part == asked)
+    return fmean(sum(ended_s - begun_s for part, begun_s, ended_s in steps if part == part_name)
                  for steps in every)
 
 
@@ -81,7 +82,7 @@ def with_waiting(steps: Sequence[Step], quickest_s: Sequence[float]) -> Iterator
             yield WAITING, alone_s, ended_s
 
 
-def demands(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
+def quickest_steps(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
     """Return the quickest times of each step at server and supplicant (s), in order.
 
     The lists are empty without an authentication.
@@ -94,7 +95,7 @@ def demands(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
     return made
 
 
-def _is_there(out: Path, name: str) -> bool:
+def _has_capture(out: Path, name: str) -> bool:
     """Return whether the capture exists.
 
     Older results have none of the access point's radio.
@@ -102,21 +103,21 @@ def _is_there(out: Path, name: str) -> bool:
     return name != _RADIO or (out / f"{name}.pcap").exists()
 
 
-def _sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
+def _read_sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
     """Yield the time of each packet in a capture, and its index on the way."""
     there, back = _PLACES[name]
     file = out / f"{name}.pcap"
     if name in _EAPOL:
-        for frame in pcap.frames(file):
+        for frame in pcap.read_frames(file):
             is_there = is_from_supplicant(frame)
             if is_there is not None:
                 yield frame.at_s, there if is_there else back
     else:
-        for datagram in pcap.datagrams(file):
+        for datagram in pcap.udp_datagrams(file):
             yield datagram.at_s, there if datagram.target_port == PORT else back
 
 
-def _steps(passed: Sequence[tuple[float, int]], following: Sequence[str]) -> list[Step]:
+def _order_steps(passed: Sequence[tuple[float, int]], following: Sequence[str]) -> list[Step]:
     ordered: list[tuple[float, int]] = []
     for _, together in groupby(passed, itemgetter(0)):
         # In virtual time, sights may have equal times. Then the place before decides their order.

@@ -52,6 +52,6 @@ class Asked(AnyAsked):
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition; the "
                             "next has the next.")
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings, with a medium's name instead of its local file path."""
-        return {**super().kept(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}

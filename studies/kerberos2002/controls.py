@@ -24,51 +24,56 @@ _TOLD, _CHAINS = "the proxy opens what it was told", "chains stay behind the pro
 _NEAR, _PASSED = "the client reaches the proxy only", "the proxy passes messages on"
 
 
-def _control(title: str, protocol: str, *fails: str) -> Fault:
+def _make_control(title: str, protocol: str, *fails: str) -> Fault:
     """Build a control that the workload carries out in a protocol's transaction."""
-    return Fault(title, on=dict(zip(design.NAMES, design.ids(protocol), strict=True)), fails=fails)
+    return Fault(title, on=dict(zip(design.NAMES, design.cell_ids(protocol), strict=True)),
+                 fails=fails)
 
 
 FAULTS: Mapping[str, Fault] = {
-    "wrong-user": _control("the client shows another user's certificate", "m-standard",
-                           _DONE, _ORDER, _SIGNED),
-    "no-purpose": _control("the client's certificate does not say what its key is for",
-                           "m-standard", _DONE, _ORDER, _SIGNED),
-    "unfitting-key": _control("the client signs with a key that does not fit its certificate",
-                              "m-standard", _DONE, _ORDER, _SIGNED),
-    "rogue-authority": _control("the client's certificate is by an authority of its own",
+    "wrong-user": _make_control("the client shows another user's certificate", "m-standard",
+                                _DONE, _ORDER, _SIGNED),
+    "no-purpose": _make_control("the client's certificate does not say what its key is for",
                                 "m-standard", _DONE, _ORDER, _SIGNED),
-    "expired-certificate": _control("the client's certificate has expired", "m-standard",
-                                    _DONE, _ORDER, _SIGNED),
-    "byte-changed": _control("the proxy changes a bit of what it passes on (store and forward)",
-                             "mp-standard", _DONE, _ORDER, _SIGNED, _PASSED),
-    "clock-skew": _control("the client's clock is 20 minutes ahead", "m-standard",
-                           _DONE, _ORDER, _SIGNED),
-    "weak-client-key": _control("the client makes a weak key (client session key)", "m-client-key",
-                                _ORDER, _SIGNED, _CLEAR),
-    "password-instead": _control("the client uses its password where PKINIT is asked for (mobile)",
-                                 "m-standard", _DONE, _ORDER, _WAY),
-    "client-key-instead": _control("the client makes the reply's key where the KDC is to (mobile)",
-                                   "m-standard", _DONE, _WAY),
-    "replayed-ap-request": _control("the client's last request is sent again", "m-standard",
-                                    _ORDER, _SIGNED),
-    "wrong-pkcross-key": _control("the remote KDC has lost its secret PKCROSS key (PKCROSS)",
-                                  "pkcross", _ORDER, _SIGNED),
-    "beyond-policy": _control("the local KDC issues longer tickets than the remote one allows "
-                              "(PKCROSS)", "pkcross", _ORDER, _SIGNED),
-    "proxy-with-another-key": _control(
+    "unfitting-key": _make_control("the client signs with a key that does not fit its certificate",
+                                   "m-standard", _DONE, _ORDER, _SIGNED),
+    "rogue-authority": _make_control("the client's certificate is by an authority of its own",
+                                     "m-standard", _DONE, _ORDER, _SIGNED),
+    "expired-certificate": _make_control("the client's certificate has expired", "m-standard",
+                                         _DONE, _ORDER, _SIGNED),
+    "byte-changed": _make_control(
+        "the proxy changes a bit of what it passes on (store and forward)",
+                                  "mp-standard", _DONE, _ORDER, _SIGNED, _PASSED),
+    "clock-skew": _make_control("the client's clock is 20 minutes ahead", "m-standard",
+                                _DONE, _ORDER, _SIGNED),
+    "weak-client-key": _make_control("the client makes a weak key (client session key)",
+                                     "m-client-key",
+                                     _ORDER, _SIGNED, _CLEAR),
+    "password-instead": _make_control(
+        "the client uses its password where PKINIT is asked for (mobile)",
+                                      "m-standard", _DONE, _ORDER, _WAY),
+    "client-key-instead": _make_control(
+        "the client makes the reply's key where the KDC is to (mobile)",
+                                        "m-standard", _DONE, _WAY),
+    "replayed-ap-request": _make_control("the client's last request is sent again", "m-standard",
+                                         _ORDER, _SIGNED),
+    "wrong-pkcross-key": _make_control("the remote KDC has lost its secret PKCROSS key (PKCROSS)",
+                                       "pkcross", _ORDER, _SIGNED),
+    "beyond-policy": _make_control("the local KDC issues longer tickets than the remote one allows "
+                                   "(PKCROSS)", "pkcross", _ORDER, _SIGNED),
+    "proxy-with-another-key": _make_control(
         "the proxy has another key than the client knows (trusted, assist)", "mp-assist",
         _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
-    "stale-chain": _control("the proxy adds a chain that has expired (assist)", "mp-assist",
-                            _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
-    "past-the-proxy": _control("the client goes to the KDC itself where a proxy is asked for",
-                               "mp-standard", _ORDER, _NEAR),
-    "told-anyway": _control("the client tells its key to a proxy that is to pass on only",
-                            "mp-client-key", _DONE, _TOLD),
-    "chain-by-radio": _control("the client sends its chain itself, which the proxy is to add "
-                               "(assist)", "mp-assist", _CHAINS),
-    "other-encoding": _control("the server's last message is encoded in another way than the "
-                               "schema's", "m-standard", "messages follow the schema"),
-    "one-key-for-two": _control("the server has the key that the realm's tickets are under",
-                                "m-standard", _OWN),
+    "stale-chain": _make_control("the proxy adds a chain that has expired (assist)", "mp-assist",
+                                 _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
+    "past-the-proxy": _make_control("the client goes to the KDC itself where a proxy is asked for",
+                                    "mp-standard", _ORDER, _NEAR),
+    "told-anyway": _make_control("the client tells its key to a proxy that is to pass on only",
+                                 "mp-client-key", _DONE, _TOLD),
+    "chain-by-radio": _make_control("the client sends its chain itself, which the proxy is to add "
+                                    "(assist)", "mp-assist", _CHAINS),
+    "other-encoding": _make_control("the server's last message is encoded in another way than the "
+                                    "schema's", "m-standard", "messages follow the schema"),
+    "one-key-for-two": _make_control("the server has the key that the realm's tickets are under",
+                                     "m-standard", _OWN),
 }

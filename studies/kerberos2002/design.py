@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from studies import mobile
-from studies.kerberos2002.variants import MOBILE, VARIANTS, of_layer
+from studies.kerberos2002.variants import MOBILE, VARIANTS, protocol_from_layer
 from studies.logins import Logins
 from studies.study import Cell, Factor, Level, fixed
 
@@ -31,13 +31,13 @@ FIG_11_SPEEDS = (50, 100)
 TURNING_WIRES, TURNING_SERVERS = ("lan", "slow"), (1, 2, 4)
 
 
-def _numbers(values: Sequence[int]) -> list[Level]:
+def _number_levels(values: Sequence[int]) -> list[Level]:
     return [Level(str(value), number=value) for value in values]
 
 
 #: Level of `scenario` for clients on wires.
 REALMS = "two-realms"
-LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=of_layer,
+LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=protocol_from_layer,
                 always={"customers": "1", "placement": "one"},
                 fixes=lambda layer: {"suite": layer.suite} if layer.suite else {})
 FACTORS = (
@@ -46,13 +46,13 @@ FACTORS = (
          Level(mobile.OF_POLICY, "as the policy's layer says")]),
         help=f"Protocols, of {', '.join(VARIANTS)}."),
     Factor("servers", "Servers", is_number=True, plural="numbers of servers",
-           read=fixed(_numbers(SERVERS))),
+           read=fixed(_number_levels(SERVERS))),
     Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in (
         *WIRES.items(), (mobile.AIR, "client on the air of a scenario"))])),
     Factor("speed", "Speed", is_number=True, unit="times the 2002 servers'", plural="speeds",
-           read=fixed(_numbers(SPEEDS))),
+           read=fixed(_number_levels(SPEEDS))),
     Factor("customers", "Customers", is_number=True, plural="numbers of customers",
-           read=fixed(_numbers(CUSTOMERS))),
+           read=fixed(_number_levels(CUSTOMERS))),
     Factor("placement", "Placement", read=fixed([
         Level("one", "all servers on one machine"), Level("each", "a machine for each server")])),
     Factor("suite", "Suite", read=fixed([
@@ -62,47 +62,48 @@ FACTORS = (
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
-def ids(protocol: str, *, servers: int = 1, wire: str = "lan", speed: int = 1, customers: int = 1,
-        placement: str = "one", suite: str = "era") -> tuple[str, ...]:
+def cell_ids(protocol: str, *, servers: int = 1, wire: str = "lan", speed: int = 1,
+             customers: int = 1,
+             placement: str = "one", suite: str = "era") -> tuple[str, ...]:
     """Return a cell's ids, by default of one customer and one server on the test bed."""
     return (protocol, str(servers), wire, str(speed), str(customers), placement, suite,
             mobile.NO_POLICY, REALMS)
 
 
-def design() -> Iterator[tuple[str, ...]]:
+def design_cells() -> Iterator[tuple[str, ...]]:
     """Yield the ids of each cell, as often as a table or figure needs it."""
     for name in MOBILE:
-        yield ids(name)
+        yield cell_ids(name)
     for name in LOADED:
-        yield from (ids(name, customers=count) for count in CUSTOMERS)
+        yield from (cell_ids(name, customers=count) for count in CUSTOMERS)
     for name, counts in FIG_5.items():
-        yield from (ids(name, servers=count) for count in counts)
+        yield from (cell_ids(name, servers=count) for count in counts)
     # I7: the effect of separate machines for the servers, with one customer and under load.
     for name in FIG_5:
-        yield from (ids(name, servers=4, placement=placement, customers=count)
+        yield from (cell_ids(name, servers=4, placement=placement, customers=count)
                     for placement in ("one", "each") for count in (1, 16))
     for name, counts in FIG_6.items():
-        yield from (ids(name, servers=count, wire="slow", speed=speed)
+        yield from (cell_ids(name, servers=count, wire="slow", speed=speed)
                     for count in counts for speed in FIG_6_SPEEDS)
     for name in BY_SPEED:
-        yield from (ids(name, wire=wire, speed=speed)
+        yield from (cell_ids(name, wire=wire, speed=speed)
                     for wire in ("2g", "3g") for speed in FIG_10_SPEEDS)
     for name in BY_SPEED[1:]:
-        yield from (ids(name, wire="2g", speed=speed) for speed in FIG_11_SPEEDS)
-    yield ids("mp-assist", wire="3g", speed=50)
+        yield from (cell_ids(name, wire="2g", speed=speed) for speed in FIG_11_SPEEDS)
+    yield cell_ids("mp-assist", wire="3g", speed=50)
     # Beyond the paper: each protocol in today's suite, and each row of Table III over radio.
-    yield from (ids(name, suite="today") for name in VARIANTS)
-    yield from (ids(name, wire=wire) for name in MOBILE for wire in ("2g", "3g"))
-    yield from (turning(name, wire, count) for name in FIG_5 for wire in TURNING_WIRES
+    yield from (cell_ids(name, suite="today") for name in VARIANTS)
+    yield from (cell_ids(name, wire=wire) for name in MOBILE for wire in ("2g", "3g"))
+    yield from (today_cell_ids(name, wire, count) for name in FIG_5 for wire in TURNING_WIRES
                 for count in TURNING_SERVERS)
 
 
-def turning(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
+def today_cell_ids(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
     """Return a cell's ids for today's suite, with a machine for each server."""
-    return ids(protocol, wire=wire, servers=servers, suite="today",
-               placement="one" if servers == 1 else "each")
+    return cell_ids(protocol, wire=wire, servers=servers, suite="today",
+                    placement="one" if servers == 1 else "each")
 
 
-def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Yield the design's cells at the chosen levels, and cells on the air."""
-    return LOGINS.cells(NAMES, design(), levels)
+    return LOGINS.cells(NAMES, design_cells(), levels)

@@ -14,52 +14,55 @@ Step = tuple[str, str, str, str]
 _CLIENT, _LOCAL, _REMOTE, _PROXY = "client", "kdc-l", "kdc-r", "proxy"
 
 
-def steps(variant: ProtocolVariant, servers: Mapping[str, str]) -> list[Step]:
+def transaction_steps(variant: ProtocolVariant, servers: Mapping[str, str]) -> list[Step]:
     """Return a transaction's messages in order. `servers` has the node of each service."""
     if variant.way == "pkcross":
-        return list(_pkcross(servers))
+        return list(_pkcross_steps(servers))
     if variant.way == "pktapp":
         return [step for node in servers.values() for step in (
-            *_pair(_CLIENT, node, "tcp", "AS"), *_pair(_CLIENT, node, "udp", "AP"))]
-    return list(_mobile(variant, servers))
+            *_exchange_steps(_CLIENT, node, "tcp", "AS"),
+            *_exchange_steps(_CLIENT, node, "udp", "AP"))]
+    return list(_mobile_steps(variant, servers))
 
 
-def _pair(asker: str, asked: str, transport: str, exchange: str) -> tuple[Step, Step]:
-    return ((asker, asked, transport, f"{exchange}-REQ"),
-            (asked, asker, transport, f"{exchange}-REP"))
+def _exchange_steps(requester: str, responder: str, transport: str,
+                    exchange: str) -> tuple[Step, Step]:
+    return ((requester, responder, transport, f"{exchange}-REQ"),
+            (responder, requester, transport, f"{exchange}-REP"))
 
 
-def _pkcross(servers: Mapping[str, str]) -> Iterator[Step]:
-    yield from _pair(_CLIENT, _LOCAL, "udp", "AS")
-    ask, answer = _pair(_CLIENT, _LOCAL, "udp", "TGS")
+def _pkcross_steps(servers: Mapping[str, str]) -> Iterator[Step]:
+    yield from _exchange_steps(_CLIENT, _LOCAL, "udp", "AS")
+    ask, answer = _exchange_steps(_CLIENT, _LOCAL, "udp", "TGS")
     yield ask
-    yield from _pair(_LOCAL, _REMOTE, "tcp", "AS")
+    yield from _exchange_steps(_LOCAL, _REMOTE, "tcp", "AS")
     yield answer
     for node in servers.values():
-        yield from _pair(_CLIENT, _REMOTE, "udp", "TGS")
-        yield from _pair(_CLIENT, node, "udp", "AP")
+        yield from _exchange_steps(_CLIENT, _REMOTE, "udp", "TGS")
+        yield from _exchange_steps(_CLIENT, node, "udp", "AP")
 
 
-def _mobile(variant: ProtocolVariant, servers: Mapping[str, str]) -> Iterator[Step]:
-    yield from _asked(variant, _LOCAL, "tcp", "AS")
+def _mobile_steps(variant: ProtocolVariant, servers: Mapping[str, str]) -> Iterator[Step]:
+    yield from _client_exchange(variant, _LOCAL, "tcp", "AS")
     for node in servers.values():
-        yield from _asked(variant, _LOCAL, "udp", "TGS")
-        yield from _asked(variant, node, "udp", "AP")
+        yield from _client_exchange(variant, _LOCAL, "udp", "TGS")
+        yield from _client_exchange(variant, node, "udp", "AP")
 
 
-def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -> Iterator[Step]:
+def _client_exchange(variant: ProtocolVariant, node: str, transport: str,
+                     exchange: str) -> Iterator[Step]:
     """Yield an exchange directly, or wrapped for the proxy on the client's side."""
     if variant.proxy == "none":
-        yield from _pair(_CLIENT, node, transport, exchange)
+        yield from _exchange_steps(_CLIENT, node, transport, exchange)
         return
     yield _CLIENT, _PROXY, transport, "ProxyRequest"
-    yield from _pair(_PROXY, node, transport, exchange)
+    yield from _exchange_steps(_PROXY, node, transport, exchange)
     yield _PROXY, _CLIENT, transport, "ProxyReply"
 
 
-def preauthentication(variant: ProtocolVariant, asker: str) -> str:
+def preauthentication_way(variant: ProtocolVariant, requester: str) -> str:
     """Return how a first request proves the client: `pkinit`, `client-key` or only `password`."""
-    if asker == _LOCAL:
+    if requester == _LOCAL:
         return "pkinit"  # PKCROSS, from KDC to KDC
     return variant.initial
 

@@ -14,7 +14,7 @@ _STANDARD = {"AS-REQ", "AS-REP", "TGS-REQ", "TGS-REP", "AP-REQ", "AP-REP", "KRB-
 _REPLY = "EncASRepPart"
 
 
-def counted(case: Case) -> dict[str, float]:
+def count_for_guidelines(case: Case) -> dict[str, float]:
     """Return the counts of a mobile protocol's single customer, or {} otherwise.
 
     `proxy_keys` are the sealed keys that the proxy's private key opens. `proxy_parts` are the
@@ -27,7 +27,7 @@ def counted(case: Case) -> dict[str, float]:
     opened = case.walk.opened
     told = {key for pack in opened.packs if case.variant.proxy != "none"
             and (key := case.keys.open_pack("proxy", pack.cipher)) is not None}
-    parts, known = _reached(opened, told)
+    parts, known = _open_reachable(opened, told)
     replies = [part.expected for part in opened.parts if part.kind == _REPLY]
     is_known = any(opened.known.get(name) in known for name in replies)
     return {"proxy_keys": len(told), "proxy_parts": parts, "parts": len(opened.parts),
@@ -37,12 +37,12 @@ def counted(case: Case) -> dict[str, float]:
             "kdc_made": sum(name.startswith("key of kdc") for name in replies)}
 
 
-def _reached(opened: Opened, first: set[bytes]) -> tuple[int, set[bytes]]:
+def _open_reachable(opened: Opened, first: set[bytes]) -> tuple[int, set[bytes]]:
     """Return the number of parts that keys open directly or indirectly, and these keys."""
     closed, known, fresh = list(opened.parts), set(first), set(first)
     while fresh:
         values = [(part, value) for part in closed for key in fresh
-                  if (value := opened.keys.opens(key, part)) is not None]
+                  if (value := opened.keys.open_part(key, part)) is not None]
         read = [part for part, _ in values]
         closed = [part for part in closed if part not in read]
         fresh = {key for _, value in values for key in _keys_in(value)} - known

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure.capture import Detail, Point, capturing, settle
+from measure.capture import Detail, Point, capturing, settle_captures
 from measure.errors import MeasureError
-from measure.neighbours import introduce
-from measure.over_air import OverAir, asked_points
+from measure.neighbours import set_neighbours
+from measure.over_air import OverAir, host_points
 from measure.services.launcher import Launcher
 from measure.workload import Service, Session, Site
 from studies.kerberos2002 import pki, places, programs
@@ -45,7 +45,7 @@ class Workload:
         self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run"})
         self._air = OverAir(site) if site.network.has_radios else None
         if self._air is None:
-            introduce(self._testbed)
+            set_neighbours(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -65,12 +65,13 @@ class Workload:
         """
         seed = task["first_seed"] + int(out.name.rpartition("-")[2]) - 1
         task = {**task, "seed": seed}
-        keys = self._keys(task)
+        keys = self._keys_file(task)
         shutil.copy(keys, out / "keys.json")
-        documents = programs.documents(task, keys, self._nodes(task), self._site.fault)
-        nodes = {party: _place(party, task) for party in documents}
+        documents = programs.build_configurations(task, keys, self._describe_nodes(task),
+                                                  self._site.fault)
+        nodes = {party: _node_of(party, task) for party in documents}
         session.raw |= {"captures": [], "seed": seed, "addresses": {
-            party: self._address(node) for party, node in nodes.items()}}
+            party: self._address_of(node) for party, node in nodes.items()}}
         session.stamp("start")
         with ExitStack() as stack:
             if self._air:
@@ -81,27 +82,28 @@ class Workload:
                     # A client that moves has logged in at home. The transaction after the move is
                     # measured.
                     (out / "home").mkdir()
-                    self._run(documents, nodes, out / "home", task)
-                    stay.move()
-            points = self._points(nodes)
+                    self._run_parties(documents, nodes, out / "home", task)
+                    stay.move_away()
+            points = self._capture_points(nodes)
             stack.enter_context(capturing(self._testbed, points, _WHOLE, part="traffic", out=out,
                                           logs=self._site.logs,
                                           summaries=session.raw["captures"]))
-            self._run(documents, nodes, out, task)
-            settle()
+            self._run_parties(documents, nodes, out, task)
+            settle_captures()
         session.stamp("end")
-        session.raw["events"] = {party: _last(out / f"{party}.jsonl") for party in documents}
+        session.raw["events"] = {party: _read_last_event(out / f"{party}.jsonl") for party
+                                 in documents}
 
-    def _points(self, nodes: Mapping[str, str]) -> list[Point]:
+    def _capture_points(self, nodes: Mapping[str, str]) -> list[Point]:
         """Return the capture points, which are behind the tunnels of a client on the air."""
         hosts = [party for party in nodes if party != "client"]
-        asked = asked_points(self._address(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
+        asked = host_points(self._address_of(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
             if self._air else []
         return [*asked, *(Point(party, node, STAR_PORT, _SHOWN) for party, node in nodes.items()
                           if party in _CAPTURED and not (self._air and party == "client"))]
 
-    def _run(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
-             out: Path, task: Mapping[str, Any]) -> None:
+    def _run_parties(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
+                     out: Path, task: Mapping[str, Any]) -> None:
         """Start the servers and then the client, and wait until the client ends."""
         with ExitStack() as stack:
             # A party that asks others starts after them and so ends before them: every request
@@ -113,43 +115,43 @@ class Workload:
                 _wait_ready(party, log)
             stack.enter_context(self._launcher.running(
                 "kerberos", nodes["client"], documents["client"], out / "client.jsonl"))
-            if not self._launcher.wait(nodes["client"], task["deadline_s"]):
+            if not self._launcher.wait_ended(nodes["client"], task["deadline_s"]):
                 raise MeasureError("stream", "the client's transactions have no end (log: "
                                    "client.jsonl)")
 
-    def _nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def _describe_nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return address, device and speed of every party."""
         nodes = {}
         for party in ("client", "kdc-l", "kdc-r", "proxy", *(
                 f"app{number}" for number in range(1, 5))):
-            node = _place(party, task)
+            node = _node_of(party, task)
             nodes[party] = {
-                "address": self._address(node), "device": self._site.devices.get(node, {}),
+                "address": self._address_of(node), "device": self._site.devices.get(node, {}),
                 "speed": 1.0 if party == "client" else float(task["speed"]),
                 "own_processors": party == "client"}
         return nodes
 
-    def _keys(self, task: Mapping[str, Any]) -> Path:
+    def _keys_file(self, task: Mapping[str, Any]) -> Path:
         """Return the file of a suite's keys, which is made at the first use."""
         asked = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
         file = self._folder / f"keys-{'-'.join(map(str, asked))}.json"
         if not file.exists():
             suite, size, length = asked
-            pki.make(file, suite, MAX_SERVERS, size, length)
+            pki.make_keys(file, suite, MAX_SERVERS, size, length)
             if self._site.fault == "one-key-for-two":
                 pki.share_key(file)
         return file
 
-    def _address(self, node: str) -> str:
+    def _address_of(self, node: str) -> str:
         return self._site.network.nodes[node].address
 
 
-def _place(party: str, task: Mapping[str, Any]) -> str:
+def _node_of(party: str, task: Mapping[str, Any]) -> str:
     """Return the node of a party of a task."""
     if task["scenario"]:
         return str(task["scenario"]["mobile_node"]) if party == "client" else party
-    return places.place(party, task["wire"],
-                        is_mobile=VARIANTS[task["protocol"]].way == "mobile")
+    return places.node_of(party, task["wire"],
+                          is_mobile=VARIANTS[task["protocol"]].way == "mobile")
 
 
 def _wait_ready(party: str, log: Path) -> None:
@@ -161,7 +163,7 @@ def _wait_ready(party: str, log: Path) -> None:
         time.sleep(0.01)
 
 
-def _last(log: Path) -> dict[str, Any]:
+def _read_last_event(log: Path) -> dict[str, Any]:
     """Return the last event in a program's log. Any other last line is an error message."""
     lines = log.read_text().splitlines()
     if not lines or not lines[-1].startswith("{"):

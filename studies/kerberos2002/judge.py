@@ -24,7 +24,7 @@ _RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure", "parts
 _WARM_UP, _WARM_UP_EACH = 0.1, 2
 
 
-def judge(repetition: Repetition) -> Judged:
+def judge_repetition(repetition: Repetition) -> Judged:
     """Judge a repetition by the files that its workload left.
 
     Args:
@@ -39,9 +39,9 @@ def judge(repetition: Repetition) -> Judged:
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
+        "captures": on_air.list_captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted(out.glob("*.json*")) if file.name != "raw.json"],
-        "raw": judging.kept(raw, _RECORDED_RAW)}
+        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     events = raw["events"]
@@ -49,40 +49,40 @@ def judge(repetition: Repetition) -> Judged:
               if said["event"] != "ended"]
     if failed:
         return Judged(None, reason="; ".join(failed), status="failed", **about)
-    case = _case(repetition, raw)
+    case = _gather_case(repetition, raw)
     refused = [row["refused"] for row in events["client"]["transactions"] if row["refused"]]
-    told = [*dict.fromkeys(refused), *said.refusals(case.said)]
-    checks = evidence.gather(case)
+    told = [*dict.fromkeys(refused), *said.refusal_texts(case.said)]
+    checks = evidence.check_all(case)
     if mobile.is_on_air(repetition.cell):
-        scenario = network.at_home(repetition.cell.value("scenario"))
-        checks += on_air.below(repetition.cell.value("policy"), scenario, out, raw,
-                               repetition.secrets)
+        scenario = network.with_realms_at_home(repetition.cell.value("scenario"))
+        checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
+                                           repetition.secrets)
     reasons = [f"refused: {told[0]}"] if told else []
-    reasons += [*judging.unproven(checks), *judging.lost(raw)]
-    measured = None if told else _measured(
+    reasons += [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
+    measured = None if told else _measure(
         case, events["client"]["transactions"], raw["seed"],
         times_operations=is_timed(repetition.cell))
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
-def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
+def _gather_case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
     from studies.kerberos2002 import programs
     from studies.kerberos2002.study import STUDY
 
     task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     # The proxy's capture comes before the KDC's. The client's comes first in any case.
     nearest = sorted(raw["captures"], key=lambda capture: capture["point"] == "kdc-l")
-    traffic = messages.by_point(nearest, repetition.out, "client")
+    traffic = messages.read_by_point(nearest, repetition.out, "client")
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
     return Case(
-        VARIANTS[task["protocol"]], programs.servers(task),
-        said.in_order(traffic, raw["addresses"]), traffic, raw["addresses"],
+        VARIANTS[task["protocol"]], programs.server_nodes(task),
+        said.merge_messages(traffic, raw["addresses"]), traffic, raw["addresses"],
         RunKeys(repetition.out / "keys.json"), tallies,
         len(raw["events"]["client"]["transactions"]), task["customers"], task)
 
 
-def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
-              times_operations: bool) -> Measured:
+def _measure(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
+             times_operations: bool) -> Measured:
     left_out = min(len(rows) // 2, max(int(len(rows) * _WARM_UP), _WARM_UP_EACH * case.customers))
     counted = rows[left_out:] if case.customers > 1 else rows
     responses = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in counted]
@@ -98,26 +98,27 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
         client_packets=len(client.packets) / len(rows),
         client_bytes=sum(size for _, size in client.packets) / len(rows),
         retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
-        transaction_times_s=responses, visits=list(_visits(case, len(rows))),
-        messages=list(_messages(case, client)),
-        predicted=_predicted(case), counted=guidelines.counted(case), **_phases(case, counted),
-        operations_here_s=timing.operations_s() if times_operations else {})
+        transaction_times_s=responses, visits=list(_visit_records(case, len(rows))),
+        messages=list(_message_records(case, client)),
+        predicted=_predict_phases(case), counted=guidelines.count_for_guidelines(case),
+        **_phase_means(case, counted),
+        operations_here_s=timing.time_operations() if times_operations else {})
 
 
 def is_timed(cell: Cell) -> bool:
     """Return whether this is the cell whose records time the operations on this machine."""
-    return tuple(cell.ids.values()) == design.ids("pkcross")
+    return tuple(cell.ids.values()) == design.cell_ids("pkcross")
 
 
-def _predicted(case: Case) -> dict[str, float]:
+def _predict_phases(case: Case) -> dict[str, float]:
     """Predict the phases from operations, and for a single customer also from wires."""
-    made = prediction.phases(case.variant, case.task)
-    wires = prediction.on_wires(case.said, case.task["wire"]) \
+    made = prediction.predict_phases(case.variant, case.task)
+    wires = prediction.wire_seconds(case.said, case.task["wire"]) \
         if made and case.customers == 1 and not case.task["scenario"] else {}
     return {name: seconds + wires.get(name, 0.0) for name, seconds in made.items()}
 
 
-def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _phase_means(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the means of the paper's four phases (s), by the client's stamps."""
     if case.variant.way != "mobile":
         return {}
@@ -132,7 +133,7 @@ def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return totals
 
 
-def _visits(case: Case, transactions: int) -> Iterator[VisitRecord]:
+def _visit_records(case: Case, transactions: int) -> Iterator[VisitRecord]:
     """Yield the visits of a transaction by party and class.
 
     With several customers some transactions are unfinished, so the visits are rounded.
@@ -149,7 +150,7 @@ def _visits(case: Case, transactions: int) -> Iterator[VisitRecord]:
                                 for kind, count in tally["operations"].items()})
 
 
-def _messages(case: Case, client: Traffic) -> Iterator[MessageRecord]:
+def _message_records(case: Case, client: Traffic) -> Iterator[MessageRecord]:
     """Yield the first transaction's messages, if there is one customer.
 
     Messages of simultaneous transactions cannot be told apart.

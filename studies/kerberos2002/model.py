@@ -20,7 +20,7 @@ from analysis.queueing import (
     QueueingStation,
     Visit,
     intervals,
-    solve,
+    solve_network,
 )
 from analysis.queueing.solve import Method
 from studies.kerberos2002.body import RESPONSES
@@ -34,10 +34,10 @@ CLASSES = ("AS-REQ", "PKINIT AS-REQ", "PKCROSS AS-REQ", "TGS-REQ", "cross-realm 
 _DELAY, _CHAIN = "wires and client", "transaction"
 
 
-def column(what: str, party: str, name: str) -> str:
+def column_name(kind: str, party: str, name: str) -> str:
     """Return the column of a party's class: `visits` per transaction or `service` time (s)."""
     slug = f"{party}_{name}".replace("-", "_").replace(" ", "_").lower()
-    return f"{what}_{slug}" + ("_s" if what == "service" else "")
+    return f"{kind}_{slug}" + ("_s" if kind == "service" else "")
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Transaction:
         """Return the largest number of transactions per second."""
         return 1 / self.demand_s(self.bottleneck)
 
-    def faster(self, speed: float, *parties: str) -> Transaction:
+    def with_faster_processors(self, speed: float, *parties: str) -> Transaction:
         """Return the transaction with faster processors of the named parties, or of all."""
         return replace(self, visits={
             (party, name): (count, each_s / (speed if not parties or party in parties else 1))
             for (party, name), (count, each_s) in self.visits.items()})
 
-    def network(self, customers: int) -> QueueingNetwork:
+    def to_network(self, customers: int) -> QueueingNetwork:
         """Return the closed queueing network with class switching."""
         parties = list(dict.fromkeys(party for party, _ in self.visits))
         classes = [CustomerClass(f"{name} at {party}", (Visit(party, each_s, count),))
@@ -82,22 +82,22 @@ class Transaction:
         return QueueingNetwork((*stations, QueueingStation(_DELAY, "delay")),
                                (Chain(_CHAIN, tuple(classes), population=customers),))
 
-    def chain(self, name: str, customers: int) -> tuple[list[str], Chain]:
+    def to_chain(self, name: str, customers: int) -> tuple[list[str], Chain]:
         """Return the parties that the transaction visits, and its chain."""
-        network = self.network(customers)
+        network = self.to_network(customers)
         return [station.name for station in network.stations[:-1]], replace(
             network.chains[0], name=name)
 
-    def means(self, customers: int, method: Method = "exact") -> tuple[float, float]:
+    def mean_performance(self, customers: int, method: Method = "exact") -> tuple[float, float]:
         """Return throughput (1/s) and response time (s) with this number of customers."""
-        solved = solve(self.network(customers), method).chain(_CHAIN)
+        solved = solve_network(self.to_network(customers), method).chain(_CHAIN)
         return solved.throughput_per_s, solved.response_s
 
 
-def transaction(cells: Cells, cell: Ids) -> Transaction | None:
+def transaction_of(cells: Cells, cell: Ids) -> Transaction | None:
     """Build the transaction of a one-customer cell, or None if it was not measured."""
-    visits = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
-    response = mean(cells, "transaction_s", cell)
+    visits = {place: pair for place, pair in _visits_of(cells, cell).items() if place[0] in SHARED}
+    response = mean_of(cells, "transaction_s", cell)
     if not visits or response is None:
         return None
     asked = Transaction(visits, 0.0)
@@ -105,20 +105,20 @@ def transaction(cells: Cells, cell: Ids) -> Transaction | None:
     return replace(asked, delay_s=max(0.0, response - own_s))
 
 
-def _visits(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float]]:
+def _visits_of(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float]]:
     pairs = {}
     for party in SHARED:
         for name in CLASSES:
-            count = mean(cells, column("visits", party, name), cell)
-            each_s = mean(cells, column("service", party, name), cell)
+            count = mean_of(cells, column_name("visits", party, name), cell)
+            each_s = mean_of(cells, column_name("service", party, name), cell)
             if count and each_s:
                 pairs[party, name] = (count, each_s)
     return pairs
 
 
-def mean(cells: Cells, name: str, cell: Ids) -> float | None:
+def mean_of(cells: Cells, name: str, cell: Ids) -> float | None:
     """Return the mean of a value in a cell, or None if there is none."""
-    value = cells.there(name, cell)
+    value = cells.find_value(name, cell)
     return value.estimate.mean if value else None
 
 
@@ -127,26 +127,26 @@ def half_width(cells: Cells, cell: Ids) -> float | None:
 
     It comes from batch means.
     """
-    times = [value for row in cells.rows(cell)
+    times = [value for row in cells.good_rows(cell)
              for value in cells.results.samples[row].get(RESPONSES.name, ())]
     try:
-        interval = intervals.mean(np.array(times))
+        interval = intervals.mean_interval(np.array(times))
     except QueueingError:
         return None
     return (interval.high - interval.low) / 2 / interval.value
 
 
-def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, float]]:
+def response_curve(demands: Transaction, customers: Sequence[int]) -> list[tuple[float, float]]:
     """Return throughput (1/s) and response time (s) for each number of customers."""
-    return [asked.means(count) for count in customers]
+    return [demands.mean_performance(count) for count in customers]
 
 
-def mixed(first: Transaction, second: Transaction, customers: tuple[int, int],
-          method: Method = "exact") -> tuple[float, float]:
+def mixed_response_times(first: Transaction, second: Transaction, customers: tuple[int, int],
+                         method: Method = "exact") -> tuple[float, float]:
     """Return the response times (s) of two kinds of customers who share processors."""
-    parts = [asked.chain(name, count) for asked, name, count in
+    parts = [asked.to_chain(name, count) for asked, name, count in
              zip((first, second), ("first", "second"), customers, strict=True)]
     parties = dict.fromkeys(party for names, _ in parts for party in names)
     stations = (*(QueueingStation(party) for party in parties), QueueingStation(_DELAY, "delay"))
-    solved = solve(QueueingNetwork(stations, tuple(chain for _, chain in parts)), method)
+    solved = solve_network(QueueingNetwork(stations, tuple(chain for _, chain in parts)), method)
     return solved.chain("first").response_s, solved.chain("second").response_s

@@ -24,20 +24,20 @@ NODES: Mapping[str, str] = {
 HOSTS = ("kdc-l", "kdc-r", "proxy", *SERVERS)
 
 
-def role(node: str) -> str:
+def role_of(node: str) -> str:
     """Return which of the study's devices a node has: mobile, workstation or server."""
     if node.startswith("client"):
         return "mobile"
     return "workstation" if node == "workstation" else "server"
 
 
-def realms() -> Network:
+def build_realms() -> Network:
     """Build the network of all nodes, of which a cell uses some."""
-    return shapes.star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
-                       lambda node: [node.partition("-")[0].rstrip("0123456789")])
+    return shapes.make_star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
+                            lambda node: [node.partition("-")[0].rstrip("0123456789")])
 
 
-def at_home(scenario: Scenario) -> Scenario:
+def with_realms_at_home(scenario: Scenario) -> Scenario:
     """Return the scenario with both realms at home, and its mobile node as client."""
     return mobile.served_at_home(scenario, {host: ["realm_host"] for host in HOSTS},
                                  peer=HOSTS[0])

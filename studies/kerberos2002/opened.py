@@ -82,7 +82,7 @@ class RunKeys:
             return None
         return key
 
-    def opens(self, key: bytes, part: SealedPart) -> Any:
+    def open_part(self, key: bytes, part: SealedPart) -> Any:
         """Return the value of a part, or None where a key does not open it."""
         try:
             return messages.decode(part.kind, self.suite.decrypt(key, part.usage, part.cipher),
@@ -104,39 +104,39 @@ class Opened:
 
     # --- decryption --------------------------------------------------------------------------
 
-    def part(self, where: str, usage: int, kind: str, data: Mapping[str, Any],
-             key: str) -> Any:
+    def open_part(self, where: str, usage: int, kind: str, data: Mapping[str, Any],
+                  key: str) -> Any:
         """Open a part with a key by its name."""
         part = SealedPart(where, usage, kind, data["cipher"], key)
         self.parts.append(part)
-        value = self.keys.opens(self.known[key], part) if key in self.known else None
+        value = self.keys.open_part(self.known[key], part) if key in self.known else None
         if value is None:
             self.complaints.append(f"{where}: {key} does not open the {kind}")
         return value
 
-    def pack(self, where: str, data: Mapping[str, Any], label: str) -> str:
+    def open_pack(self, where: str, data: Mapping[str, Any], label: str) -> str:
         """Open a sealed key, and return the name under which it is remembered."""
         self.packs.append(Pack(where, data["cipher"], label))
         key = self.keys.open_pack(label, data["cipher"])
         if key is None:
             self.complaints.append(f"{where}: the key of {label} does not open the pack")
-        return self.name(f"temporary key in {where}", key)
+        return self.remember_key(f"temporary key in {where}", key)
 
-    def name(self, name: str, key: bytes | None) -> str:
+    def remember_key(self, name: str, key: bytes | None) -> str:
         """Remember a key by a name."""
         if key is not None:
             self.known[name] = key
         return name
 
-    def signed(self, where: str, chain: Sequence[Mapping[str, Any]], holder: Holder,
-               signature: Mapping[str, Any], text: bytes) -> None:
+    def verify_signature(self, where: str, chain: Sequence[Mapping[str, Any]], holder: Holder,
+                         signature: Mapping[str, Any], text: bytes) -> None:
         """Verify a signature by the holder's certificate, whose chain must reach the anchor."""
         try:
             path = [x509.load_der_x509_certificate(entry["certData"]) for entry in chain]
             for below, above in zip(path, [*path[1:], self.keys.anchor], strict=True):
                 below.verify_directly_issued_by(above)
                 self.signatures += 1
-            self.complaints += [f"{where}: {said}" for said in _not_as_due(
+            self.complaints += [f"{where}: {said}" for said in _certificate_faults(
                 path, self.keys.anchor, holder)]
             key = path[0].public_key()
             assert isinstance(key, rsa.RSAPublicKey)
@@ -149,11 +149,11 @@ class Opened:
 
     # --- tests with wrong keys ---------------------------------------------------------------
 
-    def strangers(self) -> Iterator[str]:
+    def find_wrong_openers(self) -> Iterator[str]:
         """Yield parts and packs that a wrong key opens, or that their own does not."""
         for part in self.parts:
             openers = {name for name, key in self.known.items()
-                       if self.keys.opens(key, part) is not None}
+                       if self.keys.open_part(key, part) is not None}
             # A key may have several names, but not those of two principals.
             same = {name for name in openers if self.known[name] == self.known.get(part.expected)
                     and (name == part.expected or name not in self.keys.secrets)}
@@ -171,14 +171,14 @@ class Opened:
         return expected in numbers and all(number == numbers[expected]
                                            for number in numbers.values())
 
-    def in_clear(self, payloads: Sequence[bytes]) -> list[str]:
+    def keys_in_clear(self, payloads: Sequence[bytes]) -> list[str]:
         """Return the names of the keys whose bytes appear in a message."""
         everything = b"\0".join(payloads)
         return [name for name, key in self.known.items() if key in everything]
 
 
-def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
-                holder: Holder) -> Iterator[str]:
+def _certificate_faults(path: Sequence[x509.Certificate], anchor: x509.Certificate,
+                        holder: Holder) -> Iterator[str]:
     """Yield each fault in a chain's certificates, apart from their signatures."""
     if not all(above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
                for above in [*path[1:], anchor]):
@@ -198,11 +198,11 @@ def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
         yield f"the certificate is not of {holder.name} of {holder.realm}"
 
 
-def started(keys: RunKeys) -> Opened:
+def new_result(keys: RunKeys) -> Opened:
     """Return an empty result that knows the principals' secrets only."""
     return Opened(keys, dict(keys.secrets))
 
 
-def ticket_service(said: Spoken) -> str:
+def ticket_service(reply: Spoken) -> str:
     """Return the service that the ticket in a reply is for."""
-    return messages.name_of(said.value["ticket"]["sname"])
+    return messages.name_of(reply.value["ticket"]["sname"])

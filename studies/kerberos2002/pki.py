@@ -26,7 +26,7 @@ USER, PROXY_NAME = "alice", "proxy"
 _EXPONENT = 65537
 
 
-def service(number: int) -> str:
+def service_principal(number: int) -> str:
     """Return the principal of an application server, numbered from 1."""
     return f"app/a{number}"
 
@@ -40,51 +40,53 @@ class KeyMaker:
     def __init__(self, suite: Suite, certificate_bytes: int, chain_length: int) -> None:
         self._suite, self._size, self._now = suite, certificate_bytes, datetime.now(UTC)
         self._length = chain_length
-        self.root = self._authority("root", None)
-        self._issuers = {realm: self._path(realm, self.root) for realm in (LOCAL, REMOTE)}
+        self.root = self._new_authority("root", None)
+        self._issuers = {realm: self._authority_path(realm, self.root) for realm in (LOCAL, REMOTE)}
         self.identities: dict[str, dict[str, str]] = {}
 
-    def _key(self) -> rsa.RSAPrivateKey:
+    def _new_key(self) -> rsa.RSAPrivateKey:
         return rsa.generate_private_key(_EXPONENT, self._suite.rsa_bits)
 
-    def _authority(self, name: str, issuer: Issuer | None) -> Issuer:
-        key = self._key()
+    def _new_authority(self, name: str, issuer: Issuer | None) -> Issuer:
+        key = self._new_key()
         wish = Wish(name, is_authority=True, size_bytes=self._size)
         return Issuer(certificates.issue(wish, key.public_key(), issuer,
                                          issuer.key if issuer else key, self._now), key)
 
-    def _path(self, realm: str, root: Issuer) -> list[Issuer]:
+    def _authority_path(self, realm: str, root: Issuer) -> list[Issuer]:
         """Return the authorities from a realm's issuer up to a root."""
         path = [root]
         for number in range(1, self._length):
             name = f"CA {realm}" + (f" {number}" if number > 1 else "")
-            path.insert(0, self._authority(name, path[0]))
+            path.insert(0, self._new_authority(name, path[0]))
         return path
 
-    def identity(self, label: str, wish: Wish, *, key_of: str = "", rogue: bool = False) -> None:
+    def add_identity(self, label: str, request: Wish, *, key_of: str = "",
+                     rogue: bool = False) -> None:
         """Make a principal's key and chain.
 
         With `key_of`, the key is another label's and does not fit the chain. With `rogue`, the
         chain ends in an unknown root.
         """
-        key = self._key()
-        path = self._path(wish.realm, self._authority("root", None)) if rogue else \
-            self._issuers[wish.realm]
+        key = self._new_key()
+        path = self._authority_path(request.realm,
+                                    self._new_authority("root", None)) if rogue else \
+            self._issuers[request.realm]
         issuer = path[0]
-        own = certificates.issue(wish, key.public_key(), issuer, issuer.key, self._now)
+        own = certificates.issue(request, key.public_key(), issuer, issuer.key, self._now)
         pem = self.identities[key_of]["key"] if key_of else key.private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        self.identities[label] = {"name": wish.subject, "realm": wish.realm, "key": pem,
-                                  "chain": _pem(own) + "".join(
-                                      _pem(above.certificate) for above in path[:-1])}
+        self.identities[label] = {"name": request.subject, "realm": request.realm, "key": pem,
+                                  "chain": _to_pem(own) + "".join(
+                                      _to_pem(above.certificate) for above in path[:-1])}
 
 
-def _pem(certificate: x509.Certificate) -> str:
+def _to_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
-         chain_length: int = 2) -> None:
+def make_keys(file: Path, suite_name: str, services: int, certificate_bytes: int,
+              chain_length: int = 2) -> None:
     """Write all keys of a suite to a file."""
     suite = SUITES[suite_name]
     maker = KeyMaker(suite, certificate_bytes, chain_length)
@@ -92,16 +94,17 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
         return Wish(name, realm, purpose, size_bytes=certificate_bytes)
 
     for realm in (LOCAL, REMOTE):
-        maker.identity(f"kdc {realm}", principal(krbtgt(realm), realm, KDC_PURPOSE))
-    maker.identity(USER, principal(USER, LOCAL, CLIENT_PURPOSE))
-    maker.identity(PROXY_NAME, principal(PROXY_NAME, LOCAL, KDC_PURPOSE))
+        maker.add_identity(f"kdc {realm}", principal(krbtgt(realm), realm, KDC_PURPOSE))
+    maker.add_identity(USER, principal(USER, LOCAL, CLIENT_PURPOSE))
+    maker.add_identity(PROXY_NAME, principal(PROXY_NAME, LOCAL, KDC_PURPOSE))
     for number in range(1, services + 1):
-        maker.identity(service(number), principal(service(number), REMOTE, KDC_PURPOSE))
+        maker.add_identity(service_principal(number),
+                           principal(service_principal(number), REMOTE, KDC_PURPOSE))
     _make_wrong(maker, certificate_bytes)
     named = [USER, krbtgt(LOCAL), krbtgt(REMOTE), "pkcross", "pkcross of another day",
-             *(service(number) for number in range(1, services + 1))]
+             *(service_principal(number) for number in range(1, services + 1))]
     file.write_text(json.dumps({
-        "suite": suite.name, "anchor": _pem(maker.root.certificate),
+        "suite": suite.name, "anchor": _to_pem(maker.root.certificate),
         "identities": maker.identities,
         "secrets": {name: suite.new_key(secrets.token_bytes).hex() for name in named}}))
 
@@ -109,7 +112,7 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
 def share_key(file: Path) -> None:
     """Give the first server the key that the local realm's tickets are encrypted with."""
     document = json.loads(file.read_text())
-    document["secrets"][service(1)] = document["secrets"][krbtgt(LOCAL)]
+    document["secrets"][service_principal(1)] = document["secrets"][krbtgt(LOCAL)]
     file.write_text(json.dumps(document))
 
 
@@ -117,9 +120,9 @@ def _make_wrong(maker: KeyMaker, size: int) -> None:
     """Make the certificates and keys that negative controls present instead of the user's."""
     user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
     past = replace(user, valid_from=timedelta(days=-20), valid_to=timedelta(days=-10))
-    maker.identity("bob", replace(user, subject="bob"))
-    maker.identity("no purpose", replace(user, purpose=None))
-    maker.identity("unfitting key", user, key_of="bob")
-    maker.identity("rogue", user, rogue=True)
-    maker.identity("expired", past)
-    maker.identity("another proxy", replace(user, subject=PROXY_NAME, purpose=KDC_PURPOSE))
+    maker.add_identity("bob", replace(user, subject="bob"))
+    maker.add_identity("no purpose", replace(user, purpose=None))
+    maker.add_identity("unfitting key", user, key_of="bob")
+    maker.add_identity("rogue", user, rogue=True)
+    maker.add_identity("expired", past)
+    maker.add_identity("another proxy", replace(user, subject=PROXY_NAME, purpose=KDC_PURPOSE))

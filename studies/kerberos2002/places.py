@@ -16,7 +16,7 @@ _PLACES: Mapping[str, Mapping[str, str]] = {
     "2g": {"client": "client-2g", **_WIDE}, "3g": {"client": "client-3g", **_WIDE}}
 
 
-def place(party: str, wire: str, *, is_mobile: bool) -> str:
+def node_of(party: str, wire: str, *, is_mobile: bool) -> str:
     """Return the node of a party. Clients that are not mobile are at workstations."""
     if party == "client" and not is_mobile:
         return "workstation"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from studies.kerberos2002.network import NODES
-from studies.kerberos2002.places import place
+from studies.kerberos2002.places import node_of
 from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant
 from topologies.loader import load_wire
@@ -39,7 +39,7 @@ _TICKETS_SERVERS = {"secret": 7, "message-udp": 4}
 _TICKETS_RELAYED = {"message-udp": 8}
 
 
-def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float]:
+def predict_phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float]:
     """Return the processor seconds of each phase, or {} for protocols without phases."""
     if variant.way != "mobile":
         return {}
@@ -48,8 +48,8 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
 
     def by(device: Mapping[str, Any], *groups: Mapping[str, int]) -> float:
         # A chain is verified by a public operation for each of its certificates.
-        return sum(count * (task["chain_length"] * _seconds(device, "public", suite)
-                            if kind == "chain" else _seconds(device, kind, suite))
+        return sum(count * (task["chain_length"] * _operation_seconds(device, "public", suite)
+                            if kind == "chain" else _operation_seconds(device, kind, suite))
                    for group in groups for kind, count in group.items())
     has_proxy, is_told = variant.proxy != "none", variant.proxy in ("trusted", "assist")
     before = dict(_BEFORE[variant.initial])
@@ -70,7 +70,7 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
             server, _TICKETS_SERVERS, *[_TICKETS_RELAYED] * has_proxy) / speed}
 
 
-def on_wires(said: Sequence[Spoken], wire: str) -> dict[str, float]:
+def wire_seconds(sent_messages: Sequence[Spoken], wire: str) -> dict[str, float]:
     """Return the seconds of a single mobile client's messages on their two wires.
 
     TCP messages belong to Auth, the others to TGT & ST. A connection's first round trip is left
@@ -78,12 +78,12 @@ def on_wires(said: Sequence[Spoken], wire: str) -> dict[str, float]:
     second one.
     """
     totals = {"auth_s": 0.0, "tgt_st_s": 0.0}
-    for message in said:
+    for message in sent_messages:
         headers, most = _HEADERS_BYTES[message.transport]
         size = len(message.payload)
         segments = -(-size // most)
         last = size - (segments - 1) * most + headers
-        first, second = (load_wire(NODES[place(party, wire, is_mobile=True)])
+        first, second = (load_wire(NODES[node_of(party, wire, is_mobile=True)])
                          for party in (message.source, message.target))
         took_s = _on_wire(first, size + segments * headers, segments) + _on_wire(second, last, 1)
         totals["auth_s" if message.transport == "tcp" else "tgt_st_s"] += took_s
@@ -95,7 +95,7 @@ def _on_wire(wire: Wire, size: int, frames: int) -> float:
     return 8 * (size + frames * wire.overhead_bytes) / wire.rate_bps + wire.delay_ms / 1e3
 
 
-def _seconds(device: Mapping[str, Any], kind: str, suite: str) -> float:
+def _operation_seconds(device: Mapping[str, Any], kind: str, suite: str) -> float:
     """Return the seconds of an operation, or 0 where the device states none."""
     names = {"era": {"private": "rsa-1024-private", "public": "rsa-1024-public",
                      "secret": "des-operation"},

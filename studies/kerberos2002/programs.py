@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.kerberos.messages import krbtgt
-from studies.kerberos2002.pki import LOCAL, PROXY_NAME, REMOTE, USER, service
+from studies.kerberos2002.pki import LOCAL, PROXY_NAME, REMOTE, USER, service_principal
 from studies.kerberos2002.variants import CIPHERS, VARIANTS
 
 PORT = 88
@@ -40,7 +40,7 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
+def operation_costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
     """Return the seconds of operations on a device and per byte ({}: no device).
 
     Handling of messages and chains is free where the device states no cost.
@@ -51,49 +51,54 @@ def costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
                     for name in _HANDLING if work}
 
 
-def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str, Any]],
-              fault: str = "") -> dict[str, dict[str, Any]]:
+def build_configurations(task: Mapping[str, Any], keys: Path,
+                         nodes: Mapping[str, Mapping[str, Any]],
+                         fault: str = "") -> dict[str, dict[str, Any]]:
     """Return the configuration of each party.
 
     `nodes` has for each party its `address`, `device` and `speed`, and whether each customer has a
     processor of its own (`own_processors`).
     """
     variant = VARIANTS[task["protocol"]]
-    made = {"client": _client(task), "kdc-l": _kdc(task, LOCAL)}
+    made = {"client": _client_configuration(task), "kdc-l": _kdc_configuration(task, LOCAL)}
     if variant.way == "pkcross":
-        made["kdc-r"] = _kdc(task, REMOTE)
+        made["kdc-r"] = _kdc_configuration(task, REMOTE)
     if variant.proxy != "none":
-        made["proxy"] = _proxy(variant.proxy)
+        made["proxy"] = _proxy_configuration(variant.proxy)
     if variant.way == "pktapp":
         del made["kdc-l"]
-    places = servers(task)
+    places = server_nodes(task)
     for name in sorted(set(places.values())):
         services = [principal for principal, where in places.items() if where == name]
         made[name] = {"role": "services", "services": services, "uses": services}
     for number, (name, document) in enumerate(made.items()):
-        document.update(_common(task, keys, nodes, name), seed=task["seed"] * 100 + number)
+        document.update(_common_configuration(task, keys, nodes, name), seed=task["seed"] * 100
+                        + number)
         for path, value in FAULTS.get(fault, {}).get(name, {}).items():
-            _set(document, path.split("."), value)
+            _set_value(document, path.split("."), value)
     return made
 
 
-def servers(task: Mapping[str, Any]) -> dict[str, str]:
+def server_nodes(task: Mapping[str, Any]) -> dict[str, str]:
     """Return the node of each application server of a task."""
     count, apart = int(task["servers"]), task.get("placement", "one") == "each"
-    return {service(number): f"app{number}" if apart else "app1" for number in range(1, count + 1)}
+    return {service_principal(number): f"app{number}" if apart else "app1" for number
+            in range(1, count + 1)}
 
 
-def _common(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str, Any]],
-            name: str) -> dict[str, Any]:
+def _common_configuration(task: Mapping[str, Any], keys: Path,
+                          nodes: Mapping[str, Mapping[str, Any]],
+                          name: str) -> dict[str, Any]:
     own = nodes.get(name, {})
     addresses = {other: [node["address"], PORT] for other, node in nodes.items()}
     return {"suite": task["suite"], "keys": str(keys), "addresses": addresses, "port": PORT,
-            "address": own.get("address", ""), "costs": costs(own.get("device", {}), task["suite"]),
+            "address": own.get("address", ""),
+            "costs": operation_costs(own.get("device", {}), task["suite"]),
             "processor": {"speed": own.get("speed", 1.0), "variation": task["variation"],
                           "sharing": "own" if own.get("own_processors") else "shared"}}
 
 
-def _client(task: Mapping[str, Any]) -> dict[str, Any]:
+def _client_configuration(task: Mapping[str, Any]) -> dict[str, Any]:
     variant = VARIANTS[task["protocol"]]
     is_mobile = variant.way == "mobile"
     return {
@@ -101,7 +106,7 @@ def _client(task: Mapping[str, Any]) -> dict[str, Any]:
         "uses": [USER, "bob", "no purpose", "unfitting key", "rogue", "expired", f"kdc {LOCAL}",
                  PROXY_NAME],
         "client": {
-            "identity": USER, "secret": USER, "services": list(servers(task).items()),
+            "identity": USER, "secret": USER, "services": list(server_nodes(task).items()),
             "service_realm": LOCAL if is_mobile else REMOTE, "kdc_key": f"kdc {LOCAL}",
             "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
             "initial": variant.initial, "proxy": variant.proxy,
@@ -110,11 +115,11 @@ def _client(task: Mapping[str, Any]) -> dict[str, Any]:
             "customers": task["customers"], "transactions": task["transactions"]}}
 
 
-def _kdc(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
+def _kdc_configuration(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
     is_mobile = VARIANTS[task["protocol"]].way == "mobile"
     names = [krbtgt(realm)] + [USER] * (realm == LOCAL)
     if realm == REMOTE or is_mobile:
-        names += servers(task)
+        names += server_nodes(task)
     return {"role": "kdc", "uses": [f"kdc {realm}"], "kdc": {
         "identity": f"kdc {realm}", "secrets": names, "pkcross_secret": "pkcross",
         "remote": {REMOTE: ["kdc-r", krbtgt(REMOTE)]} if realm == LOCAL else {},
@@ -122,15 +127,15 @@ def _kdc(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
         "signs_client_key_reply": task["kdc_signs"]}}
 
 
-def _proxy(use: str) -> dict[str, Any]:
-    targets = {krbtgt(LOCAL): "kdc-l", service(1): "app1"}
+def _proxy_configuration(use: str) -> dict[str, Any]:
+    targets = {krbtgt(LOCAL): "kdc-l", service_principal(1): "app1"}
     knows = use in ("trusted", "assist")
     return {"role": "proxy", "uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
         "name": PROXY_NAME, "realm": LOCAL, "targets": targets,
         "identity": PROXY_NAME if knows else "", "chains": {USER: USER} if use == "assist" else {}}}
 
 
-def _set(document: dict[str, Any], path: list[str], value: Any) -> None:
+def _set_value(document: dict[str, Any], path: list[str], value: Any) -> None:
     for name in path[:-1]:
         document = document[name]
     document[path[-1]] = value

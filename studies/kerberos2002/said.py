@@ -37,7 +37,7 @@ class Spoken:
         return self.source, self.target, self.transport, self.kind
 
 
-def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> list[Spoken]:
+def merge_messages(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> list[Spoken]:
     """Return each message once by time, from the capture nearest to the client."""
     parties = {address: party for party, address in addresses.items()}
     places = list(traffic)
@@ -52,12 +52,13 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
             heard.append((message.ended_s, source, target, message.transport, kind,
                           message.payload))
     return [Spoken(source, target, transport, kind, payload,
-                 value_of(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
+                 decode_exactly(kind, payload) if number < MAX_READ else None, at_s,
+                   number < MAX_READ)
             for number, (at_s, source, target, transport, kind, payload) in enumerate(
                 sorted(heard))]
 
 
-def value_of(kind: str, payload: bytes) -> Any:
+def decode_exactly(kind: str, payload: bytes) -> Any:
     """Return the content of a message, or None unless the schema gives these bytes."""
     try:
         value = messages.decode(kind, payload) if kind else None
@@ -66,9 +67,9 @@ def value_of(kind: str, payload: bytes) -> Any:
         return None
 
 
-def refusals(said: Sequence[Spoken]) -> list[str]:
+def refusal_texts(sent_messages: Sequence[Spoken]) -> list[str]:
     """Return the texts of all errors that were sent, without duplicates."""
     return list(dict.fromkeys(
         f"{message.source} refuses with error {message.value['error-code']} "
-        f"({message.value.get('e-text', '')})" for message in said
+        f"({message.value.get('e-text', '')})" for message in sent_messages
         if message.kind == "KRB-ERROR" and message.value))

@@ -66,7 +66,7 @@ class Kerberos2002(Study):
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells behind tables, figures and claims, and chosen cells on the air."""
-        return design.cells(levels)
+        return design.select_cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Return a level from a results folder.
@@ -76,55 +76,56 @@ class Kerberos2002(Study):
         level = design.LOGINS.places.level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return both realms, or on the air a policy in a scenario with them.
 
         Loads and single transactions are in separate testbeds, so that two processors have work.
         """
         from studies.kerberos2002 import network
 
-        names = _devices(cell, asked)
+        names = _device_names(cell, settings)
         for role, name in names.items():
-            _device(name, cell.ids["suite"], _setting(cell, role))
+            _load_device(name, cell.ids["suite"], _device_setting(cell, role))
         if mobile.is_on_air(cell):
-            scenario = network.at_home(cell.value("scenario"))
+            scenario = network.with_realms_at_home(cell.value("scenario"))
             mobile.refuse_losses(scenario, "clients of this study send nothing again")
             nodes = {scenario.mobile_node: names["mobile"],
                      **dict.fromkeys(network.HOSTS, names["server"])}
-            return Spec(scenario.network, cell.value("policy").lower, mobile.air_of(
-                scenario, asked.medium),
+            return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+                scenario, settings.medium),
                         nodes, packages="asn1")
-        made = network.realms()
+        made = network.build_realms()
         devices = {node: name for node in made.nodes if node != ROUTER
-                   and (name := names[network.role(node)])}
+                   and (name := names[network.role_of(node)])}
         return Spec(made, devices=devices, packages="asn1",
                     options={"group": "single" if cell.ids["customers"] == "1" else "loaded"})
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the cell, its devices and the protocol's options as plain data."""
         from studies.kerberos2002 import network
 
         ids, is_loaded = cell.ids, cell.ids["customers"] != "1"
         on_air = mobile.is_on_air(cell)
-        devices = {role: asdict(device) if (device := _device(
-                       name, ids["suite"], _setting(cell, role))) else {}
-                   for role, name in _devices(cell, asked).items()}
+        devices = {role: asdict(device) if (device := _load_device(
+                       name, ids["suite"], _device_setting(cell, role))) else {}
+                   for role, name in _device_names(cell, settings).items()}
         return {
             **ids, "protocol": design.LOGINS.chosen(cell),
-            "scenario": to_json(network.at_home(cell.value("scenario"))) if on_air else None,
+            "scenario": to_json(network.with_realms_at_home(cell.value("scenario"))) if on_air
+            else None,
             "has_port": on_air and cell.value("policy").uses_eap,
             "servers": int(ids["servers"]), "speed": int(ids["speed"]),
             "customers": int(ids["customers"]), "devices": devices,
-            "transactions": _transactions(cell, asked),
+            "transactions": _transaction_count(cell, settings),
             "variation": "gamma" if is_loaded else "fixed",
-            "certificate_bytes": asked.certificate_bytes,
-            "chain_length": asked.chain_length, "xtkt_cache": asked.xtkt_cache,
-            "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
-            "spares_opening": asked.spares_opening,
-            "first_seed": asked.first_seed,
-            "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
+            "certificate_bytes": settings.certificate_bytes,
+            "chain_length": settings.chain_length, "xtkt_cache": settings.xtkt_cache,
+            "kdc_signs": settings.kdc_signs, "own_proxy_key": settings.own_proxy_key,
+            "spares_opening": settings.spares_opening,
+            "first_seed": settings.first_seed,
+            "deadline_s": _DEADLINE_S * _transaction_count(cell, settings)}
 
-    def unused(self, cell: Cell, asked: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings of other roles' devices and of other protocols."""
         variant = VARIANTS[design.LOGINS.chosen(cell)]
         is_mobile = variant.way == "mobile"
@@ -139,23 +140,23 @@ class Kerberos2002(Study):
             unused.add("spares_opening")
         return unused
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate the duration and costs from the number of transactions."""
-        count = _transactions(cell, asked)
+        count = _transaction_count(cell, settings)
         took_s = _REPETITION_S + count * (_TRANSACTION_S + _SERVER_S * int(cell.ids["servers"]))
         return Expected(took_s, took_s, 12_000 * count)
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return forty times the expected duration, plus a constant."""
-        return 120 + 40 * self.expected(cell, asked).duration_s
+        return 120 + 40 * self.expected(cell, settings).duration_s
 
     def judge(self, repetition: Repetition) -> Judged:
         """Decrypt all messages and measure."""
         from studies.kerberos2002 import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
-    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+    def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return all metrics, with the paper's phases for mobile clients' protocols only."""
         from studies.kerberos2002.variants import VARIANTS
@@ -165,7 +166,7 @@ class Kerberos2002(Study):
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Return the metrics, all demands, and the models' visits and service times."""
-        from studies.kerberos2002.model import column
+        from studies.kerberos2002.model import column_name
 
         parties = {visit.party for visit in measured.visits}
         row = {**super().values(measured), **{
@@ -174,8 +175,8 @@ class Kerberos2002(Study):
         row |= {f"counted_{name}": value for name, value in measured.counted.items()}
         row |= {f"here_{name}": value for name, value in measured.operations_here_s.items()}
         for visit in measured.visits:
-            row[column("visits", visit.party, visit.name)] = visit.visits
-            row[column("service", visit.party, visit.name)] = visit.service_s
+            row[column_name("visits", visit.party, visit.name)] = visit.visits
+            row[column_name("service", visit.party, visit.name)] = visit.service_s
             for kind in ("private", "public", "operation"):
                 key = f"{kind}_{visit.party.replace('-', '_')}"
                 row[key] = row.get(key, 0) + sum(count for name, count in visit.operations.items()
@@ -184,36 +185,36 @@ class Kerberos2002(Study):
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the paper's tables and figures with measured values, and its claims."""
-        from studies.kerberos2002.report import report
+        from studies.kerberos2002.report import build_report
 
-        return report(self, results, options)
+        return build_report(self, results, options)
 
 
-def _transactions(cell: Cell, asked: Asked) -> int:
+def _transaction_count(cell: Cell, settings: Asked) -> int:
     """Return the number of transactions: one of a single customer, otherwise by the servers.
 
     More servers mean fewer transactions, so that the number of visits to servers stays as set.
     """
     if cell.ids["customers"] == "1":
         return 1
-    return max(_MIN_TRANSACTIONS, asked.transactions // int(cell.ids["servers"]))
+    return max(_MIN_TRANSACTIONS, settings.transactions // int(cell.ids["servers"]))
 
 
-def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
+def _device_names(cell: Cell, settings: Asked) -> dict[str, str]:
     """Return the devices' names by role ("": a device that takes no time)."""
     if cell.ids["suite"] == "today":
-        return {"mobile": asked.today_device, "server": asked.today_device,
-                "workstation": asked.today_device if asked.workstation_device else ""}
-    return {"mobile": asked.mobile_device, "workstation": asked.workstation_device,
-            "server": asked.server_device}
+        return {"mobile": settings.today_device, "server": settings.today_device,
+                "workstation": settings.today_device if settings.workstation_device else ""}
+    return {"mobile": settings.mobile_device, "workstation": settings.workstation_device,
+            "server": settings.server_device}
 
 
-def _setting(cell: Cell, role: str) -> str:
+def _device_setting(cell: Cell, role: str) -> str:
     """Return the setting that names a role's device."""
     return "today_device" if cell.ids["suite"] == "today" else f"{role}_device"
 
 
-def _device(name: str, suite: str, setting: str) -> Device | None:
+def _load_device(name: str, suite: str, setting: str) -> Device | None:
     """Load a device with costs for a suite, or None for "". Raises StudyError with the setting."""
     if not name:
         return None

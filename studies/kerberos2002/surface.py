@@ -41,12 +41,12 @@ class SurfacePoint:
     pktapp_per_s: tuple[float, float]
 
 
-def points() -> Iterator[SurfacePoint]:
+def compute_points() -> Iterator[SurfacePoint]:
     """Yield all points of the surface."""
     for key in KEYS:
         for round_trip_s in ROUND_TRIPS_S:
             for servers in SERVERS:
-                yield _point(key, round_trip_s, servers)
+                yield _compute_point(key, round_trip_s, servers)
 
 
 def far_trips(protocol: str, servers: int) -> int:
@@ -54,18 +54,18 @@ def far_trips(protocol: str, servers: int) -> int:
 
     Each server has a machine of its own.
     """
-    steps = expected.steps(VARIANTS[protocol], _places(servers))
+    steps = expected.transaction_steps(VARIANTS[protocol], _server_nodes(servers))
     asked = [step for step in steps if step[3].endswith("-REQ") and step[1].startswith(_FAR)]
     connections = {(asker, target) for asker, target, transport, _ in asked if transport == "tcp"}
     return len(asked) + len(connections)
 
 
-def _places(servers: int) -> dict[str, str]:
+def _server_nodes(servers: int) -> dict[str, str]:
     return {f"app/a{number}": f"app{number}" for number in range(1, servers + 1)}
 
 
-def _point(key: str, round_trip_s: float, servers: int) -> SurfacePoint:
-    cross, direct = (_seconds(protocol, key, servers) for protocol in ("pkcross", "pktapp"))
+def _compute_point(key: str, round_trip_s: float, servers: int) -> SurfacePoint:
+    cross, direct = (_party_seconds(protocol, key, servers) for protocol in ("pkcross", "pktapp"))
     cross_s, direct_s = (far_trips(protocol, servers) * round_trip_s
                          for protocol in ("pkcross", "pktapp"))
     client_s = direct.pop("client")
@@ -77,10 +77,10 @@ def _point(key: str, round_trip_s: float, servers: int) -> SurfacePoint:
         pktapp_per_s=(1 / sum(direct.values()), 1 / max(direct.values())))
 
 
-def _seconds(protocol: str, key: str, servers: int) -> dict[str, float]:
+def _party_seconds(protocol: str, key: str, servers: int) -> dict[str, float]:
     """Return the seconds of public-key work in a transaction, by party."""
     work = load_device(DEVICE).work
     private_s, public_s = (work[f"{key}-{kind}"].seconds or 0.0 for kind in ("private", "public"))
-    counts = expected.public_key_operations(VARIANTS[protocol], _places(servers))
+    counts = expected.public_key_operations(VARIANTS[protocol], _server_nodes(servers))
     return {party: private * private_s + public * public_s
             for party, (private, public) in counts.items()}

@@ -16,19 +16,19 @@ _TEXT, _EXPONENT = bytes(64), 65537
 _BATCH_S, _BATCHES = 0.01, 5
 
 
-def operations_s() -> dict[str, float]:
+def time_operations() -> dict[str, float]:
     """Return the seconds of each operation of Table I: the fastest of several batches.
 
     The library has DES as triple DES with one key only.
     """
-    return {name: _seconds(operation) for name, operation in _operations().items()}
+    return {name: _time_operation(operation) for name, operation in _make_operations().items()}
 
 
-def _operations() -> Mapping[str, Callable[[], object]]:
+def _make_operations() -> Mapping[str, Callable[[], object]]:
     made: dict[str, Callable[[], object]] = {
-        "DES-56": _encrypting(TripleDES(bytes(range(8)) * 3)),
-        "3DES-112": _encrypting(TripleDES(bytes(range(16)) + bytes(range(8)))),
-        "AES-128": _encrypting(AES(bytes(range(16))))}
+        "DES-56": _make_encryption(TripleDES(bytes(range(8)) * 3)),
+        "3DES-112": _make_encryption(TripleDES(bytes(range(16)) + bytes(range(8)))),
+        "AES-128": _make_encryption(AES(bytes(range(16))))}
     for bits in (1024, 2048):
         key = rsa.generate_private_key(_EXPONENT, bits)
         encrypt = partial(key.public_key().encrypt, _TEXT, padding.PKCS1v15())
@@ -37,7 +37,7 @@ def _operations() -> Mapping[str, Callable[[], object]]:
     return made
 
 
-def _encrypting(algorithm: CipherAlgorithm) -> Callable[[], object]:
+def _make_encryption(algorithm: CipherAlgorithm) -> Callable[[], object]:
     cipher = Cipher(algorithm, modes.CBC(bytes(8 if isinstance(algorithm, TripleDES) else 16)))
 
     def encrypt() -> object:
@@ -46,7 +46,7 @@ def _encrypting(algorithm: CipherAlgorithm) -> Callable[[], object]:
     return encrypt
 
 
-def _seconds(operation: Callable[[], object]) -> float:
+def _time_operation(operation: Callable[[], object]) -> float:
     """Return the processor seconds of one operation, unaffected by other load."""
     took = []
     for _ in range(_BATCHES):

@@ -40,7 +40,7 @@ CIPHERS = {"era": ("rsa-1024-private", "rsa-1024-public", "des-operation"),
 MAX_SERVERS = 16
 
 
-def of_layer(layer: KerberosLayer) -> str:
+def protocol_from_layer(layer: KerberosLayer) -> str:
     """Return the protocol that a policy's layer requires."""
     if layer.realms != "one":
         return layer.realms

@@ -19,18 +19,18 @@ _MAX_SKEW_S = 300
 _REALMS = {"kdc-l": LOCAL, "kdc-r": REMOTE}
 
 
-def _asker(said: Spoken) -> Holder:
+def _request_signer(message: Spoken) -> Holder:
     """Return the required signer of a request: the principal in it, of the local realm."""
-    return Holder("KDC" if said.source.startswith("kdc") else "client",
-                  messages.name_of(said.value["req-body"]["cname"]), LOCAL, said.at_s)
+    return Holder("KDC" if message.source.startswith("kdc") else "client",
+                  messages.name_of(message.value["req-body"]["cname"]), LOCAL, message.at_s)
 
 
-def _asked(said: Spoken) -> Holder:
+def _reply_signer(message: Spoken) -> Holder:
     """Return the required signer of a reply: a realm's KDC, or a server itself (PKTAPP)."""
-    if said.source in _REALMS:
-        realm = _REALMS[said.source]
-        return Holder("KDC", messages.krbtgt(realm), realm, said.at_s)
-    return Holder("KDC", ticket_service(said), said.value["ticket"]["realm"], said.at_s)
+    if message.source in _REALMS:
+        realm = _REALMS[message.source]
+        return Holder("KDC", messages.krbtgt(realm), realm, message.at_s)
+    return Holder("KDC", ticket_service(message), message.value["ticket"]["realm"], message.at_s)
 
 
 @dataclass
@@ -43,12 +43,12 @@ class Walk:
     _told_key: str = ""
     _number: int = 0
 
-    def all(self, said: Sequence[Spoken]) -> None:
+    def read_all(self, sent_messages: Sequence[Spoken]) -> None:
         """Walk through all messages. A message that lacks a required part is a complaint."""
         steps = {"AS-REQ": self._as_request, "AS-REP": self._as_reply, "TGS-REQ": self._tgs_request,
                  "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
                  "ProxyRequest": self._to_proxy, "ProxyReply": self._from_proxy}
-        for self._number, message in enumerate(said, 1):
+        for self._number, message in enumerate(sent_messages, 1):
             if message.kind == "KRB-ERROR":
                 self.opened.complaints.append(
                     f"{message.source} refuses with error {message.value['error-code']}")
@@ -59,122 +59,130 @@ class Walk:
                 self.opened.complaints.append(
                     f"{message.kind} of {message.source}: lacks {error!r:.60}")
 
-    def _where(self, said: Spoken) -> str:
+    def _label_of(self, message: Spoken) -> str:
         """Return the label of a message, with a number because kinds repeat."""
-        return f"{said.source}'s {said.kind} ({self._number})"
+        return f"{message.source}'s {message.kind} ({self._number})"
 
     # --- initial exchanges -------------------------------------------------------------------
 
-    def _as_request(self, said: Spoken) -> None:
-        padata = messages.padata_of(said.value)
-        where = self._where(said)
-        self._reply_keys[said.target] = ""
+    def _as_request(self, message: Spoken) -> None:
+        padata = messages.padata_of(message.value)
+        where = self._label_of(message)
+        self._reply_keys[message.target] = ""
         if messages.PA_PK_AS_REQ in padata:
             value = messages.decode("PA-PK-AS-REQ", padata[messages.PA_PK_AS_REQ])
             signed = value["signedAuthPack"]
-            self._timely(where, said, signed["authPack"]["pkAuthenticator"])
-            self.opened.signed(where, value["userCert"], _asker(said), signed["authPackSig"],
-                               messages.encode("AuthPack", signed["authPack"]))
+            self._check_time(where, message, signed["authPack"]["pkAuthenticator"])
+            self.opened.verify_signature(where, value["userCert"], _request_signer(message),
+                                         signed["authPackSig"],
+                                         messages.encode("AuthPack", signed["authPack"]))
         elif messages.PA_PK_AS_SIGN in padata:
             value = messages.decode("PA-PK-AS-SIGN", padata[messages.PA_PK_AS_SIGN])
-            self._reply_keys[said.target] = self._told(where, value, said)
+            self._reply_keys[message.target] = self._open_client_key(where, value, message)
 
-    def _timely(self, where: str, said: Spoken, authenticator: Mapping[str, Any]) -> None:
+    def _check_time(self, where: str, message: Spoken, authenticator: Mapping[str, Any]) -> None:
         """Check that a signed time is close to the time of the packet."""
-        apart_s = abs(messages.seconds(authenticator["ctime"]) - said.at_s)
+        apart_s = abs(messages.seconds(authenticator["ctime"]) - message.at_s)
         if apart_s > _MAX_SKEW_S:
             self.opened.complaints.append(f"{where}: signed {apart_s:.0f} s from when it passed")
 
-    def _told(self, where: str, value: Mapping[str, Any], said: Spoken) -> str:
+    def _open_client_key(self, where: str, value: Mapping[str, Any], message: Spoken) -> str:
         """Return the name of a key that a client has made, sealed and signed."""
-        temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
-        signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
-                                  value["encSignedRandomKeyPack"], temporary)
+        temporary = self.opened.open_pack(where, value["encTmpKeyPack"], _LABELS[message.target])
+        signed = self.opened.open_part(where, _RANDOM_PACK, "SignedRandomKeyPack",
+                                       value["encSignedRandomKeyPack"], temporary)
         pack = signed["randomkeyPack"]
-        self._timely(where, said, pack["randomKeyAuth"])
-        self.opened.signed(where, value["userCert"], _asker(said), signed["randomkeyPackSig"],
-                           messages.encode("RandomKeyPack", pack))
-        return self.opened.name(f"key of {where}", pack["randomKey"]["keyvalue"])
+        self._check_time(where, message, pack["randomKeyAuth"])
+        self.opened.verify_signature(where, value["userCert"], _request_signer(message),
+                                     signed["randomkeyPackSig"],
+                                     messages.encode("RandomKeyPack", pack))
+        return self.opened.remember_key(f"key of {where}", pack["randomKey"]["keyvalue"])
 
-    def _as_reply(self, said: Spoken) -> None:
-        padata = messages.padata_of(said.value)
-        where = self._where(said)
+    def _as_reply(self, message: Spoken) -> None:
+        padata = messages.padata_of(message.value)
+        where = self._label_of(message)
         if messages.PA_PK_AS_REP in padata:
             value = messages.decode("PA-PK-AS-REP", padata[messages.PA_PK_AS_REP])
-            temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
-            signed = self.opened.part(where, _REPLY_PACK, "SignedReplyKeyPack",
-                                      value["encSignedReplyKeyPack"], temporary)
+            temporary = self.opened.open_pack(where, value["encTmpKeyPack"],
+                                              _LABELS[message.target])
+            signed = self.opened.open_part(where, _REPLY_PACK, "SignedReplyKeyPack",
+                                           value["encSignedReplyKeyPack"], temporary)
             pack = signed["replyKeyPack"]
-            self.opened.signed(where, value["kdcCert"], _asked(said), signed["replyKeyPackSig"],
-                               messages.encode("ReplyKeyPack", pack))
-            key = self.opened.name(f"key of {where}", pack["replyKey"]["keyvalue"])
+            self.opened.verify_signature(where, value["kdcCert"], _reply_signer(message),
+                                         signed["replyKeyPackSig"],
+                                         messages.encode("ReplyKeyPack", pack))
+            key = self.opened.remember_key(f"key of {where}", pack["replyKey"]["keyvalue"])
         else:
-            key = self._reply_keys.get(said.source) or messages.name_of(said.value["cname"])
-        part = self.opened.part(where, _AS_PART, "EncASRepPart", said.value["enc-part"], key)
-        self._ticket(where, said, part["key"]["keyvalue"])
+            key = self._reply_keys.get(message.source) or messages.name_of(message.value["cname"])
+        part = self.opened.open_part(where, _AS_PART, "EncASRepPart", message.value["enc-part"],
+                                     key)
+        self._open_ticket(where, message, part["key"]["keyvalue"])
 
-    def _ticket(self, where: str, said: Spoken, session: bytes) -> None:
+    def _open_ticket(self, where: str, message: Spoken, session: bytes) -> None:
         """Open a ticket by its service's key, and compare its session key with the reply's."""
-        service = ticket_service(said)
-        self.opened.name(f"session with {service}", session)
-        cross = [entry["data-value"] for entry in said.value["ticket"].get("extensions", [])
+        service = ticket_service(message)
+        self.opened.remember_key(f"session with {service}", session)
+        cross = [entry["data-value"] for entry in message.value["ticket"].get("extensions", [])
                  if entry["data-type"] == messages.TE_PKCROSS_CLIENT]
         key = f"session with pkcross/{service.partition('/')[2]}" if cross else (
             "pkcross" if service.startswith("pkcross/") else service)
-        part = self.opened.part(f"the ticket in {where}", _TICKET, "EncTicketPart",
-                                said.value["ticket"]["enc-part"], key)
+        part = self.opened.open_part(f"the ticket in {where}", _TICKET, "EncTicketPart",
+                                     message.value["ticket"]["enc-part"], key)
         if part["key"]["keyvalue"] != session:
             self.opened.complaints.append(f"{where}: ticket and reply have different keys")
         if cross:
             inner = messages.decode("Ticket", cross[0])
-            self.opened.part(f"the XTKT in {where}", _TICKET, "EncTicketPart", inner["enc-part"],
-                             "pkcross")
+            self.opened.open_part(f"the XTKT in {where}", _TICKET, "EncTicketPart",
+                                  inner["enc-part"],
+                                  "pkcross")
 
     # --- tickets in use ----------------------------------------------------------------------
 
-    def _tgs_request(self, said: Spoken) -> None:
-        padata = messages.padata_of(said.value)
+    def _tgs_request(self, message: Spoken) -> None:
+        padata = messages.padata_of(message.value)
         request = messages.decode("AP-REQ", padata[messages.PA_TGS_REQ])
         service = messages.name_of(request["ticket"]["sname"])
-        self.opened.part(f"the TGS-REQ to {said.target}", _TGS_AUTHENTICATOR, "Authenticator",
-                         request["authenticator"], f"session with {service}")
-        self._reply_keys[said.target] = f"session with {service}"
+        self.opened.open_part(f"the TGS-REQ to {message.target}", _TGS_AUTHENTICATOR,
+                              "Authenticator",
+                              request["authenticator"], f"session with {service}")
+        self._reply_keys[message.target] = f"session with {service}"
 
-    def _tgs_reply(self, said: Spoken) -> None:
-        where = self._where(said)
-        part = self.opened.part(where, _TGS_PART, "EncTGSRepPart", said.value["enc-part"],
-                                self._reply_keys[said.source])
-        self._ticket(where, said, part["key"]["keyvalue"])
+    def _tgs_reply(self, message: Spoken) -> None:
+        where = self._label_of(message)
+        part = self.opened.open_part(where, _TGS_PART, "EncTGSRepPart", message.value["enc-part"],
+                                     self._reply_keys[message.source])
+        self._open_ticket(where, message, part["key"]["keyvalue"])
 
-    def _ap_request(self, said: Spoken) -> None:
-        service = messages.name_of(said.value["ticket"]["sname"])
-        self.opened.part(f"the AP-REQ to {service}", _AP_AUTHENTICATOR, "Authenticator",
-                         said.value["authenticator"], f"session with {service}")
-        self._reply_keys[said.target] = f"session with {service}"
+    def _ap_request(self, message: Spoken) -> None:
+        service = messages.name_of(message.value["ticket"]["sname"])
+        self.opened.open_part(f"the AP-REQ to {service}", _AP_AUTHENTICATOR, "Authenticator",
+                              message.value["authenticator"], f"session with {service}")
+        self._reply_keys[message.target] = f"session with {service}"
 
-    def _ap_reply(self, said: Spoken) -> None:
-        self.opened.part(f"{said.source}'s AP-REP", _AP_PART, "EncAPRepPart",
-                         said.value["enc-part"], self._reply_keys[said.source])
+    def _ap_reply(self, message: Spoken) -> None:
+        self.opened.open_part(f"{message.source}'s AP-REP", _AP_PART, "EncAPRepPart",
+                              message.value["enc-part"], self._reply_keys[message.source])
 
     # --- proxy -------------------------------------------------------------------------------
 
-    def _to_proxy(self, said: Spoken) -> None:
-        if "told" not in said.value:
+    def _to_proxy(self, message: Spoken) -> None:
+        if "told" not in message.value:
             return
         # The chain is in the request inside, or the proxy had it before. In the latter case the
         # KDC's side shows it.
-        self._told_key = self._told_by(said.value["told"], said)
+        self._told_key = self._open_proxy_key(message.value["told"], message)
         self.told.append(self._told_key)
 
-    def _told_by(self, value: Mapping[str, Any], said: Spoken) -> str:
+    def _open_proxy_key(self, value: Mapping[str, Any], message: Spoken) -> str:
         where = "the client's ProxyRequest"
-        temporary = self.opened.pack(where, value["encTmpKeyPack"], "proxy")
-        signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
-                                  value["encSignedRandomKeyPack"], temporary)
-        return self.opened.name(f"key of {where}",
-                                signed["randomkeyPack"]["randomKey"]["keyvalue"])
+        temporary = self.opened.open_pack(where, value["encTmpKeyPack"], "proxy")
+        signed = self.opened.open_part(where, _RANDOM_PACK, "SignedRandomKeyPack",
+                                       value["encSignedRandomKeyPack"], temporary)
+        return self.opened.remember_key(f"key of {where}",
+                                        signed["randomkeyPack"]["randomKey"]["keyvalue"])
 
-    def _from_proxy(self, said: Spoken) -> None:
-        if "proof" in said.value:
-            self.opened.part("the proxy's proof", _PROOF, "EncAPRepPart", said.value["proof"],
-                             self._told_key)
+    def _from_proxy(self, message: Spoken) -> None:
+        if "proof" in message.value:
+            self.opened.open_part("the proxy's proof", _PROOF, "EncAPRepPart",
+                                  message.value["proof"],
+                                  self._told_key)

@@ -28,6 +28,6 @@ class Asked(AnyAsked):
         2048, description="Group of PKINIT's key agreement.",
         json_schema_extra={"option": "--dh-bits"})
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """A medium of the user's by its own name: its file's path is of this machine only."""
-        return {**super().kept(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.errors import MeasureError
-from measure.services.launcher import environment
+from measure.services.launcher import program_environment
 from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT, library_environment
 from measure.workload import Site
 from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
@@ -54,7 +54,7 @@ class LoginClient:
         self._site, self._node, self._number, self._curve = site, node, number, curve
         self._control = CONTROLS.get(site.fault, NOTHING)
         #: The node whose rendered settings it has.
-        self._named = node if site.network.nodes[node].has(STATION) else _HOME
+        self._named = node if site.network.nodes[node].has_duty(STATION) else _HOME
         self.home = site.mount / self._named
         self._pkinit = str(self.home / "pkinit")
         self._folder = site.run_folder(self._named)
@@ -93,7 +93,7 @@ class LoginClient:
         status, _ = self._do([
             sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
-            environment())
+            program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
@@ -102,7 +102,7 @@ class LoginClient:
         said = ("import socket, sys\n"
                 "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
         status, _ = self._do([sys.executable, "-c", said,
-                              self._site.network.nodes["local"].address], environment())
+                              self._site.network.nodes["local"].address], program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
@@ -156,7 +156,7 @@ class LoginClient:
         typed = self._site.secrets["kerberos"]["user_password"] + "\n" \
             if self._mechanism.initial == "spake" or self._control.types else ""
         try:
-            done = subprocess.run(self._site.testbed.command(self._node, argv), input=typed,
+            done = subprocess.run(self._site.testbed.node_command(self._node, argv), input=typed,
                                   env=environment, text=True, capture_output=True,
                                   timeout=_LOGIN_S, check=False)
         except subprocess.TimeoutExpired:

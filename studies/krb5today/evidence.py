@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from measure.judging import judged
+from measure.judging import make_check
 from measure.messages import Traffic
 from measure.record import CheckRecord
 from policies import KerberosLayer
@@ -82,7 +82,7 @@ def gather(case: LoginCase) -> list[CheckRecord]:
         ("the client reaches the proxy only", _apart, mechanism.is_proxied),
         ("the proxy passes messages on", _passed_on, mechanism.is_proxied),
         ("no key in clear", _in_clear, True)]
-    return [judged(name, list(find(case)), f"{len(case.said)} messages, {case.logins} logins")
+    return [make_check(name, list(find(case)), f"{len(case.said)} messages, {case.logins} logins")
             for name, find, applies in checks if applies]
 
 

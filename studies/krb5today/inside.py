@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure.capture import Detail, Point, capturing, settle
-from measure.over_air import OverAir, Stay, asked_points
+from measure.capture import Detail, Point, capturing, settle_captures
+from measure.over_air import OverAir, Stay, host_points
 from measure.process import Daemon
 from measure.services.mit_krb5 import (
     GSS_PORT,
@@ -41,7 +41,7 @@ _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2]
 class _ControlledKdc(MitKdc):
     """A KDC that trusts another authority, too, where that is the control."""
 
-    def launch(self, node: str) -> Daemon:
+    def launch_on(self, node: str) -> Daemon:
         """Start it, with what it trusts."""
         if CONTROLS.get(self.site.fault, NOTHING).is_believed:
             settings = self.site.mount / node / self.file
@@ -49,7 +49,7 @@ class _ControlledKdc(MitKdc):
             own = "\t\tpkinit_dh_min_bits"
             settings.write_text(settings.read_text().replace(
                 own, f"\t\tpkinit_anchors = FILE:{rogue}\n{own}"))
-        return super().launch(node)
+        return super().launch_on(node)
 
 
 class Workload:
@@ -75,8 +75,8 @@ class Workload:
             return
         clients = [LoginClient(self._site, task["node"], mechanism, number, curve=task["curve"])
                    for number in range(task["customers"])]
-        for node in self._kdc.nodes():
-            self._kdc.keys(node, out)
+        for node in self._kdc.list_nodes():
+            self._kdc.export_keys(node, out)
         for name in ("ca.pem", "user.key"):  # by the key, the judge reads what RSA mode hides
             shutil.copy(clients[0].home / "pkinit" / name, out)
         with ExitStack() as stack:
@@ -95,7 +95,7 @@ class Workload:
             _all(clients, task["logins"], stay)
             session.stamp("end")
             after = self._work(task["node"])
-            settle()
+            settle_captures()
         raw["logins"] = [entry for client in clients for entry in client.logins]
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
@@ -108,7 +108,7 @@ class Workload:
         if self._air is None:
             return [Point(node, node, STAR_PORT, self._shown(client, mechanism)) for node in nodes]
         address = self._site.network.nodes[client].address
-        return [*asked_points(address, _KDCS, STAR_PORT, _KERBEROS),
+        return [*host_points(address, _KDCS, STAR_PORT, _KERBEROS),
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
 
     def _shown(self, client: str, mechanism: LoginMechanism) -> str:
@@ -127,10 +127,11 @@ class Workload:
         """
         testbed, nodes = self._site.testbed, self._site.network.nodes
         if self._site.clock == "processor":
-            testbed.run(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
+            testbed.run_command(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
         for end in (SERVER,) if self._air else (node, SERVER):
-            testbed.run(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
-                              "quickack", "1"])
+            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
+                                      or "",
+                                      "quickack", "1"])
 
     def _work(self, client: str) -> dict[str, float]:
         """Seconds that each node has computed; in real time, that each KDC has."""
@@ -148,7 +149,7 @@ def _all(clients: Sequence[LoginClient], logins: int, stay: Stay | None) -> None
     if len(clients) == 1:
         clients[0].log_in(logins, is_lone=True)
         if stay is not None and stay.moves:
-            stay.move()
+            stay.move_away()
             clients[0].log_in(logins, is_lone=True, is_away=True)
         return
     threads = [threading.Thread(target=client.log_in, args=(logins,), kwargs={"is_lone": False})

@@ -35,9 +35,9 @@ def judge(repetition: Repetition) -> Judged:
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
+        "captures": on_air.list_captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for kind in _FILES for file in sorted(out.glob(kind))],
-        "raw": judging.kept(raw, _RECORDED_RAW)}
+        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     if raw["lacking"]:
@@ -46,14 +46,14 @@ def judge(repetition: Repetition) -> Judged:
     checks, has_air = evidence.gather(case), mobile.is_on_air(repetition.cell)
     if has_air:
         scenario = network.at_home(repetition.cell.value("scenario"))
-        checks += on_air.below(repetition.cell.value("policy"), scenario, out, raw,
-                               repetition.secrets)
+        checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
+                                           repetition.secrets)
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
     reasons = [f"refused: {_named(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
-    reasons += [*judging.unproven(checks), *judging.lost(raw)]
+    reasons += [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
     measured = None if failed or refused else _measured(case, raw, has_air=has_air)
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
@@ -71,7 +71,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     client = next((node for node in addresses if node not in network.SERVERS), "")
     if not client:
         raise MeasureError("data", "no client is among those whose addresses were kept")
-    traffic = messages.by_point(raw["captures"], out, client, exchange.LEADS)
+    traffic = messages.read_by_point(raw["captures"], out, client, exchange.LEADS)
     said = exchange.of(traffic[client], addresses)
     try:
         keys = {name: key for file in out.glob("*.keytab")

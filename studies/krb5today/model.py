@@ -12,7 +12,7 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    solve,
+    solve_network,
 )
 from studies.krb5today.body import KDC, RATE, TIME
 from studies.krb5today.design import CUSTOMERS, ids
@@ -38,7 +38,8 @@ class LoginDemand:
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
         chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
-        return solve(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
+        return solve_network(QueueingNetwork(stations, (chain,)),
+                             "exact").chain(_CHAIN).throughput_per_s
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class KdcLoad:
 def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
     """Of a lone customer without a wire; None where it, or a processor, was not measured."""
     cell = ids(mechanism, "none")
-    kdc, rate = (cells.there(metric.name, cell) for metric in (KDC, RATE))
+    kdc, rate = (cells.find_value(metric.name, cell) for metric in (KDC, RATE))
     if kdc is None or rate is None or not kdc.estimate.mean:
         return None
     kdc_s = kdc.estimate.mean
@@ -77,7 +78,7 @@ def loads(cells: Cells) -> Iterator[KdcLoad]:
         asked = demand(cells, mechanism)
         for customers in CUSTOMERS[1:] if asked else ():
             cell = ids(mechanism, "none", customers=customers)
-            rate, kdc = (cells.there(metric.name, cell) for metric in (RATE, KDC))
+            rate, kdc = (cells.find_value(metric.name, cell) for metric in (RATE, KDC))
             if rate and kdc and asked:
-                yield KdcLoad(mechanism, customers, rate, cells.there(TIME.name, cell),
+                yield KdcLoad(mechanism, customers, rate, cells.find_value(TIME.name, cell),
                               LoginDemand(kdc.estimate.mean, asked.delay_s), asked)

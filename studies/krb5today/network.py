@@ -29,10 +29,10 @@ SERVERS: Mapping[str, list[str]] = {name: _DUTIES[name] for name in ("local", "r
 
 def realms() -> Network:
     """All nodes."""
-    made = shapes.star("realms", {node: load_wire(wire) if wire else None
-                                  for node, wire in _WIRES.items()},
-                       lambda node: _DUTIES.get(node, ["place_of_client"]))
-    nodes = {name: replace(node, agent="local") if node.has("kerberos_client") else node
+    made = shapes.make_star("realms", {node: load_wire(wire) if wire else None
+                                       for node, wire in _WIRES.items()},
+                            lambda node: _DUTIES.get(node, ["place_of_client"]))
+    nodes = {name: replace(node, agent="local") if node.has_duty("kerberos_client") else node
              for name, node in made.nodes.items()}
     return replace(made, nodes=nodes)
 

@@ -127,7 +127,7 @@ def in_force(cell: Cell, asked: Asked) -> Policy:
     chosen: Policy = cell.value("policy")
     own = chosen.layers.kerberos
     name = chosen.id if own else f"{chosen.id}-{usual.id}"
-    with_layer = added("kerberos", own or usual.layers.kerberos)(chosen.lower)
+    with_layer = added("kerberos", own or usual.layers.kerberos)(chosen.without_upper_layers)
     return with_layer.model_copy(update={"id": name})
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from measure import eap_keys, injection, kernel
-from measure.capture import Detail, Point, capturing, settle
+from measure.capture import Detail, Point, capturing, settle_captures
 from measure.errors import MeasureError
 from measure.points import AIR, wire_point
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Service, Session, Site
-from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
+from measure.wpa_ctrl import ControlSocket, disconnect, is_port_open
 from studies.lecturehall.network import ACCESS_POINT, AGENT
 from topologies.model import STATION
 from topologies.namespaces import network_of
@@ -97,31 +97,31 @@ class Workload:
                 mac for mac, flags in kernel.station_flags(
                     testbed, ACCESS_POINT, access_point.radio_interface).items()
                 if flags.get("authorized") == "yes"]
-            settle()
+            settle_captures()
         session.stamp("end")
 
     def _send_home(self) -> None:
         """Nobody on the air, nothing known of anybody."""
         for name, control in self._supplicants.controls.items():
             self._take_off(name)
-            control.forget()
+            control.drop_events()
 
     def _take_off(self, name: str) -> None:
-        give_up_link(self._supplicants.controls[name])
-        self._hostapd.forget(self._mac(name))
+        disconnect(self._supplicants.controls[name])
+        self._hostapd.forget_station(self._mac(name))
 
     def _get_known(self, name: str) -> None:
         """Have a station authenticate and go; both ends keep the keys. Raises MeasureError."""
         control = self._supplicants.controls[name]
         until = time.monotonic() + _ALL_ON_S
-        control.command("ENABLE_NETWORK 0")
+        control.send_command("ENABLE_NETWORK 0")
         # The access point keeps the key once it has the handshake's last message.
-        if control.wait(_UP, until) is None or not self._hostapd.admitted(
+        if control.wait_event(_UP, until) is None or not self._hostapd.wait_authorized(
                 ACCESS_POINT, self._mac(name), until):
             raise self._not_on([name], 1)
-        control.command("DISABLE_NETWORK 0")
-        self._hostapd.expire(ACCESS_POINT, self._mac(name))
-        control.forget()
+        control.send_command("DISABLE_NETWORK 0")
+        self._hostapd.expire_station(ACCESS_POINT, self._mac(name))
+        control.drop_events()
 
     def _not_on(self, names: Sequence[str], stations: int) -> MeasureError:
         """Return the error of stations that did not get on, with the cause in a daemon's log."""
@@ -141,9 +141,9 @@ class Workload:
         """Have the first station send a frame that says it is encrypted, and can be read."""
         name, cell = self._stations[0], self._mac(ACCESS_POINT)
         injection.inject(self._site.testbed, name, self._site.network.nodes[name],
-                         injection.from_station(self._mac(name), cell, cell,
-                                                _CCMP_HEADER + injection.READABLE,
-                                                flags=injection.PROTECTED))
+                         injection.station_frame(self._mac(name), cell, cell,
+                                                 _CCMP_HEADER + injection.READABLE,
+                                                 flags=injection.PROTECTED))
 
     def _fill(self, asked: Mapping[str, Any], session: Session) -> dict[str, float]:
         """Have all get on at once, and each stream from then on; when each was on (wall clock).
@@ -163,10 +163,10 @@ class Workload:
             sink.bind(("", PORT))
             due_s: dict[str, float] = {}
             for control in controls.values():
-                control.command("ENABLE_NETWORK 0")
+                control.send_command("ENABLE_NETWORK 0")
             while end_s is None or time.monotonic() < end_s:
                 time.sleep(_TICK_S)
-                self._hostapd.keep_up(ACCESS_POINT, admitted)
+                self._hostapd.update_admitted(ACCESS_POINT, admitted)
                 connected.update(self._now_on(waiting))
                 # Both have to say so: where the handshake's last message is lost, only one does.
                 for name in [name for name in waiting
@@ -186,10 +186,10 @@ class Workload:
         """Whose supplicants have just said that they are connected, with their ports open."""
         ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
         on = [name for name, control in waiting.items() if control.events in ready
-              and control.wait(_UP, time.monotonic() + _READ_S)]
+              and control.wait_event(_UP, time.monotonic() + _READ_S)]
         until = time.monotonic() + _PORT_S
         while time.monotonic() < until and not all(
-                port_is_open(waiting[name].status()) for name in on):
+                is_port_open(waiting[name].read_status()) for name in on):
             time.sleep(_READ_S)
         return on
 

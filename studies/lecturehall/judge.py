@@ -37,7 +37,7 @@ _AIR = ("short", "air")
 def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     """The body of the record, and evidence of it. Raises MeasureError."""
     about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-                             "raw": judging.kept(raw, _RECORDED_RAW)}
+                             "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     policy: Policy = repetition.cell.value("policy")
@@ -57,7 +57,7 @@ def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
                             [hall.nodes[name].address for name in names], repetition,
                             raw["link_keys"]),
               _streams(names, rates)]
-    reasons = [*judging.unproven(checks), *judging.lost(raw)]
+    reasons = [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
     measured = HallMeasured(handshakes_s=took, streams_bps=rates,
                             admissions_s=[raw["on_s"][name] - begun for name in names])
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
@@ -70,8 +70,9 @@ def _macs(hall: Network, names: Sequence[str]) -> list[str]:
 def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
     """When each station's EAPOL frames passed the access point, by its address."""
     times: dict[str, list[float]] = defaultdict(list)
-    for at, source, target in fields.read(repetition.out / "hall-ap.pcap",
-                                          ("frame.time_epoch", "eth.src", "eth.dst"), "eapol"):
+    for at, source, target in fields.read_fields(repetition.out / "hall-ap.pcap",
+                                                 ("frame.time_epoch", "eth.src", "eth.dst"),
+                                                 "eapol"):
         times[target if source == _CELL else source].append(float(at))
     return times
 
@@ -79,8 +80,8 @@ def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
 def _arrived(repetition: Repetition) -> Mapping[str, list[float]]:
     """When the server had each datagram, by its sender."""
     times: dict[str, list[float]] = defaultdict(list)
-    for at, source in fields.read(repetition.out / "hall-server.pcap",
-                                  ("frame.time_epoch", "ip.src"), "udp"):
+    for at, source in fields.read_fields(repetition.out / "hall-server.pcap",
+                                         ("frame.time_epoch", "ip.src"), "udp"):
         times[source].append(float(at))
     return times
 
@@ -96,8 +97,8 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
     link = policy.layers.link
     has_handshake = link is not None and not link.is_wep
     if policy.uses_eap:
-        told = {target for (target,) in fields.read(capture, ("eth.dst",),
-                                                    f"eap.code == {dissect.EAP_SUCCESS}")}
+        told = {target for (target,) in fields.read_fields(capture, ("eth.dst",),
+                                                           f"eap.code == {dissect.EAP_SUCCESS}")}
         # Keys that access points hand over are told by the kernel alone, and by no capture.
         if link is not None and has_handshake and not link.roaming:
             checks.append(_by_keys(link, macs, told, repetition))
@@ -106,7 +107,7 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
                                       detail=f"{len(told & set(macs))} of {len(macs)} stations "
                                       "got an EAP-Success"))
     if has_handshake:
-        last = {source for (source,) in fields.read(
+        last = {source for (source,) in fields.read_fields(
             capture, ("eth.src",), "wlan_rsna_eapol.keydes.msgnr == 4")}
         checks.append(CheckRecord(check="each has keys of its own", ok=set(macs) <= last,
                                   detail=f"{len(last & set(macs))} of {len(macs)} stations ended "
@@ -124,8 +125,8 @@ def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
     secrets = repetition.secrets["network"]
     messages = pcap.udp_payloads(repetition.out / "hall-wire.pcap", eap_keys.PORT)
     delivered = [(session.station, decryption.master_key(link, session))
-                 for session in eap_keys.sessions((message for _, message in messages),
-                                                  secrets["radius_secret"].encode())]
+                 for session in eap_keys.session_keys((message for _, message in messages),
+                                                      secrets["radius_secret"].encode())]
     used = decryption.master_keys_in_use(repetition.out / "hall-short.pcap",
                                          [f"wpa-psk:{key}" for _, key in delivered])
     keyed = {mac for mac, key in delivered if key in used.get(mac, ())} & set(macs)
@@ -142,14 +143,14 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
     """
     keys = None if link is None else decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
-        told=told, receiving="ap")
-    captures = dissect.read_all([repetition.out / f"hall-{point}.pcap" for point in _AIR],
-                                keys or ())
+        kernel_keys=told, receiving="ap")
+    captures = dissect.read_all_packets([repetition.out / f"hall-{point}.pcap" for point in _AIR],
+                                        keys or ())
     short, every = ([p for p in packets if p.is_data and not p.is_eapol
                      and (p.transmitter in macs or p.transmitter == _CELL)]
                     for packets in captures)
     senders = {p.transmitter for p in every} & set(macs)
-    as_due = sum(bool(evidence.counted_by(link.cipher, p)) if link and p.protected
+    as_due = sum(bool(evidence.frame_counter(link.cipher, p)) if link and p.protected
                  else not (link or p.protected) for p in every)
     yield CheckRecord(check="protected as the policy says",
                       ok=as_due == len(every) and senders == set(macs),
@@ -157,11 +158,12 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
                       f"access point are {f'under {link.cipher}' if link else 'in clear'}")
     if keys is not None:
         own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
-        is_open, detail = evidence.opened(own, "the keys of their negotiations")
+        is_open, detail = evidence.describe_decryption(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
         # Of streams the heads are captured, which a mark alone does not hide.
-        readable, said = marked.among(repetition.out / f"hall-{point}.pcap" for point in _AIR)
-        begun = heads.verify(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
+        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
+                                               in _AIR)
+        begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
             link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
         closed = begun.closed if begun else ()
         yield CheckRecord(check="frames open with the keys in force",

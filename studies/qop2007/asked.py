@@ -18,14 +18,14 @@ _AS_EVER = {"authentications": 1, "moves": 1, "devices": "", "move_stream_ms": 0
 _STREAM_BYTES = (50_000, 10_000_000_000)
 
 
-def _timeable(size: int) -> int:
+def _check_size(size: int) -> int:
     least, most = _STREAM_BYTES
     if not least <= size <= most:
         raise ValueError("give between 50k and 10G")
     return size
 
 
-def by_node(text: str) -> dict[str, str]:
+def parse_devices(text: str) -> dict[str, str]:
     """Return the devices in `NODE=DEVICE,NODE=DEVICE`, by node. Raises ValueError."""
     pairs = [part.partition("=") for part in text.split(",") if part]
     for node, _, device in pairs:
@@ -37,9 +37,9 @@ def by_node(text: str) -> dict[str, str]:
     return {node: device for node, _, device in pairs}
 
 
-def _devices(text: str) -> str:
+def _check_devices(text: str) -> str:
     try:
-        for device in by_node(text).values():
+        for device in parse_devices(text).values():
             load_device(device)
     except TopologyError as error:
         raise ValueError(str(error)) from None
@@ -49,7 +49,7 @@ def _devices(text: str) -> str:
 class Asked(study.Asked):
     """Settings of a repetition. Sizes are in bytes."""
 
-    stream_bytes: Annotated[study.Bytes, AfterValidator(_timeable)] = Field(
+    stream_bytes: Annotated[study.Bytes, AfterValidator(_check_size)] = Field(
         1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
         json_schema_extra={"option": "--stream-bytes"})
     authentications: int = Field(
@@ -67,7 +67,7 @@ class Asked(study.Asked):
         "event", json_schema_extra={"option": "--detection"},
         description="How a mobile node notices that it has moved: from its supplicant, or by the "
         "next agent advertisement.")
-    devices: Annotated[str, AfterValidator(_devices)] = Field(
+    devices: Annotated[str, AfterValidator(_check_devices)] = Field(
         "", json_schema_extra={"option": "--device"},
         description="Devices that nodes compute on, as NODE=DEVICE,NODE=DEVICE, with "
         "--clock processor; a DEVICE is a name or a .yml file, and the NODE 'all' every other one.")
@@ -96,17 +96,17 @@ class Asked(study.Asked):
                              "move_stream_ms")
         return moves
 
-    def kept(self) -> dict[str, Any]:
+    def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings as plans keep them.
 
         A user's medium and devices are named, because file paths are of this machine only.
         """
         from studies.qop2007 import matrix
 
-        medium = matrix.medium(self)
+        medium = matrix.load_medium(self)
         devices = ",".join(f"{node}={load_device(device).name}"
-                           for node, device in by_node(self.devices).items())
-        kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM,
+                           for node, device in parse_devices(self.devices).items())
+        kept = {**super().to_stored_settings(), "medium": medium.name if medium else NO_MEDIUM,
                 "devices": devices}
         return {name: value for name, value in kept.items()
                 if name not in _AS_EVER or value != _AS_EVER[name]}

@@ -25,7 +25,7 @@ def carry_out(attack: str, arrival: Arrival, captures: Callable[..., Any]) -> No
         ATTACKS[attack](arrival, captures)
 
 
-def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
+def _replay_frame(arrival: Arrival, captures: Callable[..., Any]) -> None:
     """Send a frame of the mobile node once more, and capture its peer's packets."""
     nodes, scenario = arrival.scenario.network.nodes, arrival.scenario
     peer = nodes[scenario.peer]
@@ -33,23 +33,24 @@ def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
     with captures([Point("air", None, AIR, "type data"),
                    Point("peer", scenario.peer, device, "icmp[icmptype] == icmp-echo")],
                   capture.WHOLE, part=attempts.PART):
-        replay.once_more(arrival.station, arrival.peer, arrival.access.limits.data_s(scenario))
+        replay.replay_echo_request(arrival.station, arrival.peer,
+                                   arrival.access.limits.data_s(scenario))
 
 
-def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
+def _run_evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
     """Replace the access point by an evil twin, and ping from the mobile node."""
     access, scenario, station = arrival.access, arrival.scenario, arrival.station
     place = scenario.access_point
     cell = scenario.network.nodes[place]
-    station.give_up_link()
-    with (access.twin_of(place, station.name),
+    station.disconnect()
+    with (access.evil_twin_of(place, station.name),
           captures([Point("air", None, AIR), Point("twin", place, cell.radio_interface)],
                    capture.WHOLE, part=attempts.PART)):
         with suppress(MeasureError):  # A refusal to join shows in the captures.
-            station.join(cell)
-        station.ping(arrival.peer, access.limits.data_s(scenario))
-        station.give_up_link()
+            station.join_access_point(cell)
+        station.is_reachable(arrival.peer, access.limits.data_s(scenario))
+        station.disconnect()
 
 
 ATTACKS: Mapping[str, Callable[[Arrival, Callable[..., Any]], None]] = {
-    attempts.REPLAY: _replay, attempts.TWIN: _evil_twin}
+    attempts.REPLAY: _replay_frame, attempts.TWIN: _run_evil_twin}

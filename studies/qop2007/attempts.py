@@ -24,27 +24,27 @@ PART = "attack"
 _WORDS = tuple(f"password{number}" for number in range(9))
 
 
-def verify(seen: Observed, scenario: Scenario, passphrase: str) -> Iterator[Check]:
+def check_attack(captures: Observed, scenario: Scenario, passphrase: str) -> Iterator[Check]:
     """Yield the check of the attack that was tried, if there was one."""
-    attack = seen.raw.get("attack")
+    attack = captures.raw.get("attack")
     if attack == FORGED:
-        yield _outlived(seen)
+        yield _check_deauthentication(captures)
     elif attack == GUESSING:
-        yield _guessed(seen, scenario, passphrase)
+        yield _check_guessing(captures, scenario, passphrase)
     elif attack == REPLAY:
-        yield _replayed(seen)
+        yield _check_replay(captures)
     elif attack == TWIN:
-        yield _deceived(seen)
+        yield _check_evil_twin(captures)
 
 
-def _outlived(seen: Observed) -> Check:
-    air = seen.packets("traffic-air")
+def _check_deauthentication(captures: Observed) -> Check:
+    air = captures.packets_of("traffic-air")
     forged = [p for p in air if p.subtype == management.DEAUTHENTICATION and not p.protected
-              and p.receiver == seen.mac]
+              and p.receiver == captures.mac]
     since = min((p.time_s for p in forged), default=float("inf"))
-    again = [p for p in air if p.time_s > since and p.transmitter == seen.mac
+    again = [p for p in air if p.time_s > since and p.transmitter == captures.mac
              and p.subtype == dissect.AUTHENTICATION_SUBTYPE]
-    data = [p for p in air if p.time_s > since and p.transmitter == seen.mac and p.is_data]
+    data = [p for p in air if p.time_s > since and p.transmitter == captures.mac and p.is_data]
     return Check("association outlives a forged deauthentication",
                  bool(forged) and bool(data) and not again,
                  f"{len(forged)} deauthentication frames in clear in its access point's name, "
@@ -52,38 +52,38 @@ def _outlived(seen: Observed) -> Check:
                  "it began anew")
 
 
-def _guessed(seen: Observed, scenario: Scenario, passphrase: str) -> Check:
+def _check_guessing(captures: Observed, scenario: Scenario, passphrase: str) -> Check:
     nodes = scenario.network.nodes
     ssid = nodes[scenario.network.of_duty(ACCESS_POINT)[0]].ssid or ""
-    recorded = list(guessing.handshakes(pcap.frames(seen.folder / "auth-mn.pcap")))
-    word = guessing.guessed(recorded, (*_WORDS, passphrase), ssid)
+    recorded = list(guessing.find_handshakes(pcap.read_frames(captures.folder / "auth-mn.pcap")))
+    word = guessing.guess_passphrase(recorded, (*_WORDS, passphrase), ssid)
     return Check("passphrase is not guessed from the recording", bool(recorded) and not word,
                  f"{len(_WORDS) + 1} words tried on {len(recorded)} recorded handshakes: "
                  + ("the right one is known by its check" if word else "none fits"))
 
 
-def _replayed(seen: Observed) -> Check:
+def _check_replay(captures: Observed) -> Check:
     """Check that a frame seen twice on the air reached the peer once.
 
     A frame is recognised by its length and its packet number, if it has one.
     """
     times = Counter((p.length, p.wep_iv, p.tkip_iv, p.ccmp_iv)
-                    for p in seen.packets(f"{PART}-air")
-                    if p.is_data and p.transmitter == seen.mac)
+                    for p in captures.packets_of(f"{PART}-air")
+                    if p.is_data and p.transmitter == captures.mac)
     sent = times[max(times)] if times else 0
-    arrived = sum(p.icmp_type == dissect.ECHO_REQUEST for p in seen.packets(f"{PART}-peer"))
+    arrived = sum(p.icmp_type == dissect.ECHO_REQUEST for p in captures.packets_of(f"{PART}-peer"))
     return Check("a frame that is sent again is not taken again", sent > 1 and arrived == 1,
                  f"a frame of the mobile node's was {sent} times on the air as it is, and what it "
                  f"asks came {arrived} times to its peer")
 
 
-def _deceived(seen: Observed) -> Check:
+def _check_evil_twin(captures: Observed) -> Check:
     """Check that the station met the evil twin, which could not read its echo request."""
-    air = seen.packets(f"{PART}-air")
-    beacons = [p for p in air if p.subtype == management.BEACON and p.transmitter in seen.cells]
-    met = [p for p in air if p.transmitter == seen.mac
+    air = captures.packets_of(f"{PART}-air")
+    beacons = [p for p in air if p.subtype == management.BEACON and p.transmitter in captures.cells]
+    met = [p for p in air if p.transmitter == captures.mac
            and p.subtype == dissect.AUTHENTICATION_SUBTYPE]
-    came = [p for p in seen.packets(f"{PART}-twin") if p.ethernet_src == seen.mac]
+    came = [p for p in captures.packets_of(f"{PART}-twin") if p.ethernet_src == captures.mac]
     legible = [p for p in came if p.icmp_type == dissect.ECHO_REQUEST]
     return Check("evil twin reads nothing", bool(beacons) and bool(met) and not legible,
                  f"{len(beacons)} beacons of a twin without the network's secrets, {len(met)} "

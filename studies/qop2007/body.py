@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from measure.record import RecordError, RecordPart, said
+from measure.record import RecordError, RecordPart, describe_validation_error
 
 SCHEMA = 2
 #: Fields of flat schema 1 records that belong to this study. All others are the envelope's.
@@ -173,7 +173,7 @@ def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
     try:
         measured = Measured.model_validate(with_one_authentication(body))
     except ValidationError as error:
-        raise RecordError(said(error)) from None
+        raise RecordError(describe_validation_error(error)) from None
     raw = document.get("raw")
     body["handoff_s"] = handoff_s(measured.phases, measured.handoff,
                                   raw.get("stamps") or {} if isinstance(raw, dict) else {})

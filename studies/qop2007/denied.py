@@ -19,12 +19,12 @@ from topologies.mobile_ip.packets import Code
 
 def main(arguments: list[str]) -> int:
     """Run the program of the module that is the first argument until it ends."""
-    reply = HomeAgent._reply  # noqa: SLF001 - what it is for
+    reply = HomeAgent._build_reply  # noqa: SLF001 - what it is for
 
     def denying(agent: HomeAgent, datagram: Any, request: Any, _: int, *rest: Any) -> SendMessage:
         return reply(agent, datagram, request, Code.HA_UNSPECIFIED, *rest)
 
-    HomeAgent._reply = denying  # type: ignore[assignment, method-assign]  # noqa: SLF001
+    HomeAgent._build_reply = denying  # type: ignore[assignment, method-assign]  # noqa: SLF001
     packets.ACCEPTED |= {Code.HA_UNSPECIFIED}
     module, *its_own = arguments
     status: int = importlib.import_module(module).main(its_own)

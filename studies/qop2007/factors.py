@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies import AaaLayer, Policy, named
+from policies import AaaLayer, Policy, policy_ids
 from policies.dot1x import BY_CARD
 from policies.loader import PAPER_IDS
 from studies import mobile
@@ -18,7 +18,7 @@ PAPER_SCENARIOS = ("N1", "N2", "N3", "R1", "R2")
 BASELINE = "P1"
 
 
-def _refusal(policy: Policy) -> str:
+def _find_refusal(policy: Policy) -> str:
     """Return why a policy's way to authenticate is refused, or "" if it is not."""
     aaa, dot1x = policy.layers.aaa, policy.layers.dot1x
     if dot1x is None:
@@ -34,7 +34,7 @@ def _refusal(policy: Policy) -> str:
             "server: hostapd alone; leave out the rest, or choose the study eapload2004")
 
 
-def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return scenarios by name or file, by default the paper's five."""
     return mobile.scenarios(names or (() if files else PAPER_SCENARIOS), files)
 
@@ -42,12 +42,13 @@ def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 FACTORS = (
     Factor("policy", "Policy",
            mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_macsec=True,
-                           has_sessions=True, runs=["aaa"], refusal=_refusal),
+                           has_sessions=True, runs=["aaa"], refusal=_find_refusal),
            plural="policies", option="--policies", file_option="--policy",
            help="Comma-separated names out of P1 to P12 and today's "
-           f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",
+           f"{', '.join(name for name in policy_ids() if name not in PAPER_IDS)}; default: P1 to "
+           "P12.",
            file_help="A policy file of your own, measured beside P1; may be repeated."),
-    Factor("scenario", "Scenario", _scenarios, option="--scenarios",
+    Factor("scenario", "Scenario", _read_scenarios, option="--scenarios",
            help=f"Comma-separated names out of {', '.join(scenario_ids())}, "
            f"or .yml files; default: {', '.join(PAPER_SCENARIOS)}."),
 )

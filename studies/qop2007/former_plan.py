@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from measure.manifest import SCHEMA, digest_of
+from measure.manifest import SCHEMA, plan_digest
 from studies.mobile import NO_MEDIUM, scenario_digest
 from topologies.loader import to_json
 from topologies.model import Medium, from_json
@@ -36,34 +36,35 @@ def plan_from_schema_1(plan: dict[str, Any], history: Sequence[Any]) -> dict[str
         name: old.get(name, before) for name, before in _SETTINGS_BEFORE.items()}
     manifest = {
         "schema": SCHEMA, "study": STUDY, "factors": FACTORS,
-        "levels": {"policy": {name: _policy(plan, name) for name in plan["policies"]},
-                   "scenario": {name: _scenario(history, name) for name in plan["scenarios"]}},
+        "levels": {"policy": {name: _upgrade_policy(plan, name) for name in plan["policies"]},
+                   "scenario": {name: _upgrade_scenario(history, name) for name
+                                in plan["scenarios"]}},
         "cells": [[policy, scenario] for policy in plan["policies"]
                   for scenario in plan["scenarios"]],
-        "asked": asked, "settings": settings, "media": _media(plan, history), "devices": {},
+        "asked": asked, "settings": settings, "media": _upgrade_media(plan, history), "devices": {},
         "former_digests": [plan["digest"]] if plan.get("digest") else []}
-    return {**manifest, "digest": digest_of(manifest)}
+    return {**manifest, "digest": plan_digest(manifest)}
 
 
-def _policy(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _upgrade_policy(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     title = plan.get("names", {}).get(name, "")
     layers = plan.get("layers", {}).get(name)
     return {"title": title, "digest": plan["policies"][name],
             "content": {"name": title, "layers": layers} if layers is not None else {}}
 
 
-def _scenario(history: Sequence[Any], name: str) -> dict[str, Any]:
+def _upgrade_scenario(history: Sequence[Any], name: str) -> dict[str, Any]:
     """Return a scenario from the newest entry that has it, or {} if none has."""
     for entry in reversed(history):
         content = entry.get("scenarios", {}).get(name)
         if content:
-            content = _with_duties(content)
+            content = _upgrade_duties(content)
             return {"title": content["title"], "content": content,
                     "digest": scenario_digest(content)}
     return {}
 
 
-def _with_duties(scenario: dict[str, Any]) -> dict[str, Any]:
+def _upgrade_duties(scenario: dict[str, Any]) -> dict[str, Any]:
     """Convert the one `kind` that nodes had to today's list of duties."""
     nodes = {name: {"duties": [node["kind"]],
                     **{key: value for key, value in node.items() if key != "kind"}}
@@ -71,7 +72,7 @@ def _with_duties(scenario: dict[str, Any]) -> dict[str, Any]:
     return {**scenario, "network": {**scenario["network"], "nodes": nodes}}
 
 
-def _media(plan: Mapping[str, Any], history: Sequence[Any]) -> dict[str, Any]:
+def _upgrade_media(plan: Mapping[str, Any], history: Sequence[Any]) -> dict[str, Any]:
     for entry in reversed(history):
         medium = entry.get("medium")
         if medium and medium.get("name") == plan.get("medium"):

@@ -55,7 +55,8 @@ class Workload:
         self._access = Access(site, MobileIp(
             keys["key_hex"], keys["node_key_hex"], **site.options,
             runner=unprotected.RUNNERS.get(site.fault, "")))
-        self._servers = Iperf3(site, [_scenario(task).peer for task in site.tasks.values()])
+        self._servers = Iperf3(site,
+                               [_scenario_from_task(task).peer for task in site.tasks.values()])
         #: Mobile nodes whose last registration was with an agent of another subnet.
         self._abroad: set[str] = set()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
@@ -76,19 +77,19 @@ class Workload:
         Raises:
             MeasureError: an authentication, a move, a stream or a control failed.
         """
-        scenario, streams = _scenario(task), Streams(**task["streams"])
+        scenario, streams = _scenario_from_task(task), Streams(**task["streams"])
         raw = session.raw
         arrival = Arrival(self._access, scenario, session, roaming=task["roaming"])
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
         raw["port_check"] = arrival.check_port(out, has_port=task["has_port"])
-        arrival.note_wires(out)
+        arrival.record_wires(out)
         try:
             self._refuse_control(task["authentications"])
             self._come_home(scenario)
             if task["resumes"]:  # A session can be resumed only after a first authentication.
-                self._access.connect(scenario)
+                self._access.connect_mobile_node(scenario)
             fewer = self._site.fault == unprotected.FEWER
             at_home = replace(scenario, roams_to=None)
             for number in range(1, task["authentications"] - fewer):
@@ -96,31 +97,31 @@ class Workload:
                 name = f"auth{number}"
                 moves = number > task["authentications"] - task["moves"]
                 self._authenticate(scenario if moves else at_home, task["roaming"],
-                                   partial(captures, part=name), session.part(name),
+                                   partial(captures, part=name), session.create_part(name),
                                    in_clear=in_clear)
                 self._come_home(scenario)
-            arrival.begin()
-            arrival.visit()
+            arrival.reset()
+            arrival.visit_first()
             detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else \
-                capture.whole(self._site.testbed)
+                capture.whole_frames(self._site.testbed)
             with (captures(self._auth_points(scenario), detail, part="auth"),
-                  self._settled(detail)):
-                arrival.get_on(scenario.home)
+                  self._settling_captures(detail)):
+                arrival.attach_at(scenario.home)
                 if scenario.roams_to:
-                    self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
-            with unprotected.capturing(self._site.fault, captures, self._traffic_points(
-                    scenario, streams), self._detail):
-                session.shareable()
-                unprotected.apply(self._site, scenario)
+                    self._move_node(arrival, scenario.roams_to, session, task["move_stream_ms"])
+            with unprotected.capturing_streams(self._site.fault, captures, self._traffic_points(
+                    scenario, streams), self._capture_detail):
+                session.report_shareable()
+                unprotected.apply_control(self._site, scenario)
                 raw["attack"] = self._site.fault
-                self._stream(arrival, streams, session)
-                arrival.ipsec_state("after_traffic")
-                unprotected.afterwards(self._site.fault, self._access, scenario)
-                arrival.rest_of_the_path()
-                capture.settle(self._site.testbed)
+                self._send_streams(arrival, streams, session)
+                arrival.record_tunnel_state("after_traffic")
+                unprotected.apply_afterwards(self._site.fault, self._access, scenario)
+                arrival.record_path_state()
+                capture.settle_captures(self._site.testbed)
         finally:
             session.stamp("end")
-            arrival.finish()
+            arrival.record_end()
         attacking.carry_out(self._site.fault, arrival, captures)
 
     def _come_home(self, scenario: Scenario) -> None:
@@ -132,10 +133,10 @@ class Workload:
         """
         if scenario.mobile_node in self._abroad:
             self._abroad.remove(scenario.mobile_node)
-            self._access.connect(replace(scenario, roams_to=None))
+            self._access.connect_mobile_node(replace(scenario, roams_to=None))
 
-    def _move(self, arrival: Arrival, access_point: str, session: Session,
-              interval_ms: int) -> None:
+    def _move_node(self, arrival: Arrival, access_point: str, session: Session,
+                   interval_ms: int) -> None:
         """Move to another access point, during a stream if `interval_ms` is not 0."""
         scenario = arrival.scenario
         if scenario.foreign_agent is not None and not self._access.follows:
@@ -145,7 +146,7 @@ class Workload:
                                 added_s=self._access.limits.crossing_s(scenario),
                                 keeps_address=self._access.follows) if interval_ms
               else nullcontext()):
-            arrival.move(access_point)
+            arrival.move_to(access_point)
 
     def _authenticate(self, scenario: Scenario, roaming: str, captures: Capturing,
                       session: Session, *, in_clear: bool) -> None:
@@ -153,22 +154,22 @@ class Workload:
         arrival = Arrival(self._access, scenario, session,
                           roaming=roaming if scenario.roams_to else "")
         try:
-            with unprotected.left_over(self._site.fault, self._site.testbed, scenario):
-                arrival.begin()
-            arrival.visit()
-            detail = capture.whole(self._site.testbed)
-            with (captures(self._auth_points(scenario), detail), self._settled(detail),
+            with unprotected.leaving_sa(self._site.fault, self._site.testbed, scenario):
+                arrival.reset()
+            arrival.visit_first()
+            detail = capture.whole_frames(self._site.testbed)
+            with (captures(self._auth_points(scenario), detail), self._settling_captures(detail),
                   self._in_clear(arrival) if in_clear else nullcontext()):
-                arrival.get_on(scenario.home)
+                arrival.attach_at(scenario.home)
                 if scenario.roams_to:
-                    self._move(arrival, scenario.roams_to, session, 0)
-                arrival.ipsec_state("after_traffic")
-                arrival.rest_of_the_path()
+                    self._move_node(arrival, scenario.roams_to, session, 0)
+                arrival.record_tunnel_state("after_traffic")
+                arrival.record_path_state()
         finally:
-            arrival.finish()
+            arrival.record_end()
 
     @contextmanager
-    def _settled(self, detail: Detail) -> Iterator[None]:
+    def _settling_captures(self, detail: Detail) -> Iterator[None]:
         """Wait at the end, even after an error, until captures hold all packets.
 
         A refusal is the last packet that is sent.
@@ -176,7 +177,7 @@ class Workload:
         try:
             yield
         finally:
-            capture.settle(self._site.testbed, detail)
+            capture.settle_captures(self._site.testbed, detail)
 
     def _refuse_control(self, authentications: int) -> None:
         """Refuse the control if the protection that it takes away is missing."""
@@ -191,71 +192,72 @@ class Workload:
         station = arrival.station
         charon, station.charon = station.charon, None
         for node in (station.name, arrival.scenario.agent):
-            self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
+            self._site.testbed.run_command(node, ["ip", "xfrm", "policy", "flush"])
         try:
             yield
         finally:
             station.charon = charon
 
     @property
-    def _detail(self) -> Detail:
+    def _capture_detail(self) -> Detail:
         return capture.HEADERS if self._site.testbed.medium else capture.HEADERS_UNLIMITED
 
-    def _stream(self, arrival: Arrival, streams: Streams, session: Session) -> None:
+    def _send_streams(self, arrival: Arrival, streams: Streams, session: Session) -> None:
         for protocol, size_bytes in (("tcp", streams.tcp_bytes), ("udp", streams.udp_bytes)):
-            tries = time_limits.tries(self._path(arrival)) if protocol == "udp" else 1
+            tries = time_limits.required_tries(
+                self._path_to_peer(arrival)) if protocol == "udp" else 1
             for number in range(1, tries + 1):
                 try:
-                    self._stream_once(arrival, streams, session, protocol, size_bytes)
+                    self._send_stream(arrival, streams, session, protocol, size_bytes)
                 except MeasureError as error:
                     if number == tries or not iperf.is_unanswered(error):
-                        raise self._explained(error, arrival) from None
+                        raise self._explain_error(error, arrival) from None
                 else:
                     break
 
-    def _stream_once(self, arrival: Arrival, streams: Streams, session: Session, protocol: str,
+    def _send_stream(self, arrival: Arrival, streams: Streams, session: Session, protocol: str,
                      size_bytes: int) -> None:
         """Send one stream, after the server has finished the one before. Raises MeasureError."""
-        limits, path = self._access.limits, self._path(arrival)
+        limits, path = self._access.limits, self._path_to_peer(arrival)
         limit_s = limits.tcp_stream_s(path, size_bytes) if protocol == "tcp" else \
             limits.udp_stream_s(path, size_bytes, streams.udp_rate_bps)
-        self._servers.await_turn(arrival.scenario.peer, limits.stream_ended_s(path))
+        self._servers.wait_idle(arrival.scenario.peer, limits.stream_ended_s(path))
         # Restart the backoffs' random numbers, so that they are equal under every policy, whatever
         # was sent before.
-        self._site.testbed.draw_anew(protocol)
+        self._site.testbed.reseed_backoffs(protocol)
         session.stamp(f"{protocol}_start")
-        session.raw[f"iperf_{protocol}"] = iperf.stream(
+        session.raw[f"iperf_{protocol}"] = iperf.run_stream(
             self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,
             size_bytes=size_bytes, timeout_s=limit_s, rate_bps=streams.udp_rate_bps,
             payload_bytes=streams.udp_payload_bytes)
         session.stamp(f"{protocol}_end")
 
-    def _path(self, arrival: Arrival) -> NetworkPath:
+    def _path_to_peer(self, arrival: Arrival) -> NetworkPath:
         return self._access.limits.to_peer(arrival.scenario)
 
-    def _explained(self, error: MeasureError, arrival: Arrival) -> MeasureError:
+    def _explain_error(self, error: MeasureError, arrival: Arrival) -> MeasureError:
         """Return a stream's error with the cause that the path shows."""
-        cause = self._cause(arrival)
+        cause = self._find_cause(arrival)
         return MeasureError(error.stage, f"{error.reason}: {cause}") if cause else error
 
-    def _cause(self, arrival: Arrival) -> str:
+    def _find_cause(self, arrival: Arrival) -> str:
         """Return what keeps packets from the peer ("": nothing), by probing the path."""
         name, testbed = arrival.station.name, self._site.testbed
         device = self._access.tunnel_device(name) or arrival.station.radio
-        mtu = int(testbed.run(name, ["cat", f"/sys/class/net/{device}/mtu"]))
+        mtu = int(testbed.run_command(name, ["cat", f"/sys/class/net/{device}/mtu"]))
         largest = path_mtu.largest_packet(testbed, name, arrival.peer,
                                           self._access.limits.data_s(arrival.scenario))
-        return path_mtu.cause(largest, mtu, arrival.peer)
+        return path_mtu.describe_cause(largest, mtu, arrival.peer)
 
     def _auth_points(self, scenario: Scenario) -> Sequence[Point]:
         return auth_points(scenario, has_macsec=bool(self._site.testbed.macsec))
 
     def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
         """Return the capture points: the air, the peer and the wires on the path."""
-        return [self._receiver(scenario), *path_points(
+        return [self._receiver_point(scenario), *path_points(
             self._site, scenario, has_ipsec=self._access.has_ipsec, one_in=streams.one_in)]
 
-    def _receiver(self, scenario: Scenario) -> Point:
+    def _receiver_point(self, scenario: Scenario) -> Point:
         """Return the capture point of the receiver, behind the tunnel if there is one.
 
         In transport mode the kernel shows ESP packets only, so these are captured.
@@ -269,15 +271,15 @@ class Workload:
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Connect the mobile node as a repetition does, and leave it connected."""
-        station = self._access.connect(_scenario(task))
+        station = self._access.connect_mobile_node(_scenario_from_task(task))
         return {"station": station.name}
 
     def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Move while a TCP connection is in use (see `survival`)."""
-        scenario = _scenario(task)
-        return survival.survive(self._site.testbed, self._access, scenario)
+        scenario = _scenario_from_task(task)
+        return survival.move_during_stream(self._site.testbed, self._access, scenario)
 
 
-def _scenario(task: Mapping[str, Any]) -> Scenario:
+def _scenario_from_task(task: Mapping[str, Any]) -> Scenario:
     scenario: Scenario = from_json(Scenario, task["scenario"])
     return scenario

@@ -38,10 +38,10 @@ from studies.qop2007.metrics import TCP, UDP
 from studies.qop2007.phases import (
     HOME,
     authentication_time_s,
-    components,
     exchange_of,
-    missing,
-    table_4,
+    find_components,
+    missing_components,
+    summed_components,
 )
 from studies.study import Judged, Repetition
 from topologies.model import Scenario
@@ -53,7 +53,7 @@ _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "ke
 _WAYS = 2
 
 
-def judge(repetition: Repetition) -> Judged:
+def judge_repetition(repetition: Repetition) -> Judged:
     """Judge a repetition by the files that its workload left.
 
     Args:
@@ -69,121 +69,125 @@ def judge(repetition: Repetition) -> Judged:
     scenario: Scenario = repetition.cell.value("scenario")
     asked = repetition.asked
     assert isinstance(asked, Asked)
-    raw = observed.raw_values(repetition.out)
-    dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
-    seen = dissected.last()
-    earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
-    checks = [*in_force.verify(policy, seen), *attempts.verify(
+    raw = observed.read_raw_values(repetition.out)
+    dissected = in_force.dissect_repetition(policy, scenario, repetition.out, raw,
+                                            repetition.secrets)
+    seen = dissected.last_authentication()
+    earlier = [dissected.earlier_authentication(name) for name in raw.get("parts", {})]
+    checks = [*in_force.verify(policy, seen), *attempts.check_attack(
         seen, scenario, repetition.secrets["network"].get("passphrase", "")),
-              *evidence.authentications(policy, earlier, seen, asked)]
-    reason = _reason(raw, checks, seen, earlier)
+              *evidence.check_authentications(policy, earlier, seen, asked)]
+    reason = _failure_reason(raw, checks, seen, earlier)
     failure = raw["failure"] or {}
     if failure.get("stage") == "stream" and (narrow := arrived_stream.describe_narrow(scenario)):
         reason += f"; {narrow}"
-    again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
-    measured = _measured(policy, scenario, seen, earlier, is_proven=not reason)
+    again = [text for each in (*earlier, seen) for text
+             in retransmissions.find_retransmissions(each)]
+    measured = _measure(policy, scenario, seen, earlier, is_proven=not reason)
     if not reason and measured.authentication_time_s is None:
-        lacking = missing(measured.authentication_components_s, measured.authentication_sum)
+        lacking = missing_components(measured.authentication_components_s,
+                                     measured.authentication_sum)
         reason = f"not measured: no {', '.join(lacking)} in the captures"
     if not reason:
-        reason = _lacking(measured)
+        reason = _find_lacking(measured)
     if not reason and "pulses" in raw and len(measured.outages or {}) < _WAYS:
         reason = "not measured: the stream over the move did not come back both ways"
     return Judged(
         measured=measured,
-        evidence=judging.recorded(checks),
+        evidence=judging.to_records(checks),
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         # Retransmissions on lossy wires are the network's doing, not this machine's.
         flags=[retransmissions.FLAG] if again and not seen.wires_lose else [],
-        raw=_recorded(raw) | ({"retransmissions": again} if again else {}),
-        causes={} if reason else _causes(seen, scenario))
+        raw=_select_raw_values(raw) | ({"retransmissions": again} if again else {}),
+        causes={} if reason else _missing_stream_causes(seen, scenario))
 
 
-def _lacking(measured: Measured) -> str:
+def _find_lacking(measured: Measured) -> str:
     """Return the authentications that lack a component at home, or "".
 
     Otherwise a mean would be over fewer authentications than requested.
     """
     at_home = [name for name in measured.authentication_sum if name.endswith(HOME)]
     lacking = [(number, name) for number, each in enumerate(measured.authentications, start=1)
-               for name in missing(each.components_s, at_home)]
+               for name in missing_components(each.components_s, at_home)]
     return "; ".join(f"not measured: no {name} in the captures of authentication {number}"
                      for number, name in lacking)
 
 
-def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _select_raw_values(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the raw values that a record keeps, with those of its parts."""
-    own = judging.kept(raw, _RECORDED_RAW)
-    parts = {name: _recorded(part) for name, part in raw.get("parts", {}).items()}
+    own = judging.select_raw_values(raw, _RECORDED_RAW)
+    parts = {name: _select_raw_values(part) for name, part in raw.get("parts", {}).items()}
     return own | ({"parts": parts} if parts else {})
 
 
-def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Sequence[Observed], *,
-              is_proven: bool) -> Measured:
+def _measure(policy: Policy, scenario: Scenario, captures: Observed, earlier: Sequence[Observed], *,
+             is_proven: bool) -> Measured:
     """Return the body. Values that were not measured are empty, and only a proven time counts."""
-    raw = seen.raw
-    was_set = bool(clock.was_set(raw))
-    took_place = [] if was_set else _phases(seen)
-    before = [(each.raw, [] if was_set else _phases(each)) for each in earlier]
-    authentications = [_authentication(policy, found) for found in
+    raw = captures.raw
+    was_set = bool(clock.describe_clock_step(raw))
+    took_place = [] if was_set else _find_phases(captures)
+    before = [(each.raw, [] if was_set else _find_phases(each)) for each in earlier]
+    authentications = [_authentication_record(policy, found) for found in
                        (*(found for _, found in before), took_place)]
     parts = mean_components_s([each.components_s for each in authentications])
-    summed = table_4(policy, roaming=scenario.foreign_agent is not None)
-    handoff = _handoff(raw, took_place)
+    summed = summed_components(policy, roaming=scenario.foreign_agent is not None)
+    handoff = _handoff_phases(raw, took_place)
     return Measured(
         schema=SCHEMA,
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_sum=list(summed), authentications=authentications, handoff=handoff,
         handoff_s=handoff_s(authentications[-1].phases, handoff, raw["stamps"]),
-        earlier_handoffs=[moved for each in before if (moved := _earlier(*each))] or None,
-        outages=_outages(raw), tcp=_tcp(raw),
-        udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
+        earlier_handoffs=[moved for each in before if (moved := _earlier_handoff(*each))] or None,
+        outages=_outage_records(raw), tcp=_tcp_record(raw),
+        udp=None if was_set else _udp_record(raw, captures.packets_of("traffic-peer")))
 
 
-def _outages(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:
-    found = outages.find(raw)
+def _outage_records(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:
+    found = outages.find_outages(raw)
     return {way: OutageRecord(**asdict(each)) for way, each in found.items()} or None
 
 
-def _phases(seen: Observed) -> list[Phase]:
+def _find_phases(captures: Observed) -> list[Phase]:
     """Return the phases of an authentication, or none if it did not begin."""
-    if "start" not in seen.raw["stamps"]:
+    if "start" not in captures.raw["stamps"]:
         return []
-    return phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
+    return phases.find_phases(captures.raw, captures.packets_of("auth-air"),
+                              captures.packets_of("auth-mn"), captures.mac)
 
 
-def _authentication(policy: Policy, took_place: Sequence[Phase]) -> AuthenticationRecord:
-    return AuthenticationRecord(components_s=components(took_place, exchange_of(policy)),
+def _authentication_record(policy: Policy, took_place: Sequence[Phase]) -> AuthenticationRecord:
+    return AuthenticationRecord(components_s=find_components(took_place, exchange_of(policy)),
                                 phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
 
 
-def _earlier(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> HandoffRecord | None:
+def _earlier_handoff(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> HandoffRecord | None:
     """Return the move after an authentication other than the last, or None if it failed."""
-    moved = _handoff(raw, took_place)
+    moved = _handoff_phases(raw, took_place)
     found = [PhaseRecord(**asdict(phase)) for phase in took_place]
     whole_s = handoff_s(found, moved, raw["stamps"])
     return None if whole_s is None else HandoffRecord(phases=moved, handoff_s=whole_s)
 
 
-def _handoff(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> list[PhaseRecord]:
-    return [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
+def _handoff_phases(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> list[PhaseRecord]:
+    return [PhaseRecord(**asdict(phase)) for phase in phases.handoff_phases(raw, took_place)]
 
 
-def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
-            earlier: Sequence[Observed]) -> str:
-    if clock.was_set(raw):
-        return clock.was_set(raw)
+def _failure_reason(raw: Mapping[str, Any], checks: Sequence[Check], captures: Observed,
+                    earlier: Sequence[Observed]) -> str:
+    if clock.describe_clock_step(raw):
+        return clock.describe_clock_step(raw)
     if raw["failure"]:
         # The failure is in the last part, or in what follows all parts.
-        begun = [*earlier, *([seen] if "left" in raw or not earlier else [])]
-        is_of_one = begun[-1] is not seen or "first_packet" not in seen.raw["stamps"]
+        begun = [*earlier, *([captures] if "left" in raw or not earlier else [])]
+        is_of_one = begun[-1] is not captures or "first_packet" not in captures.raw["stamps"]
         where = f"authentication {len(begun)}: " if earlier and is_of_one else ""
-        return where + evidence.explain(raw["failure"], begun[-1])
-    return "; ".join(judging.unproven(checks))
+        return where + evidence.explain_failure(raw["failure"], begun[-1])
+    return "; ".join(judging.failure_reasons(checks))
 
 
-def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
+def _tcp_record(raw: Mapping[str, Any]) -> StreamRecord | None:
     """Return TCP's goodput by iperf3's server, or None if it received nothing."""
     if "iperf_tcp" not in raw:
         return None
@@ -192,7 +196,7 @@ def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
                         duration_s=said["duration_s"], iperf=said) if said["bytes"] else None
 
 
-def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
+def _udp_record(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
     """Return UDP's goodput: the bytes at iperf3's server, over the duration of the stream.
 
     Iperf3's own duration includes its closing exchange, so arrivals are timed by the peer's capture
@@ -208,11 +212,11 @@ def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | No
                         duration_s=duration_s, iperf=said)
 
 
-def _causes(seen: Observed, scenario: Scenario) -> dict[str, str]:
+def _missing_stream_causes(captures: Observed, scenario: Scenario) -> dict[str, str]:
     """Return the reasons why streams have no value, by metric."""
-    raw = seen.raw
+    raw = captures.raw
     return {
         TCP.name: "iperf3's server received none of its bytes" if "iperf_tcp" in raw else
         "no stream was sent",
-        UDP.name: arrived_stream.describe_loss(seen, scenario) if "iperf_udp" in raw else
+        UDP.name: arrived_stream.describe_loss(captures, scenario) if "iperf_udp" in raw else
         "no stream was sent"}

@@ -25,9 +25,9 @@ from studies.qop2007.body import (
 )
 from studies.qop2007.phases import (
     authentication_time_s,
-    components,
     exchange_of,
-    table_4,
+    find_components,
+    summed_components,
 )
 from studies.study import Cell, Judged
 from topologies.model import STATION, Scenario
@@ -43,32 +43,32 @@ _STAY = {"scan": (0.0394, 3), "authentication": (0.0009, 2), "association": (0.0
 _LEAVING_S = 0.0085
 
 
-def judged(cell: Cell, generator: np.random.Generator) -> Judged:
+def make_outcome(cell: Cell, generator: np.random.Generator) -> Judged:
     """Return the outcome of a repetition, with random durations and rates."""
     policy, scenario = cell.value("policy"), cell.value("scenario")
     slower, faster = float(generator.gamma(50, 1 / 50)), float(generator.normal(1, 0.01))
     stamps = {"start": 1e9 + float(generator.uniform(0, 1e6))}
-    took_place = _stays(policy, scenario, slower, stamps)
-    return Judged(_measured(policy, scenario, took_place, stamps, faster), elapsed_s=6.0,
+    took_place = _make_stays(policy, scenario, slower, stamps)
+    return Judged(_make_body(policy, scenario, took_place, stamps, faster), elapsed_s=6.0,
                   evidence=[CheckRecord(check=f"made up {number}", ok=True,
                                         detail="no packets, 0 dropped") for number in range(9)],
-                  raw=_raw(stamps))
+                  raw=_make_raw_values(stamps))
 
 
-def _stays(policy: Policy, scenario: Scenario, slower: float,
-           stamps: dict[str, float]) -> list[Phase]:
+def _make_stays(policy: Policy, scenario: Scenario, slower: float,
+                stamps: dict[str, float]) -> list[Phase]:
     """Return the phases at home and away, and add the time stamps of a move."""
-    home = _stay(policy, slower, 0.0, "")
+    home = _make_stay(policy, slower, 0.0, "")
     if not scenario.roams_to:
         return home
     left = home[-1].end_s
     stamps["handoff"] = stamps["start"] + left
-    away = _stay(policy, slower, left + _LEAVING_S, FOREIGN)
+    away = _make_stay(policy, slower, left + _LEAVING_S, FOREIGN)
     stamps["foreign_first_packet"] = stamps["start"] + away[-1].end_s
     return [*home, *away]
 
 
-def _stay(policy: Policy, slower: float, at: float, prefix: str) -> list[Phase]:
+def _make_stay(policy: Policy, slower: float, at: float, prefix: str) -> list[Phase]:
     stay = []
     for name, (duration, packets) in _STAY.items():
         if (name != "dot1x" or policy.uses_eap) and (name != "ike" or policy.uses_ipsec):
@@ -77,15 +77,15 @@ def _stay(policy: Policy, slower: float, at: float, prefix: str) -> list[Phase]:
     return stay
 
 
-def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
-              stamps: dict[str, float], faster: float) -> Measured:
-    crossings_share = _SHARED if scenario.network.nodes[scenario.peer].has(STATION) else 1.0
+def _make_body(policy: Policy, scenario: Scenario, took_place: list[Phase],
+               stamps: dict[str, float], faster: float) -> Measured:
+    crossings_share = _SHARED if scenario.network.nodes[scenario.peer].has_duty(STATION) else 1.0
     share = crossings_share * (1 - 0.035 * policy.uses_ipsec - 0.007 * policy.encrypts_air)
-    parts = components(took_place, exchange_of(policy))
-    summed = table_4(policy, roaming=scenario.foreign_agent is not None)
+    parts = find_components(took_place, exchange_of(policy))
+    summed = summed_components(policy, roaming=scenario.foreign_agent is not None)
     stay, moved = ([PhaseRecord(name=phase.name, start_s=phase.start_s, packets=phase.packets,
                                 duration_s=phase.duration_s) for phase in each]
-                   for each in (took_place, phases.handoff({"stamps": stamps}, took_place)))
+                   for each in (took_place, phases.handoff_phases({"stamps": stamps}, took_place)))
     tcp, udp = (StreamRecord(goodput_bps=bps * share * faster, bytes=_STREAM_BYTES,
                              duration_s=8 * _STREAM_BYTES / (bps * share * faster),
                              iperf={"packets": 713.0, "lost_packets": 300.0})
@@ -97,7 +97,7 @@ def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
         handoff_s=handoff_s(stay, moved, stamps), tcp=tcp, udp=udp)
 
 
-def _raw(stamps: dict[str, float]) -> dict[str, Any]:
+def _make_raw_values(stamps: dict[str, float]) -> dict[str, Any]:
     """Return raw values as large as measured ones, which reports load but do not read."""
     events = [{"at_s": stamps["start"] + number, "name": "CTRL-EVENT-MADE-UP",
                "text": "02:00:00:00:a1:00 no such event, and no such packet either"}

@@ -8,7 +8,7 @@ from measure.moves import ANEW, BACK
 from measure.time_limits import TimeLimits
 from policies import Policy
 from studies import mobile
-from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
+from studies.qop2007.asked import STREAM_CAPTURES, Asked, parse_devices
 from studies.study import Cell, Expected, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
@@ -35,22 +35,23 @@ _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
 _FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
 
 
-def medium(asked: Asked) -> Medium | None:
+def load_medium(settings: Asked) -> Medium | None:
     """Return the medium of the settings, or None to stream without one. Raises StudyError."""
-    return mobile.air(asked.medium)
+    return mobile.air(settings.medium)
 
 
-def testbed(cell: Cell, asked: Asked) -> Spec:
+def testbed_spec(cell: Cell, settings: Asked) -> Spec:
     """Return the testbed: the policy on the scenario's network, over the chosen medium."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
     return Spec(network=scenario.network, policy=policy,
-                medium=mobile.air_of(scenario, asked.medium),
-                options={"spi": SPI, "detection": asked.detection},
-                devices=by_node(asked.devices), packages=MLKEM if policy.needs_mlkem else "")
+                medium=mobile.air_of(scenario, settings.medium),
+                options={"spi": SPI, "detection": settings.detection},
+                devices=parse_devices(settings.devices), packages=MLKEM if policy.needs_mlkem
+                else "")
 
 
-def task(cell: Cell, asked: Asked) -> dict[str, Any]:
+def build_task(cell: Cell, settings: Asked) -> dict[str, Any]:
     """Return the task of a repetition: scenario, authentications, moves and streams.
 
     Sizes are in bytes, UDP's rate in bit/s.
@@ -58,13 +59,13 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
-            "authentications": asked.authentications,
-            "moves": asked.moves if scenario.roams_to else 1,
-            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
-            "move_stream_ms": asked.move_stream_ms if scenario.roams_to else 0, "streams": {
-        "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
-        "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
-        "one_in": STREAM_CAPTURES[asked.stream_captures]}}
+            "authentications": settings.authentications,
+            "moves": settings.moves if scenario.roams_to else 1,
+            "has_port": policy.uses_eap, "roaming": roaming_mode(policy, scenario),
+            "move_stream_ms": settings.move_stream_ms if scenario.roams_to else 0, "streams": {
+        "tcp_bytes": settings.stream_bytes, "udp_bytes": settings.stream_bytes,
+        "udp_payload_bytes": settings.udp_payload_bytes, "udp_rate_bps": _offered_bps(settings),
+        "one_in": STREAM_CAPTURES[settings.stream_captures]}}
 
 
 def goes_abroad(cell: Cell) -> bool:
@@ -73,7 +74,7 @@ def goes_abroad(cell: Cell) -> bool:
     return scenario.foreign_agent is not None
 
 
-def roaming(policy: Policy, scenario: Scenario) -> str:
+def roaming_mode(policy: Policy, scenario: Scenario) -> str:
     """Return how the mobile node roams.
 
     The result is "" where the node stays, or leaves first (see Arrival).
@@ -131,44 +132,46 @@ def check_transport_mode(policy: Policy, scenario: Scenario) -> None:
             "peer is the agent")
 
 
-def deadline_s(cell: Cell, asked: Asked) -> float:
+def deadline_s(cell: Cell, settings: Asked) -> float:
     """Return the deadline: the slowest accepted streams, and further authentications and moves."""
     scenario: Scenario = cell.value("scenario")
-    limits, size = TimeLimits(scenario.network, medium(asked)), asked.stream_bytes
+    limits, size = TimeLimits(scenario.network, load_medium(settings)), settings.stream_bytes
     path = limits.to_peer(scenario)
-    arrivals = asked.authentications + (asked.moves if scenario.roams_to else 0)
-    further = asked.authentications + asked.moves - 2
-    return (limits.tcp_stream_s(path, size) + limits.udp_stream_s(path, size, _offered_bps(asked))
+    arrivals = settings.authentications + (settings.moves if scenario.roams_to else 0)
+    further = settings.authentications + settings.moves - 2
+    return (limits.tcp_stream_s(path, size)
+            + limits.udp_stream_s(path, size, _offered_bps(settings))
             + arrivals * limits.getting_on_s(scenario) + further * _SLOWEST_FURTHER_S)
 
 
-def expected(cell: Cell, asked: Asked) -> Expected:
+def estimate_costs(cell: Cell, settings: Asked) -> Expected:
     """Estimate duration and costs by the medium's ceilings, which all policies share.
 
     UDP is offered at the rate that one crossing of the air can carry, on every path.
     """
     scenario: Scenario = cell.value("scenario")
-    size, air = asked.stream_bytes, medium(asked)
-    crossings = _crossings(scenario)
+    size, air = settings.stream_bytes, load_medium(settings)
+    crossings = _count_crossings(scenario)
     tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
-    udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
-    moves = asked.moves if scenario.roams_to else 0
+    udp_bps = air.udp_ceiling_bps(settings.udp_payload_bytes) if air else _UNLIMITED_BPS
+    moves = settings.moves if scenario.roams_to else 0
     # After each move except the last, the node comes home once more.
-    further = asked.authentications - 1 + max(0, moves - 1)
+    further = settings.authentications - 1 + max(0, moves - 1)
     fixed_s = _FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
     return Expected(
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
         processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S
         + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
         capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES
-        + 2 * size * crossings * _SHARE_OF_STREAM / STREAM_CAPTURES[asked.stream_captures])
+        + 2 * size * crossings * _SHARE_OF_STREAM / STREAM_CAPTURES[settings.stream_captures])
 
 
-def _crossings(scenario: Scenario) -> int:
+def _count_crossings(scenario: Scenario) -> int:
     """Count a packet's crossings of the air between mobile node and peer."""
-    return 2 if scenario.network.nodes[scenario.peer].has("station") else 1
+    return 2 if scenario.network.nodes[scenario.peer].has_duty("station") else 1
 
 
-def _offered_bps(asked: Asked) -> float:
-    air = medium(asked)
-    return _OVERLOAD * air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_OFFER_BPS
+def _offered_bps(settings: Asked) -> float:
+    air = load_medium(settings)
+    return _OVERLOAD * air.udp_ceiling_bps(
+        settings.udp_payload_bytes) if air else _UNLIMITED_OFFER_BPS

@@ -15,7 +15,7 @@ EXCHANGES: Mapping[str, tuple[str, ...]] = {"sae": ("authentication",), "owe": (
 HOME = "_home"
 
 
-def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
+def find_components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     """Return the parts of authentication times in seconds, by Table 4's names.
 
     A registration lasts from the first solicitation or request to the accepted reply. `exchange`
@@ -38,7 +38,7 @@ def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     return parts
 
 
-def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
+def summed_components(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     """Return the components of the authentication time, by Table 4 of the paper.
 
     The table has no row for policies without any negotiation. They count Mobile IP alone, which
@@ -67,11 +67,11 @@ def exchange_of(policy: Policy) -> str:
     return keys if keys in EXCHANGES else ""
 
 
-def missing(parts: Mapping[str, float], summed: Sequence[str]) -> list[str]:
+def missing_components(parts: Mapping[str, float], summed: Sequence[str]) -> list[str]:
     """Return the components of a sum that did not take place."""
     return [name for name in summed if name not in parts]
 
 
 def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float | None:
     """Return the sum of these components (s), or None if one is missing."""
-    return None if missing(parts, summed) else sum(parts[name] for name in summed)
+    return None if missing_components(parts, summed) else sum(parts[name] for name in summed)

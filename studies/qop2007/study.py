@@ -91,21 +91,22 @@ class Qop2007(Study):
             matrix.check_transport_mode(cell.value("policy"), cell.value("scenario"))
             yield cell
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return the testbed: the policy on the scenario's network, over the chosen medium."""
         from studies.qop2007 import matrix
 
-        return matrix.testbed(cell, asked)
+        return matrix.testbed_spec(cell, settings)
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the scenario, and the streams with their rate."""
         from studies.qop2007 import matrix
 
-        return matrix.task(cell, asked)
+        return matrix.build_task(cell, settings)
 
-    def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
+    def warm_up(self, settings: Asked) -> Asked:  # type: ignore[override]
         """Return settings with small streams, which load the same files into memory."""
-        return asked.model_copy(update={"stream_bytes": 50_000, "authentications": 1, "moves": 1})
+        return settings.model_copy(update={"stream_bytes": 50_000, "authentications": 1,
+                                           "moves": 1})
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
         """Return a cell that goes abroad if there is one, which loads a handoff's files.
@@ -116,54 +117,54 @@ class Qop2007(Study):
 
         return next(filter(matrix.goes_abroad, cells), cells[0])
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate duration and costs by the medium's ceilings, which all policies share."""
         from studies.qop2007 import matrix
 
-        return matrix.expected(cell, asked)
+        return matrix.estimate_costs(cell, settings)
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return the time of the slowest streams that are still accepted."""
         from studies.qop2007 import matrix
 
-        return matrix.deadline_s(cell, asked)
+        return matrix.deadline_s(cell, settings)
 
     def judge(self, repetition: Repetition) -> Judged:
         """Dissect, time and verify a repetition."""
         from studies.qop2007 import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
-    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+    def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return times and streams, with handoff and losses where the node moves."""
         moves = cell.value("scenario").roams_to is not None
         return [AUTHENTICATION, TCP, UDP, *([HANDOFF] if moves else []),
-                *([OUTAGE, LOST] if moves and asked.move_stream_ms else [])]
+                *([OUTAGE, LOST] if moves and settings.move_stream_ms else [])]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Return a column for each metric, phase and component of the authentication time."""
         from studies.qop2007 import values
 
-        return values.values(measured)
+        return values.row_from_body(measured)
 
     def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged:
         """Return an outcome with durations and rates near those of a quick run."""
         from studies.qop2007 import made_up
 
-        return made_up.judged(cell, generator)
+        return made_up.make_outcome(cell, generator)
 
     def impossible(self, measured: Any) -> str:
         """Describe a negative number, or an authentication time unequal to its parts' sum."""
         from studies.qop2007 import values
 
-        return values.impossible(measured)
+        return values.find_impossible_value(measured)
 
     def parts(self, cells: Cells) -> Sequence[MetricPart]:
         """Return the components of the authentication time."""
         from studies.qop2007.report import clock_parts
 
-        return clock_parts.parts(cells)
+        return clock_parts.component_parts(cells)
 
     def run_table(self, cells: Cells) -> Table:
         """Return the table of metrics, with components and phases."""

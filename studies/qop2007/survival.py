@@ -25,7 +25,7 @@ _POLL_S = 0.02
 _STREAM_S = 60
 
 
-def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, Any]:
+def move_during_stream(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, Any]:
     """Move to the visited network in the middle of a stream.
 
     The mobile node is connected at home first.
@@ -42,27 +42,29 @@ def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, A
     """
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")
-    nodes, station = testbed.network.nodes, access.connect(scenario)
+    nodes, station = testbed.network.nodes, access.connect_mobile_node(scenario)
     argv = ["iperf3", "--client", nodes[scenario.peer].address, "--port", str(iperf.PORT),
             "--time", str(_STREAM_S)]
 
     def received() -> dict[str, int]:
         return kernel.received_bytes(testbed, scenario.peer, iperf.PORT)
 
-    with subprocess.Popen(testbed.command(station.name, argv), stdin=subprocess.DEVNULL,
+    with subprocess.Popen(testbed.node_command(station.name, argv), stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as stream:
         try:
-            _wait(lambda: max(received().values(), default=0) > _ENOUGH_BYTES, "does not begin")
+            _wait_until(lambda: max(received().values(), default=0) > _ENOUGH_BYTES,
+                        "does not begin")
             seen = received()
             connection = max(seen, key=lambda peer: seen[peer])
             left = time.monotonic()
             station.leave()
             before = received()[connection]
-            access.attach(station.name, scenario.roams_to)
+            access.attach_station(station.name, scenario.roams_to)
             arriving = received().get(connection, 0)
-            _wait(lambda: received().get(connection, 0) > arriving, "did not go on after the move")
+            _wait_until(lambda: received().get(connection, 0) > arriving,
+                        "did not go on after the move")
             outage_s = time.monotonic() - left
-            _wait(lambda: received().get(connection, 0) > arriving + _ENOUGH_BYTES, "stalls")
+            _wait_until(lambda: received().get(connection, 0) > arriving + _ENOUGH_BYTES, "stalls")
             return {"connection": connection, "received_before": before,
                     "received_arriving": arriving, "received_after": received()[connection],
                     "outage_s": outage_s}
@@ -70,7 +72,7 @@ def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, A
             stream.terminate()
 
 
-def _wait(reached: Callable[[], bool], failure: str) -> None:
+def _wait_until(reached: Callable[[], bool], failure: str) -> None:
     until = time.monotonic() + _DEADLINE_S
     while not reached():
         if time.monotonic() > until:

@@ -44,15 +44,15 @@ _TABLE = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
 
 
-def apply(site: Site, scenario: Scenario) -> None:
+def apply_control(site: Site, scenario: Scenario) -> None:
     """Apply the fault of the run's control, if it is one of these."""
     if site.fault in _CONTROLS:
         _CONTROLS[site.fault](site.testbed, scenario)
 
 
 @contextmanager
-def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
-              detail: Detail) -> Iterator[None]:
+def capturing_streams(fault: str, captures: Callable[..., Any], points: Sequence[Point],
+                      detail: Detail) -> Iterator[None]:
     """Capture the streams, under one control with a stopped and tiny capture on the wire."""
     still = [point for point in points if fault == LOSSY and point.name == "wire"]
     if fault == LOSSY and not still:
@@ -69,25 +69,25 @@ def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
                 capture.send_signal(signal.SIGCONT)
 
 
-def afterwards(fault: str, access: Access, scenario: Scenario) -> None:
+def apply_afterwards(fault: str, access: Access, scenario: Scenario) -> None:
     """Apply a control's fault after all streams, and undo faults that would last."""
     if fault == LEAVES:
         if not scenario.companions:
             raise MeasureError("testbed", f"the control {LEAVES} needs a scenario with another "
                                "mobile node, and this one has none")
         for name in scenario.companions:
-            access.send_away(name)
+            access.dismiss_companion(name)
     elif fault == UNTUNNELLED:
         testbed, away = access.site.testbed, scenario.foreign_agent or ""
         for name in (scenario.agent, away, away):
-            testbed.run(name, ["ip", "rule", "del", "priority", _FIRST])
+            testbed.run_command(name, ["ip", "rule", "del", "priority", _FIRST])
         [router] = scenario.network.of_duty(ROUTER)
-        testbed.run(router, ["ip", "route", "del",
-                             scenario.network.nodes[scenario.mobile_node].address])
+        testbed.run_command(router, ["ip", "route", "del",
+                                     scenario.network.nodes[scenario.mobile_node].address])
 
 
 @contextmanager
-def left_over(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None]:
+def leaving_sa(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None]:
     """Add an IPsec SA that no daemon knows, under one control.
 
     It is between mobile node and agent, and exists while this lasts.
@@ -98,32 +98,36 @@ def left_over(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None
     nodes = scenario.network.nodes
     ends = ["src", nodes[scenario.agent].address, "dst", nodes[scenario.mobile_node].address,
             "proto", "esp", "spi", "0x1"]
-    testbed.run(scenario.agent, ["ip", "xfrm", "state", "add", *ends, "mode", "tunnel", "auth",
-                                 "hmac(sha1)", f"0x{'00' * 20}", "enc", "ecb(cipher_null)", ""])
+    testbed.run_command(scenario.agent,
+                        ["ip", "xfrm", "state", "add", *ends, "mode", "tunnel", "auth",
+                                         "hmac(sha1)", f"0x{'00' * 20}", "enc", "ecb(cipher_null)",
+                         ""])
     try:
         yield
     finally:
-        testbed.run(scenario.agent, ["ip", "xfrm", "state", "delete", *ends])
+        testbed.run_command(scenario.agent, ["ip", "xfrm", "state", "delete", *ends])
 
 
-def _bypass(testbed: Testbed, scenario: Scenario) -> None:
+def _bypass_tunnel(testbed: Testbed, scenario: Scenario) -> None:
     """Let the stream's datagrams bypass the mobile node's tunnel, at both of its ends."""
     nodes = scenario.network.nodes
     source, target = nodes[scenario.mobile_node].address, nodes[scenario.peer].address
     for node, directions in ((scenario.mobile_node, ("out",)), (scenario.agent, ("in", "fwd"))):
         for direction in directions:
-            testbed.run(node, ["ip", "xfrm", "policy", "update", "src", source, "dst", target,
-                               "proto", "udp", "dport", str(iperf.PORT), "dir", direction,
-                               "priority", _FIRST])
+            testbed.run_command(node,
+                                ["ip", "xfrm", "policy", "update", "src", source, "dst", target,
+                                       "proto", "udp", "dport", str(iperf.PORT), "dir", direction,
+                                       "priority", _FIRST])
 
 
 def _beside_wireguard(testbed: Testbed, scenario: Scenario) -> None:
     """Let the stream's datagrams bypass the mobile node's WireGuard tunnel."""
     node, rule = scenario.mobile_node, ["priority", _FIRST]
     # An earlier repetition may have left the rule.
-    if not testbed.run(node, ["ip", "rule", "list", *rule]).strip():
-        testbed.run(node, ["ip", "rule", "add", *rule, "ipproto", "udp", "dport", str(iperf.PORT),
-                           "lookup", "main"])
+    if not testbed.run_command(node, ["ip", "rule", "list", *rule]).strip():
+        testbed.run_command(node,
+                            ["ip", "rule", "add", *rule, "ipproto", "udp", "dport", str(iperf.PORT),
+                                   "lookup", "main"])
 
 
 def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
@@ -142,13 +146,13 @@ def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
         _delete_policies(testbed, name, outer, both=True)
 
 
-def _untunnelled(testbed: Testbed, scenario: Scenario) -> None:
+def _untunnel_agents(testbed: Testbed, scenario: Scenario) -> None:
     """Let the visiting node's packets cross between the agents without a tunnel, both ways."""
     network = scenario.network
     home, away = scenario.agent, scenario.foreign_agent or ""
     node, [router] = network.nodes[scenario.mobile_node].address, network.of_duty(ROUTER)
     outer = {name: network.nodes[name].outer_address for name in (home, away)}
-    next_hop = _next_hop(testbed.run(home, ["ip", "route", "get", outer[away]]))
+    next_hop = _next_hop(testbed.run_command(home, ["ip", "route", "get", outer[away]]))
     for name, command in (
             (home, ["route", "replace", node, "via", next_hop, "table", _TABLE]),
             (home, ["rule", "add", "priority", _FIRST, "to", node, "lookup", _TABLE]),
@@ -156,7 +160,7 @@ def _untunnelled(testbed: Testbed, scenario: Scenario) -> None:
             (away, ["rule", "add", "priority", _FIRST, "to", node, "lookup",
                     str(kernel.TO_VISITOR)]),
             (away, ["rule", "add", "priority", _FIRST, "from", node, "lookup", "main"])):
-        testbed.run(name, ["ip", *command])
+        testbed.run_command(name, ["ip", *command])
 
 
 def _next_hop(route: str) -> str:
@@ -174,12 +178,13 @@ def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
         MeasureError: there is no policy with such a tunnel.
     """
     is_deleted = False
-    shown = testbed.run(node, ["ip", "xfrm", "policy", "list"])
+    shown = testbed.run_command(node, ["ip", "xfrm", "policy", "list"])
     for selector, direction, tunnel in parse_policies(shown):
         held = not any(tunnel) and any(f"{end}/32" in selector for end in ends)
         has_tunnel = sum(end in ends for end in tunnel) >= 1 + both
         if held or has_tunnel:
-            testbed.run(node, ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
+            testbed.run_command(node,
+                                ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
         is_deleted = is_deleted or has_tunnel
     if not is_deleted:
         raise MeasureError("testbed", f"{node} has no IPsec policy with a tunnel to "
@@ -231,8 +236,8 @@ def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
                   before: bytes = b"", after: bytes = b"") -> None:
     nodes = scenario.network.nodes
     station, cell = nodes[scenario.mobile_node], nodes[scenario.access_point]
-    frame = injection.from_station(_mac(station), _mac(cell), _mac(cell),
-                                   before + injection.READABLE + after, flags=flags)
+    frame = injection.station_frame(_mac_address(station), _mac_address(cell), _mac_address(cell),
+                                    before + injection.READABLE + after, flags=flags)
     injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
@@ -240,9 +245,9 @@ def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
     """Send a frame of the mobile node that is addressed to a companion's radio."""
     nodes = scenario.network.nodes
     station = nodes[scenario.mobile_node]
-    companion = _mac(nodes[next(iter(scenario.companions))])
-    injection.inject(testbed, scenario.mobile_node, station, injection.from_station(
-        _mac(station), companion, companion, injection.READABLE))
+    companion = _mac_address(nodes[next(iter(scenario.companions))])
+    injection.inject(testbed, scenario.mobile_node, station, injection.station_frame(
+        _mac_address(station), companion, companion, injection.READABLE))
 
 
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
@@ -250,15 +255,17 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     name = scenario.access_point
     cell = scenario.network.nodes[name]
     injection.inject(testbed, name, cell,
-                     injection.from_access_point(_mac(cell), _ALL_SYSTEMS, injection.READABLE))
+                     injection.access_point_frame(_mac_address(cell), _ALL_SYSTEMS,
+                                                  injection.READABLE))
 
 
 def _clear_on_wire(testbed: Testbed, scenario: Scenario) -> None:
     """Send a frame in the mobile node's name on its access point's wire, below MACsec."""
     nodes = scenario.network.nodes
     name, port = scenario.access_point, scenario.network.link_of(scenario.access_point)[0]
-    injection.send_by(testbed, name, wires.below(port),
-                      injection.spoken_to_all(_mac(nodes[scenario.mobile_node])))
+    injection.send_on_interface(testbed, name, wires.physical_name(port),
+                                injection.broadcast_frame(
+                                    _mac_address(nodes[scenario.mobile_node])))
 
 
 def _repeated_on_wire(testbed: Testbed, scenario: Scenario) -> None:
@@ -268,28 +275,28 @@ def _repeated_on_wire(testbed: Testbed, scenario: Scenario) -> None:
     """
     nodes, name = scenario.network.nodes, scenario.access_point
     node, port = nodes[name], scenario.network.link_of(name)[0]
-    injection.repeat(testbed, name, wires.below(port), node.address,
-                     nodes[node.agent or ""].address)
+    injection.replay_macsec_frame(testbed, name, wires.physical_name(port), node.address,
+                                  nodes[node.agent or ""].address)
 
 
 def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
     """Send a forged deauthentication of the mobile node in its access point's name."""
     nodes, name = scenario.network.nodes, scenario.access_point
-    injection.inject(testbed, name, nodes[name], injection.deauthentication(
-        _mac(nodes[name]), _mac(nodes[scenario.mobile_node])))
+    injection.inject(testbed, name, nodes[name], injection.deauthentication_frame(
+        _mac_address(nodes[name]), _mac_address(nodes[scenario.mobile_node])))
 
 
-def _mac(node: Node) -> str:
+def _mac_address(node: Node) -> str:
     return node.interfaces[node.radio_interface].radio or ""
 
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
-    "bypass": _bypass, "beside-wireguard": _beside_wireguard,
+    "bypass": _bypass_tunnel, "beside-wireguard": _beside_wireguard,
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-under-gcmp": _clear_frame,
     "clear-but-marked": _clear_but_marked, "long-but-marked": _long_but_marked,
     "clear-multicast": _clear_multicast,
     attempts.FORGED: _forged_deauthentication,
-    "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnelled,
+    "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnel_agents,
     "clear-on-wire": _clear_on_wire, "repeated-on-wire": _repeated_on_wire}

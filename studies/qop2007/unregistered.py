@@ -15,13 +15,13 @@ from topologies.mobile_ip.mobile_node import MobileNode
 
 def main(arguments: list[str]) -> int:
     """Run the program of the module that is the first argument until it ends."""
-    MobileNode._start = _claimed  # type: ignore[assignment, method-assign]  # noqa: SLF001 - what it is for
+    MobileNode._start_registration = _claim_registration  # type: ignore[assignment, method-assign]  # noqa: SLF001 - what it is for
     module, *its_own = arguments
     status: int = importlib.import_module(module).main(its_own)
     return status
 
 
-def _claimed(node: MobileNode, *_: float) -> list[Effect]:
+def _claim_registration(node: MobileNode, *_: float) -> list[Effect]:
     """Claim a registration, instead of sending a request and waiting for its reply."""
     node.registered = True
     agent = node.agent

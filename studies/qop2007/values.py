@@ -30,16 +30,16 @@ from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
 _ROUNDING_S = 1e-6
 
 
-def values(measured: Measured) -> dict[str, float | int | str | None]:
+def row_from_body(measured: Measured) -> dict[str, float | int | str | None]:
     """Return the row of a record's body, by column."""
     row: dict[str, float | int | str | None] = {
         "authentication_time_s": measured.authentication_time_s,
         "authentications": len(measured.authentications),
         "authentication_time_sd_s": _deviation_s(measured),
         "authentication_sum": "+".join(measured.authentication_sum),
-        "handoff_s": _mean(measured.handoffs_s),
-        "handoff_sum_s": _mean([_sum_s(phases) for phases in measured.handoffs])}
-    row |= _outages(measured)
+        "handoff_s": _mean_of(measured.handoffs_s),
+        "handoff_sum_s": _mean_of([_sum_s(phases) for phases in measured.handoffs])}
+    row |= _outage_values(measured)
     for name, stream in (("tcp", measured.tcp), ("udp", measured.udp)):
         row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
                 f"{name}_bytes": stream.bytes if stream else None,
@@ -49,8 +49,9 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
     row |= {"udp_sent_packets": said.get("packets"), "udp_lost_packets": said.get("lost_packets")}
     row |= {f"component_{name}_s": seconds
             for name, seconds in measured.authentication_components_s.items()}
-    row |= _means([_phases("phase_", each.phases) for each in measured.authentications])
-    row |= _means([_phases("handoff_", phases) for phases in measured.handoffs])
+    row |= _column_means([_phase_values("phase_", each.phases) for each
+                          in measured.authentications])
+    row |= _column_means([_phase_values("handoff_", phases) for phases in measured.handoffs])
     return row
 
 
@@ -66,15 +67,15 @@ def _deviation_s(measured: Measured) -> float | None:
     return stdev(times) if len(times) > 1 else None
 
 
-def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _column_means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each column over the rows that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: fmean(row[name] for row in rows if name in row) for name in names}
 
 
-def impossible(measured: Measured) -> str:
+def find_impossible_value(measured: Measured) -> str:
     """Describe the first impossible number of a record's body, or return ""."""
-    for name, value in _numbers(measured):
+    for name, value in _body_numbers(measured):
         if value is not None and not (math.isfinite(value) and value >= 0):
             return f"{name} is {value}, which cannot be"
     parts = sum(measured.authentication_components_s.get(name, 0.0)
@@ -85,7 +86,7 @@ def impossible(measured: Measured) -> str:
     return ""
 
 
-def _outages(measured: Measured) -> dict[str, float | int | str | None]:
+def _outage_values(measured: Measured) -> dict[str, float | int | str | None]:
     """Return the longer gap and both directions' losses, then each direction's."""
     ways = measured.outages or {}
     if not ways:
@@ -96,7 +97,7 @@ def _outages(measured: Measured) -> dict[str, float | int | str | None]:
             **{f"outage_{name}_lost_packets": way.lost_packets for name, way in ways.items()}}
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _mean_of(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
@@ -104,7 +105,7 @@ def _sum_s(phases: Sequence[PhaseRecord]) -> float:
     return sum(phase.duration_s for phase in phases)
 
 
-def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
+def _phase_values(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
     """Return durations and packets by phase, added up for a phase that took place twice."""
     row: dict[str, float] = {}
     for phase in phases:
@@ -114,7 +115,7 @@ def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
     return row
 
 
-def _numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
+def _body_numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
     """Yield every number of a body that cannot be negative, with its name."""
     yield "authentication_time_s", measured.authentication_time_s
     yield from (("handoff", seconds) for seconds in measured.handoffs_s)

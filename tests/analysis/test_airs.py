@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from analysis import NothingToReport
-from analysis.air import biases
-from analysis.comparison import compare
-from analysis.footnotes import circumstances
+from analysis.air import list_biases
+from analysis.comparison import compare_runs
+from analysis.footnotes import describe_circumstances
 from fabricated import cells_of, make, results_of
 from guest import air_module
-from harness.engine.recording import circumstances as circumstances_of
+from harness.engine.recording import describe_circumstances as circumstances_of
 from measure.record import Record
 from plans import plan_of
-from studies.qop2007.report.from_paper import from_paper
-from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.from_paper import basis_from_paper
+from studies.qop2007.report.from_run import basis_from_run
 from studies.qop2007.report.run_notes import run_table
 from studies.qop2007.report.traffic_tables import table_5, table_6, table_7, table_8
 
@@ -43,7 +43,7 @@ def test_records_of_two_airs_are_separated() -> None:
     assert results.air == "dcf" and list(results.frame["repetition"]) == [1, 2]
     assert "of another air (queue) and left out" in results.left_out
     assert "P1-N2-003" in results.left_out
-    assert "(air: dcf)" in circumstances(results)
+    assert "(air: dcf)" in describe_circumstances(results)
 
 
 def test_one_air_leaves_nothing_out() -> None:
@@ -60,19 +60,19 @@ def test_two_airs_are_not_compared() -> None:
     """Nor as if they were one, nor side by side."""
     runs = [results_of(*of_air(air, [make("P1", 1), make("P1", 2)])) for air in ("dcf", None)]
     with pytest.raises(NothingToReport, match="no table mixes airs"):
-        compare(*runs)
+        compare_runs(*runs)
 
 
 @pytest.mark.parametrize(("air", "said"), [("dcf", "came to 5 % less"),
                                            ("queue", "comes to 5 % more")])
 def test_tables_of_traffic_say_what_the_air_makes_of_them(air: str, said: str) -> None:
     """Tables 5 to 8 of a run: against the other air, and why. What the paper printed has none."""
-    basis = from_run(cells_of(*of_air(air, [make(policy, n) for policy in ("P1", "P2")
-                                            for n in (1, 2)])))
+    basis = basis_from_run(cells_of(*of_air(air, [make(policy, n) for policy in ("P1", "P2")
+                                                  for n in (1, 2)])))
     for table in (table_5, table_6, table_7, table_8):
         [note] = [note for note in table(basis).notes if "one channel twice" in note]
         assert said in note and "count their slots down together" in note
-        assert not any("one channel twice" in note for note in table(from_paper()).notes)
+        assert not any("one channel twice" in note for note in table(basis_from_paper()).notes)
     varies = [any("Backoffs are drawn" in note for note in table(basis).notes)
               for table in (table_5, table_6, table_7, table_8)]
     assert varies == [air == "dcf", air == "dcf", False, False]
@@ -88,7 +88,7 @@ def test_only_the_guest_has_contention() -> None:
 
 def test_a_record_says_which_air_it_was() -> None:
     """What a run writes into each record's environment; records of two such runs share no table."""
-    said = [circumstances_of(plan, next(iter(plan.steps())))
+    said = [circumstances_of(plan, next(iter(plan.all_steps())))
             for plan in (plan_of(), plan_of(on="host"))]
     assert [entry["air"] for entry in said] == ["dcf", "queue"]
     contended, in_turns = ([record.model_copy(update={"environment": {
@@ -96,16 +96,16 @@ def test_a_record_says_which_air_it_was() -> None:
         for record in (make("P1", 1), make("P1", 2))] for entry in said)
     assert results_of(*contended, *in_turns[:1]).air == "dcf"
     with pytest.raises(NothingToReport, match="no table mixes airs"):
-        compare(results_of(*contended), results_of(*in_turns))
+        compare_runs(results_of(*contended), results_of(*in_turns))
 
 
 def test_the_bias_of_queues_stands_beside_their_numbers() -> None:
     """With its size, by the medium of the plan; what stations contend for has none."""
     host, guest = plan_of(on="host"), plan_of()
-    [said] = biases("queue", host.manifest)
+    [said] = list_biases("queue", host.manifest)
     assert "was late by 0.52 ms" in said and "14 % at 256" in said
-    assert list(biases("dcf", guest.manifest)) == [] == list(biases("", None))
-    [unknown] = biases("queue", None)
+    assert list(list_biases("dcf", guest.manifest)) == [] == list(list_biases("", None))
+    [unknown] = list_biases("queue", None)
     assert "was late, and times are too long" in unknown
     table = run_table(cells_of(*of_air("queue", [make("P1", 1), make("P1", 2)])))
     assert any("served its stations by queues" in note for note in table.notes)

@@ -43,18 +43,23 @@ from fabricated import (
 )
 from harness.errors import UserError
 from measure import phases as measured
-from measure.record import CheckRecord, Record, write
+from measure.record import CheckRecord, Record, write_record
 from studies import records as stored
 from studies.qop2007.body import PhaseRecord
-from studies.qop2007.phases import components as components_measured
-from studies.qop2007.report.phase_names import COMPONENTS, component_phases, components, phases
+from studies.qop2007.phases import find_components as components_measured
+from studies.qop2007.report.phase_names import (
+    COMPONENTS,
+    component_names,
+    component_phases,
+    phase_names,
+)
 from studies.qop2007.report_options import NO_LAYERS_SHA256
 
 # --- records to frame ---------------------------------------------------------------------------
 
 def test_a_record_becomes_a_row_with_units_in_its_columns(tmp_path: Path) -> None:
     """Every metric, phase and circumstance of P12 is there, under a name with its unit."""
-    write(make("P12", 2, phases=P12_PHASES, tcp=4.4e6, attempt=2), tmp_path / "records")
+    write_record(make("P12", 2, phases=P12_PHASES, tcp=4.4e6, attempt=2), tmp_path / "records")
     results = load(tmp_path)
     assert results.complaints == []
     row = results.frame.iloc[0]
@@ -64,7 +69,7 @@ def test_a_record_becomes_a_row_with_units_in_its_columns(tmp_path: Path) -> Non
     assert row["phase_dot1x_packets"] == 17
     assert (row["attempt"], row["verified"], row["medium"]) == (2, True, "802.11b-long")
     assert row["policy_sha256"] == POLICIES["P12"].digest()
-    assert phases(results.frame) == tuple(P12_PHASES)
+    assert phase_names(results.frame) == tuple(P12_PHASES)
 
 
 def test_rows_are_in_the_papers_order() -> None:
@@ -88,7 +93,7 @@ def test_unknown_phases_are_shown_and_come_before_the_first_packet() -> None:
     """A later study's phases need no change here."""
     cells = cells_of(make(phases={"scan": (0.04, 2), "first_packet": (0.01, 2),
                                   "mip_registration": (1.4, 4)}))
-    assert phases(cells.results.frame) == ("scan", "mip_registration", "first_packet")
+    assert phase_names(cells.results.frame) == ("scan", "mip_registration", "first_packet")
     assert "mip registration" in text_of(cells, 140)
 
 
@@ -101,15 +106,15 @@ def test_the_authentication_time_is_the_sum_that_the_record_names() -> None:
     away = results.frame[results.frame["scenario"] == "R1"].set_index("policy")
     assert away["authentication_sum"]["P3"] == (
         "mip_registration_home+ike_home+mip_registration_foreign")
-    assert components(results.frame) == (
+    assert component_names(results.frame) == (
         "eap_home", "mip_registration_home", "ike_home",
         "eap_foreign", "mip_registration_foreign", "ike_foreign")
 
 
 def test_an_authentication_time_that_is_not_its_sum_is_left_out(tmp_path: Path) -> None:
     """A record that contradicts itself was written by something else than measure."""
-    write(make("P12", 2, phases=P12_PHASES), tmp_path)
-    write(make("P12", 1, phases=P12_PHASES, authentication_time_s=0.02), tmp_path)
+    write_record(make("P12", 2, phases=P12_PHASES), tmp_path)
+    write_record(make("P12", 1, phases=P12_PHASES, authentication_time_s=0.02), tmp_path)
     results = load(tmp_path)
     assert results.frame["repetition"].tolist() == [2]
     assert "its components add up to 0.0425" in results.complaints[0]
@@ -140,7 +145,7 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_files_are_named_and_counted(tmp_path: Path, kind: str) -> None:
     """A file that is no record is left out by name; the others still make a table."""
-    write(make(), tmp_path / "records")
+    write_record(make(), tmp_path / "records")
     (tmp_path / "records" / f"{kind}.json").write_bytes(DAMAGE[kind])
     results = load(tmp_path)
     assert len(results.frame) == 1
@@ -164,8 +169,8 @@ def test_damaged_files_are_named_and_counted(tmp_path: Path, kind: str) -> None:
 def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field: str,
                                                            value: Any) -> None:
     """A number that cannot be never gets into a mean."""
-    write(make(repetition=2), tmp_path)
-    path = write(make(), tmp_path)
+    write_record(make(repetition=2), tmp_path)
+    path = write_record(make(), tmp_path)
     document = json.loads(path.read_text())
     document |= {"measured": document["measured"] | {field: value}} \
         if field in document["measured"] and field != "schema" else {field: value}
@@ -183,8 +188,8 @@ def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field
 def test_what_says_ok_without_proof_is_left_out(tmp_path: Path, change: dict[str, Any],
                                                 says: str) -> None:
     """Whoever wrote it: an import or an edited file must not get into a mean."""
-    write(make("P1", 1), tmp_path / "records")
-    path = write(make("P1", 2, **change), tmp_path / "records")
+    write_record(make("P1", 1), tmp_path / "records")
+    path = write_record(make("P1", 2, **change), tmp_path / "records")
     results = load(tmp_path)
     assert list(results.frame["repetition"]) == [1]
     [complaint] = results.complaints
@@ -208,7 +213,7 @@ def test_what_passes_under_a_negative_control_is_named_and_not_counted() -> None
 
 def test_a_copied_record_counts_once(tmp_path: Path) -> None:
     """A copy would make n larger and the interval narrower than they are."""
-    path = write(make(), tmp_path / "records")
+    path = write_record(make(), tmp_path / "records")
     (tmp_path / "records" / "copy of it.json").write_bytes(path.read_bytes())
     results = load(tmp_path)
     assert len(results.frame) == 1
@@ -251,7 +256,7 @@ def test_the_plan_gives_order_names_and_what_is_still_to_come(tmp_path: Path) ->
               cells=[("P8", "N2"), ("P1", "N2"), ("P2", "N2")])
     cells = Cells(load(tmp_path))
     assert cells.results.cells == (("P8", "N2"), ("P1", "N2"), ("P2", "N2"))
-    assert cells.results.title("policy", "P8") == "8021x-EAP-TLS-WEP-128"
+    assert cells.results.level_title("policy", "P8") == "8021x-EAP-TLS-WEP-128"
     assert standing_of(cells, "P8").word == "too few"
     assert standing_of(cells, "P2").word == "not run"
     text = text_of(cells, 200)
@@ -262,7 +267,7 @@ def test_the_plan_gives_order_names_and_what_is_still_to_come(tmp_path: Path) ->
 @pytest.mark.parametrize("content", ["", "[]", '{"names": 3}', '{"schema": 3}', "\x00"])
 def test_a_strange_plan_is_never_taken_for_none(tmp_path: Path, content: str) -> None:
     """Claims would change without a word; one line says that it cannot be read. None is none."""
-    write(make(), tmp_path / "records")
+    write_record(make(), tmp_path / "records")
     assert load(tmp_path).manifest is None
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(UserError, match=r"plan\.json: .*; use the version that wrote it"):

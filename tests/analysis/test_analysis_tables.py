@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from analysis.present import rounding
 from analysis.present.export import to_csv
 from analysis.present.markdown import to_markdown
-from analysis.text import size
+from analysis.text import format_size
 from fabricated import (
     POLICIES,
     STUDY,
@@ -183,7 +183,7 @@ def test_csv_has_components_their_sum_and_the_handoff() -> None:
     (16_000_000, "16 MB"), (999_600, "1 MB"), (984_000, "984 kB"), (12, "12 B"), (2e9, "2 GB")])
 def test_sizes_are_for_people(count: float, shown: str) -> None:
     """The size of a stream is one that its reader would write."""
-    assert size(count) == shown
+    assert format_size(count) == shown
 
 
 @pytest.mark.parametrize(("repetitions", "says"), [
@@ -202,13 +202,13 @@ def test_the_note_says_what_the_intervals_rest_on(repetitions: int, says: str) -
     (4.61, 12.0, ("5", "12")), (0.0, None, ("0", "")), (99.96, None, ("100", ""))])
 def test_digits_follow_the_uncertainty(value: Any, half: Any, shown: tuple[str, str]) -> None:
     """Two significant digits of the half interval, the value to the same place."""
-    assert rounding.uncertain(value, half) == shown
+    assert rounding.round_to_uncertainty(value, half) == shown
 
 
 @given(st.floats(-1e7, 1e7), st.floats(1e-3, 1e6))
 def test_rounding_stays_well_inside_the_interval(value: float, half: float) -> None:
     """What is printed differs from the value by at most a twentieth of the half interval."""
-    shown, uncertainty = rounding.uncertain(value, half)
+    shown, uncertainty = rounding.round_to_uncertainty(value, half)
     assert abs(float(shown) - value) <= half / 19 or half < 0.01
     assert float(uncertainty) == pytest.approx(half, rel=0.051) or half < 0.01
     assert not shown.startswith("-0.0") or float(shown) < 0

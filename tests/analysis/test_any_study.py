@@ -20,18 +20,18 @@ from pydantic import BaseModel
 import analysis
 from analysis import curves, distributions, run_table, standard_report
 from analysis.cells import Cells
-from analysis.claims import MORE, Claim, Question, judge
-from analysis.comparison import compare
+from analysis.claims import MORE, Claim, Question, judge_claim
+from analysis.comparison import compare_runs
 from analysis.metrics import Metric
 from analysis.present import figures, page, terminal
 from analysis.present.export import to_csv
 from analysis.present.markdown import to_markdown
 from analysis.present.report import Panel, Report
-from analysis.present.writing import write as write_report
-from analysis.run_table import Beside
+from analysis.present.writing import save_report as write_report
+from analysis.run_table import ReferenceValues
 from analysis.standard_report import Extras
-from measure.manifest import Manifest, digest_of
-from measure.record import CheckRecord, Record, RecordError, StudyRecord, write
+from measure.manifest import Manifest, plan_digest
+from measure.record import CheckRecord, Record, RecordError, StudyRecord, write_record
 from studies import records as stored
 from studies.study import Factor, Level, Study, fixed
 
@@ -111,7 +111,7 @@ def manifest(**changes: Any) -> Manifest:
                    "rate": {rate: {"number": float(rate)} for rate in RATES}},
         "cells": [[cache, rate] for cache in ("off", "on") for rate in RATES], "asked": {},
         "settings": {"repetitions": 3}, "media": {}, "devices": {}} | changes
-    return Manifest.model_validate({**document, "digest": digest_of(document)})
+    return Manifest.model_validate({**document, "digest": plan_digest(document)})
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder of the study."""
     out = tmp_path_factory.mktemp("load") / "run"
     for record in a_run():
-        write(record, out / "records")
+        write_record(record, out / "records")
     (out / "plan.json").write_text(manifest().to_text())
     return out
 
@@ -131,9 +131,10 @@ def cells(folder: Path) -> Cells:
 
 
 #: What a queueing model says: one over what is left of the server.
-MODEL = Beside(modelled={(SERVICE.name, cache, rate): base / (1 - int(rate) / 150)
-                         for cache, base in (("off", 0.02), ("on", 0.01)) for rate in RATES},
-               published={(SERVICE.name, "off", "50"): 0.031})
+MODEL = ReferenceValues(modelled={(SERVICE.name, cache, rate): base / (1 - int(rate) / 150)
+                                  for cache, base in (("off", 0.02), ("on", 0.01)) for rate
+                                  in RATES},
+                        published={(SERVICE.name, "off", "50"): 0.031})
 
 
 # --- from records to cells ------------------------------------------------------------------------
@@ -171,23 +172,23 @@ def test_records_that_do_not_fit_are_named(record: Record, says: str) -> None:
 
 def test_samples_of_percentiles_are_estimated_over_repetitions(cells: Cells) -> None:
     """Each repetition has its percentile; the interval is over these, and widens with the tail."""
-    table = distributions.table(cells, TIMES)
+    table = distributions.make_percentile_table(cells, TIMES)
     row = next(row for row in table.rows if (row[0].text, row[1].text) == ("off", "50"))
-    median = row[table.column("service_times_p50_s")].number
-    tail = row[table.column("service_times_p99_s")].number
+    median = row[table.column_index("service_times_p50_s")].number
+    tail = row[table.column_index("service_times_p99_s")].number
     assert median is not None and tail is not None and median.n == tail.n == 3
     lists = [np.quantile(made("off", "50", number).measured["service_times_s"], 0.5)  # type: ignore[index]
              for number in (1, 2, 3)]
     assert median.value == pytest.approx(float(np.mean(lists)))
     assert tail.value > 3 * median.value
-    assert row[table.column("service_times_values")].number.value == 1200  # type: ignore[union-attr]
+    assert row[table.column_index("service_times_values")].number.value == 1200  # type: ignore[union-attr]
 
 
 # --- tables and files -----------------------------------------------------------------------------
 
 def test_the_run_table_comes_for_free(cells: Cells) -> None:
     """A table a rate, a row a level of the cache; intervals, difference, verified, notes."""
-    text = terminal.text(STUDY.run_table(cells), 120)
+    text = terminal.to_plain_text(STUDY.run_table(cells), 120)
     assert [line for line in text.splitlines() if line.startswith("Rate")] == [
         "Rate 5", "Rate 50", "Rate 100"]
     row = next(line for line in text.splitlines() if line.startswith("off "))
@@ -198,8 +199,8 @@ def test_the_run_table_comes_for_free(cells: Cells) -> None:
 
 def test_modelled_and_published_values_stand_beside(cells: Cells) -> None:
     """Under the measured ones, apart by their brackets; in files, columns of their own."""
-    table = run_table.table(cells, beside=MODEL)
-    text = terminal.text(table, 120)
+    table = run_table.make_run_table(cells, reference=MODEL)
+    text = terminal.to_plain_text(table, 120)
     assert "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}30" in text and "(31)" in text
     assert "as modelled" in text
     rows = list(csv.DictReader(io.StringIO(to_csv(table))))
@@ -220,7 +221,7 @@ def test_a_study_of_one_factor_has_one_table() -> None:
     records = [record.model_copy(update={"cell": {"rate": record.cell["rate"]}})
                for record in a_run() if record.cell["cache"] == "on"]
     simple = Cells(analysis.from_records(records, Simple()))
-    text = terminal.text(simple.results.study.run_table(simple), 100)  # type: ignore[attr-defined]
+    text = terminal.to_plain_text(simple.results.study.run_table(simple), 100)  # type: ignore[attr-defined]
     assert "A server under load" in text.splitlines()[0]
     assert [line.split()[0] for line in text.splitlines() if "3/3" in line] == list(RATES)
     assert "difference" not in text
@@ -230,7 +231,7 @@ def test_a_study_of_one_factor_has_one_table() -> None:
 
 def test_a_numeric_factor_is_an_axis(cells: Cells) -> None:
     """Curves with intervals over the rate, measured and modelled apart, in order of x."""
-    figure = next(figure for figure in curves.curves(cells, MODEL)
+    figure = next(figure for figure in curves.make_curves(cells, MODEL)
                   if figure.id == "fig-service-time-s-rate")
     [panel] = figure.panels
     by_name = {trace["name"]: trace for trace in panel.data}
@@ -247,25 +248,26 @@ def test_a_numeric_factor_is_an_axis(cells: Cells) -> None:
 
 def test_distributions_are_drawn(cells: Cells) -> None:
     """Shares rise to 1 with the values; a histogram's add up to 1; a panel a rate."""
-    figure = distributions.figure(cells, TIMES)
+    figure = distributions.make_distribution_figure(cells, TIMES)
     assert figure is not None and len(figure.panels) == 3
     for trace in figure.panels[0].data:
         assert trace["x"] == sorted(trace["x"]) and trace["y"][-1] == pytest.approx(1.0)
     samples = {"a": np.array([1.0, 2, 2, 3]), "b": np.array([2.0, 9])}
-    panel = figures.histogram("h", samples, figures.Axis("x", "s"), bins=4)
+    panel = figures.histogram_panel("h", samples, figures.Axis("x", "s"), bins=4)
     assert all(sum(trace["y"]) == pytest.approx(1.0) for trace in panel.data)
-    time = distributions.timeline(cells, QUEUE)
+    time = distributions.make_timeline_figure(cells, QUEUE)
     assert time is not None and time.panels[0].data[0]["x"][:2] == [0.0, 0.1]
 
 
 def a_report(cells: Cells) -> Report:
     """The report of the run, with a claim and the model."""
     keys = [("service_time_s", cache, "100") for cache in ("off", "on")]
-    verdict = judge(Claim("C1", "A cache helps.", "here"), [Question(
+    verdict = judge_claim(Claim("C1", "A cache helps.", "here"), [Question(
         "off less on at 100/s", keys, MORE, figures_unit(), lambda means: means[..., 0]
         - means[..., 1])], cells.observations)
-    return standard_report.report(cells, run_table.table(cells, beside=MODEL),
-                                  Extras(claims=[verdict], beside=MODEL))
+    return standard_report.make_standard_report(cells,
+                                                run_table.make_run_table(cells, reference=MODEL),
+                                                Extras(claims=[verdict], beside=MODEL))
 
 
 def figures_unit() -> Any:
@@ -297,13 +299,13 @@ def test_a_study_reports_by_itself(cells: Cells) -> None:
     report = STUDY.report(cells.results, {})
     assert report.run is not None and report.run.id == "run"
     assert {table.id for table in report.tables} >= {"run", "decisions-done_share"}
-    assert "<table" in page.render(report)
+    assert "<table" in page.render_page(report)
 
 
 def test_lines_without_points_are_left_out() -> None:
     """A curve of a level that was never measured is no empty line in the legend."""
-    panel: Panel = figures.line("t", [figures.Series("a", [])], figures.Axis("x"),
-                                figures.Axis("y", is_log=True))
+    panel: Panel = figures.line_panel("t", [figures.Series("a", [])], figures.Axis("x"),
+                                      figures.Axis("y", is_log=True))
     assert panel.data == [] and panel.layout["yaxis"]["type"] == "log"
 
 
@@ -324,15 +326,16 @@ def test_claims_are_counted_in_words(cells: Cells) -> None:
 def test_the_report_says_settings_wires_and_devices() -> None:
     """What was asked for stands among the facts, and wires are no missing medium."""
     results = analysis.from_records(a_run(), STUDY, manifest(**FURTHER))
-    facts = dict(standard_report.facts(Cells(results)))
+    facts = dict(standard_report.list_facts(Cells(results)))
     assert facts["Settings"] == "requests 50; medium wired"
     assert (facts["Wires"], facts["Devices"]) == ("1 ms; lan (10 Mbit/s)", "old, new")
-    assert "over 1 ms; lan (10 Mbit/s)." in standard_report.subtitle(Cells(results))
-    said = " ".join(run_table.table(Cells(results)).notes)
+    assert "over 1 ms; lan (10 Mbit/s)." in standard_report.make_subtitle(Cells(results))
+    said = " ".join(run_table.make_run_table(Cells(results)).notes)
     assert "Medium: none. Wires: 1 ms; lan (10 Mbit/s). Clock: real." in said
     without = analysis.from_records(a_run(), STUDY, manifest())
-    assert not {"Settings", "Wires", "Devices"} & dict(standard_report.facts(Cells(without))).keys()
-    assert "none given (as fast as" in " ".join(run_table.table(Cells(without)).notes)
+    assert not {"Settings", "Wires",
+                "Devices"} & dict(standard_report.list_facts(Cells(without))).keys()
+    assert "none given (as fast as" in " ".join(run_table.make_run_table(Cells(without)).notes)
 
 
 def test_a_comparison_says_what_was_asked_otherwise() -> None:
@@ -341,12 +344,12 @@ def test_a_comparison_says_what_was_asked_otherwise() -> None:
         "asked": {"requests": 20, "medium": "wired"}, "wires": [], "study": {
             "id": "load", "version": 2}, "devices": {"old": {"name": "old", "work": 3}}})]
     runs = [analysis.from_records(a_run(), STUDY, plan) for plan in plans]
-    notes = compare(runs[0], runs[1])[0].notes
+    notes = compare_runs(runs[0], runs[1])[0].notes
     assert {note for note in notes if note.startswith(("The runs", "Not the same"))} == {
         "The runs differ in the study's version: 1 and 2.",
         "The runs differ in the setting requests: 50 and 20.",
         "The runs differ in wires: 1 ms; lan (10 Mbit/s) and none.",
         "The runs differ in devices: new, old and old.",
         "Not the same device in both runs: old."}
-    same = compare(runs[0], runs[0])[0].notes
+    same = compare_runs(runs[0], runs[0])[0].notes
     assert not [note for note in same if note.startswith(("The runs differ", "Not the same"))]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import recorded
 from analysis.bounds.ceilings import LLC_BYTES
-from analysis.bounds.packets import Esp, esp_of, fragments
+from analysis.bounds.packets import Esp, esp_of, fragment_lengths
 from analysis.bounds.verdict import COLLISIONS_LEAVE
 from bounded import SCENARIOS, SHORT, with_ipsec
 from fabricated import POLICIES
-from harness.selftest.two_stations import saturated
-from studies.qop2007.report.paths import between_agents, path
+from harness.selftest.two_stations import solve_saturated
+from studies.qop2007.report.paths import headers_between_agents, stream_path
 from topologies.loader import load_medium, medium_names
-from topologies.medium import airtimes
-from topologies.sizetable import message
+from topologies.medium import frame_airtimes
+from topologies.sizetable import build_request
 
 DATAGRAM, ACK = 1400 + 8 + 20, 52
 #: What the kernel's queue for the air counts in, and what Ethernet puts in front of a packet.
@@ -39,7 +39,7 @@ def test_frames_have_the_length_that_was_captured(cell: str) -> None:
     A captured frame has a radiotap header in front, and no checksum (4 of the medium's 28 bytes).
     """
     policy, _, scenario = cell.partition("-")
-    way = path(POLICIES[policy], SCENARIOS[scenario or "N2"])
+    way = stream_path(POLICIES[policy], SCENARIOS[scenario or "N2"])
     packets = recorded.packets(cell, "traffic-air")
     found = Counter(packet.length - packet.radiotap_bytes for packet in packets if packet.is_data)
     for inner in (DATAGRAM, ACK):
@@ -51,8 +51,8 @@ def test_frames_have_the_length_that_was_captured(cell: str) -> None:
 def test_packets_between_agents_have_the_length_that_was_captured(cell: str) -> None:
     """IP-in-IP, in the agents' own ESP under IPsec, on the wire between the subnets."""
     policy, _, scenario = cell.partition("-")
-    way = path(POLICIES[policy], SCENARIOS[scenario])
-    between = between_agents(POLICIES[policy], SCENARIOS[scenario])
+    way = stream_path(POLICIES[policy], SCENARIOS[scenario])
+    between = headers_between_agents(POLICIES[policy], SCENARIOS[scenario])
     assert between is not None
     sizes = Counter(packet.length - ETHERNET
                     for packet in recorded.packets(cell, "traffic-core"))
@@ -90,7 +90,7 @@ def test_the_largest_inner_packet_just_fits(sizes: tuple[int, int, int], tunnel:
 @given(st.integers(21, 9000), st.integers(68, 2300))
 def test_fragments_carry_the_packet(size: int, limit: int) -> None:
     """Nothing is lost, none is too long, all but the last carry multiples of eight bytes."""
-    parts = fragments(size, limit)
+    parts = fragment_lengths(size, limit)
     assert sum(part - 20 for part in parts) == size - 20
     assert max(parts) <= limit
     assert all((part - 20) % 8 == 0 for part in parts[:-1])
@@ -107,16 +107,16 @@ def test_ceilings_are_what_the_emulated_air_charges(policy: str, medium: str) ->
     It is read back from the netlink message that sets it, at the length that the queue sees: an
     Ethernet frame, without LLC and cipher, which the table adds.
     """
-    way, air = path(POLICIES[policy], SCENARIOS["N2"]), load_medium(medium)
-    sizes = airtimes(air, way.cipher_bytes)
-    sent = message(1, "htb", 1 << 16, sizes)
+    way, air = stream_path(POLICIES[policy], SCENARIOS["N2"]), load_medium(medium)
+    sizes = frame_airtimes(air, way.cipher_bytes)
+    sent = build_request(1, "htb", 1 << 16, sizes)
     padding = -(4 + 2 * len(sizes)) % 4
     table = struct.unpack_from(f"={len(sizes)}H", sent, len(sent) - padding - 2 * len(sizes))
-    for inner, charged in ((DATAGRAM, way.udp(air, 1400).airtime_us),
+    for inner, charged in ((DATAGRAM, way.udp_ceiling(air, 1400).airtime_us),
                            (ACK, way.airtime_us(air, way.hops[0], ACK))):
         units = table[ETHERNET + way.hops[0].packet_bytes(inner)]
         assert charged == pytest.approx(units * UNIT_US, abs=UNIT_US / 2 + 1e-9)
-    assert way.udp(air, 1400).bps == pytest.approx(
+    assert way.udp_ceiling(air, 1400).bps == pytest.approx(
         1400 * 8e6 / (table[ETHERNET + way.hops[0].packet_bytes(DATAGRAM)] * UNIT_US), rel=1e-3)
 
 
@@ -125,27 +125,27 @@ def test_ceilings_of_one_crossing_are_the_mediums_own(medium: str) -> None:
     """P1 and P2 in N2: Medium's formulas, which tests compare with published values."""
     air = load_medium(medium)
     for policy, cipher in (("P1", 0), ("P2", 8)):
-        way = path(POLICIES[policy], SCENARIOS["N2"])
-        assert way.udp(air, 1400).bps == pytest.approx(air.udp_ceiling_bps(1400, cipher))
+        way = stream_path(POLICIES[policy], SCENARIOS["N2"])
+        assert way.udp_ceiling(air, 1400).bps == pytest.approx(air.udp_ceiling_bps(1400, cipher))
         # The acknowledgement's backoff passes while the station counts down its own.
         together = air.frames_together(ACK + LLC_BYTES + cipher)
         turn_us = 2 * 1448 * 8e6 / air.tcp_ceiling_bps(cipher_bytes=cipher) \
             - air.backoff_us / together
-        assert way.tcp(air).bps == pytest.approx(2 * 1448 * 8e6 / turn_us)
+        assert way.tcp_ceiling(air).bps == pytest.approx(2 * 1448 * 8e6 / turn_us)
 
 
 def test_paths_cross_the_air_as_often_as_documented() -> None:
     """docs/topologies.md: once in N2, twice elsewhere, where two senders count down together."""
-    crossings = {name: len(path(POLICIES["P1"], scenario).hops)
+    crossings = {name: len(stream_path(POLICIES["P1"], scenario).hops)
                  for name, scenario in SCENARIOS.items()}
     once = {"E1", "E2", "R3", "R4", "N2", "N2-near", "N2-far", "N2-edge"}
     assert crossings == {name: 1 if name in once else 2 for name in SCENARIOS}
     assert {"N1", "N3", "R1", "R1c6", "R2"} == crossings.keys() - once
-    once, twice = (path(POLICIES["P12"], SCENARIOS[name]).udp(SHORT, 1400)
+    once, twice = (stream_path(POLICIES["P12"], SCENARIOS[name]).udp_ceiling(SHORT, 1400)
                    for name in ("N2", "R1"))
     assert (once.senders, twice.senders) == (1, 2)
     assert twice.airtime_us == pytest.approx(2 * once.airtime_us - SHORT.backoff_us)
-    in_turns = path(POLICIES["P12"], SCENARIOS["R1"]).udp(SHORT.in_turns, 1400)
+    in_turns = stream_path(POLICIES["P12"], SCENARIOS["R1"]).udp_ceiling(SHORT.in_turns, 1400)
     assert in_turns.bps == pytest.approx(once.bps / 2)
 
 
@@ -156,10 +156,11 @@ def test_two_channels_do_not_share_their_time() -> None:
     nodes = nodes | {"ap-b": dataclasses.replace(nodes["ap-b"], channel=6)}
     network = dataclasses.replace(scenario.network, nodes=nodes)
     apart = dataclasses.replace(scenario, network=network)
-    for way, alone in ((path(POLICIES[name], apart), path(POLICIES[name], SCENARIOS["N2"]))
+    for way, alone in ((stream_path(POLICIES[name], apart),
+                        stream_path(POLICIES[name], SCENARIOS["N2"]))
                        for name in ("P1", "P3")):
-        assert way.udp(SHORT, 1400).bps == pytest.approx(alone.udp(SHORT, 1400).bps)
-        assert way.tcp(SHORT).bps == pytest.approx(alone.tcp(SHORT).bps)
+        assert way.udp_ceiling(SHORT, 1400).bps == pytest.approx(alone.udp_ceiling(SHORT, 1400).bps)
+        assert way.tcp_ceiling(SHORT).bps == pytest.approx(alone.tcp_ceiling(SHORT).bps)
 
 
 def test_an_access_point_that_relays_draws_for_data_and_acknowledgements() -> None:
@@ -169,8 +170,8 @@ def test_an_access_point_that_relays_draws_for_data_and_acknowledgements() -> No
     sender that draws most.
     """
     for name, most, senders in (("N1", 3, 3), ("N3", 2, 4), ("R1", 2, 4)):
-        way = path(POLICIES["P1"], SCENARIOS[name])
-        found = way.tcp(SHORT)
+        way = stream_path(POLICIES["P1"], SCENARIOS[name])
+        found = way.tcp_ceiling(SHORT)
         data, ack = (SHORT.airtime_us(size + LLC_BYTES) - SHORT.backoff_us
                      for size in (way.limit_bytes, ACK))
         turn_us = 4 * data + 2 * ack + most * SHORT.backoff_us
@@ -185,14 +186,14 @@ def test_an_access_point_that_relays_draws_for_data_and_acknowledgements() -> No
 def test_two_senders_stay_below_their_ceiling_and_near_it(medium: str, payload: int) -> None:
     """Half of what two stations get that always have a frame, solved exactly, with collisions."""
     air = load_medium(medium)
-    ceiling = path(POLICIES["P1"], SCENARIOS["N1"]).udp(air, payload)
-    exact_bps = saturated(air, payload).delivered_per_s / 2 * payload * 8
+    ceiling = stream_path(POLICIES["P1"], SCENARIOS["N1"]).udp_ceiling(air, payload)
+    exact_bps = solve_saturated(air, payload).delivered_per_s / 2 * payload * 8
     assert COLLISIONS_LEAVE <= round(exact_bps / ceiling.bps, 2) < 1
 
 
 def test_luck_passes_a_ceiling_once_in_ten_thousand() -> None:
     """A lone sender's backoffs drawn: 0 to 31 slots a frame, for streams of 50 and 223 frames."""
-    ceiling = path(POLICIES["P1"], SCENARIOS["N2"]).udp(SHORT, 1400)
+    ceiling = stream_path(POLICIES["P1"], SCENARIOS["N2"]).udp_ceiling(SHORT, 1400)
     rng = np.random.default_rng(3)
     for frames in (50, 223):
         slots = rng.integers(0, SHORT.cw_min + 1, (60_000, frames)).sum(axis=1)
@@ -207,7 +208,7 @@ def test_luck_passes_a_ceiling_once_in_ten_thousand() -> None:
 def test_losses_make_streams_vary_by_more() -> None:
     """Attempts are geometric: those of 100 frames, each lost with 10 %, seldom pass the ceiling."""
     lossy = dataclasses.replace(SHORT, loss_percent=10)
-    ceiling = path(POLICIES["P1"], SCENARIOS["N2"]).udp(lossy, 1400)
+    ceiling = stream_path(POLICIES["P1"], SCENARIOS["N2"]).udp_ceiling(lossy, 1400)
     rng = np.random.default_rng(4)
     attempts = rng.geometric(0.9, (20_000, 100)).sum(axis=1)
     slots = np.array([rng.integers(0, 32, count).sum() for count in attempts])
@@ -218,7 +219,7 @@ def test_losses_make_streams_vary_by_more() -> None:
 
 def test_turns_let_pass_a_little_too_much_once_a_stream() -> None:
     """20 ms of a queue's channel, whatever the stream's length."""
-    ceiling = path(POLICIES["P1"], SCENARIOS["N2"]).udp(SHORT.in_turns, 1400)
+    ceiling = stream_path(POLICIES["P1"], SCENARIOS["N2"]).udp_ceiling(SHORT.in_turns, 1400)
     taken_us = 100 * 1400 * 8e6 / ceiling.at_most_bps(100)
     assert taken_us == pytest.approx(100 * ceiling.airtime_us - 20e3)
 
@@ -234,15 +235,16 @@ def test_calls_are_those_of_the_literature(rate_bps: int, interval_ms: int, call
     """
     air = dataclasses.replace(load_medium("802.11b-long"), rate_bps=rate_bps,
                               ack_rate_bps=2_000_000)
-    call = path(POLICIES["P1"], SCENARIOS["N2"]).call(air, 8 * interval_ms + 12)
+    call = stream_path(POLICIES["P1"], SCENARIOS["N2"]).call_ceiling(air, 8 * interval_ms + 12)
     assert int(interval_ms * 1e3 / call.airtime_us) == calls
 
 
 def test_transport_mode_protects_what_is_for_the_agent() -> None:
     """Without a tunnel ESP has no second IP header, and nothing to do with other peers."""
     policy = with_ipsec("3des-sha1", "transport")
-    assert path(policy, SCENARIOS["N2"]).hops[0].packet_bytes(DATAGRAM) == 20 + 8 + 8 + 1416 + 12
-    assert path(policy, SCENARIOS["N1"]).hops[0].packet_bytes(DATAGRAM) == DATAGRAM
+    assert stream_path(policy,
+                       SCENARIOS["N2"]).hops[0].packet_bytes(DATAGRAM) == 20 + 8 + 8 + 1416 + 12
+    assert stream_path(policy, SCENARIOS["N1"]).hops[0].packet_bytes(DATAGRAM) == DATAGRAM
 
 
 @pytest.mark.parametrize(("policy", "scenario", "mtu", "longest"), [
@@ -255,7 +257,7 @@ def test_the_wire_may_shorten_packets(policy: str, scenario: str, mtu: int, long
     links = [dataclasses.replace(link, mtu_bytes=mtu if "router" in str(link.ends) else 1500)
              for link in cell.network.links]
     cell = dataclasses.replace(cell, network=dataclasses.replace(cell.network, links=links))
-    assert path(POLICIES[policy], cell).limit_bytes == longest
+    assert stream_path(POLICIES[policy], cell).limit_bytes == longest
 
 
 def test_losses_cost_the_air_its_time() -> None:
@@ -263,14 +265,14 @@ def test_losses_cost_the_air_its_time() -> None:
     lossy = dataclasses.replace(SHORT, loss_percent=10, retries=0)
     frame_us = SHORT.airtime_us(DATAGRAM + LLC_BYTES) - SHORT.backoff_us
     for scenario, sent, drawn in (("N2", 1 / 0.9, 1 / 0.9), ("N1", 1 / 0.9 + 1 / 0.81, 1 / 0.81)):
-        way = path(POLICIES["P1"], SCENARIOS[scenario])
-        assert way.udp(lossy, 1400).airtime_us == pytest.approx(
+        way = stream_path(POLICIES["P1"], SCENARIOS[scenario])
+        assert way.udp_ceiling(lossy, 1400).airtime_us == pytest.approx(
             sent * frame_us + drawn * SHORT.backoff_us)
 
 
 def test_a_datagram_too_long_for_the_tunnel_goes_in_two() -> None:
     """1472 bytes fill an Ethernet frame; in 3DES's tunnel the rest takes a second packet."""
-    way = path(POLICIES["P3"], SCENARIOS["N2"])
-    assert way.split(1500) == (1444, 76)
+    way = stream_path(POLICIES["P3"], SCENARIOS["N2"])
+    assert way.split_packet(1500) == (1444, 76)
     two = sum(SHORT.airtime_us(esp + 8) for esp in (1496, 128))
-    assert way.udp(SHORT, 1472).airtime_us == pytest.approx(two)
+    assert way.udp_ceiling(SHORT, 1472).airtime_us == pytest.approx(two)

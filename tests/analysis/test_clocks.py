@@ -20,12 +20,12 @@ from analysis import (
     statistics,
 )
 from analysis.cells import Cells
-from analysis.clock import CAVEAT, caveat
-from analysis.comparison import compare
+from analysis.clock import CAVEAT, clock_caveat
+from analysis.comparison import compare_runs
 from analysis.present import latex, terminal
 from analysis.present.export import to_csv
 from analysis.present.markdown import to_markdown
-from analysis.present.writing import write as write_report
+from analysis.present.writing import save_report as write_report
 from analysis.table import Entry, Table
 from conftest import Qop
 from fabricated import (
@@ -45,7 +45,7 @@ from measure.record import Record
 from plans import plan_of
 from studies.qop2007.body import StreamRecord
 from studies.qop2007.report import throughput_bounds
-from studies.qop2007.report.claims.reasons import reason
+from studies.qop2007.report.claims.reasons import refutation_reason
 
 VIRTUAL = make().environment | {"clock": "virtual"}
 
@@ -75,7 +75,8 @@ def run_of(clock: str, repetitions: int = 4, *, computing_s: float = 0.01,
 
 def compared(first: Results, second: Results, **options: Any) -> list[Table]:
     """Both clocks side by side, with the study's parts of the authentication time."""
-    return clock_comparison.compare(first, second, parts=STUDY.parts(Cells(first)), **options)
+    return clock_comparison.compare_clocks(first, second, parts=STUDY.parts(Cells(first)),
+                                           **options)
 
 
 def entry(tables: list[Table], table: str, policy: str, key: str, part: str = "") -> Entry:
@@ -142,7 +143,7 @@ def test_one_clock_leaves_nothing_out() -> None:
 def test_two_clocks_are_not_compared_as_if_they_were_one() -> None:
     """analysis.compare has both runs in one table, so it refuses."""
     with pytest.raises(NothingToReport, match="no table mixes clocks"):
-        compare(run_of("real"), run_of("virtual"))
+        compare_runs(run_of("real"), run_of("virtual"))
 
 
 # --- what virtual time leaves out ----------------------------------------------------------------
@@ -154,7 +155,8 @@ def test_terminal_and_markdown_say_what_virtual_time_leaves_out() -> None:
     for these, there in ((virtually(records), True), (records, False)):
         cells = cells_of(*these)
         tables = STUDY.run_table(cells), handoffs_of(cells)
-        for text in (*map(to_markdown, tables), *(terminal.text(table, 400) for table in tables)):
+        for text in (*map(to_markdown, tables),
+                     *(terminal.to_plain_text(table, 400) for table in tables)):
             assert (CAVEAT in text.replace("\\", "")) == there
             assert ("(virtual time)" in text) == there
 
@@ -186,7 +188,7 @@ def test_everything_in_the_report_says_its_clock(tmp_path: Path, clock: str) -> 
         assert {row["clock"] for row in rows} == {clock}
         assert (CAVEAT in table.caption) == said
         text = (tmp_path / "tables" / f"{table.id}.tex").read_text()
-        assert (latex.escape(CAVEAT) in text) == said
+        assert (latex.escape_latex(CAVEAT) in text) == said
     figures = [figure for section in made.sections for figure in section.figures]
     assert len(figures) == 4 and all((CAVEAT in figure.caption) == said for figure in figures)
     assert (made.caveat == CAVEAT) == said
@@ -205,7 +207,7 @@ def slow(policy: str, number: int) -> Record:
 def test_the_processor_bounds_nothing_in_virtual_time() -> None:
     """What is the processor's in real time is nobody's but the emulator's where it takes none."""
     records = [slow(policy, number) for policy in ("P1", "P3") for number in (1, 2, 3)]
-    real, virtual = (throughput_bounds.table(cells_of(*these))
+    real, virtual = (throughput_bounds.bounds_table(cells_of(*these))
                      for these in (records, virtually(records)))
     at = [column.key for column in real.columns].index("udp_bound")
     assert {row[at].text for row in real.rows} == {"processor"}
@@ -218,16 +220,16 @@ def test_the_processor_bounds_nothing_in_virtual_time() -> None:
 
 def test_a_refuted_claim_on_time_names_the_clock() -> None:
     """Q1 is on authentication times; Q7 counts packets, which no clock changes."""
-    assert reason("Q1", "virtual").startswith(CAVEAT)
-    assert reason("Q1", "real") == reason("Q1", "") != ""
-    assert reason("Q7", "virtual") == reason("Q7", "real")
+    assert refutation_reason("Q1", "virtual").startswith(CAVEAT)
+    assert refutation_reason("Q1", "real") == refutation_reason("Q1", "") != ""
+    assert refutation_reason("Q7", "virtual") == refutation_reason("Q7", "real")
 
 
 def test_drift_goes_by_number_where_every_guest_has_a_time_of_its_own() -> None:
     """Stamps of virtual time that run backwards do not turn the drift around."""
     records = [make("P1", number, tcp=4e6 * (1 + 0.02 * number)).model_copy(update={
         "raw": {"stamps": {"start": 1000.0 - number}}}) for number in range(1, 13)]
-    real, virtual = ([drift.share for drift in stability.drifts(cells_of(*these))]
+    real, virtual = ([drift.share for drift in stability.find_drifts(cells_of(*these))]
                      for these in (records, virtually(records)))
     assert real and all(share < 0 for share in real)
     assert virtual and all(share > 0 for share in virtual)
@@ -237,8 +239,8 @@ def test_drift_goes_by_number_where_every_guest_has_a_time_of_its_own() -> None:
 def test_a_run_says_it_before_its_first_number(tmp_path: Path, clock: str,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     """Progress shows authentication times as they come."""
-    progress = Progress(plan_of("P1", clock=clock), tmp_path, caveat(clock))
-    progress.take({"event": "run-started", "at": 0.0, "total": 1, "already": 0})
+    progress = Progress(plan_of("P1", clock=clock), tmp_path, clock_caveat(clock))
+    progress.show_event({"event": "run-started", "at": 0.0, "total": 1, "already": 0})
     assert (CAVEAT in capsys.readouterr().err) == (clock == "virtual")
 
 
@@ -333,10 +335,11 @@ def test_means_over_pairs_of_samples_cover() -> None:
     hits, small = 0, 0
     for _ in range(800):
         pairs = [(rng.normal(3, spread, 3), rng.normal(1, spread / 3, 3)) for spread in spreads]
-        found, _ = statistics.welch_over(pairs)
+        found, _ = statistics.compare_welch_pairs(pairs)
         assert found.low is not None and found.high is not None
         hits += found.low <= 2 <= found.high
-        _, p_value = statistics.welch_over([(first - 2, second) for first, second in pairs])
+        _, p_value = statistics.compare_welch_pairs([(first - 2, second) for first, second
+                                                     in pairs])
         small += p_value is not None and p_value < 0.05
     assert hits / 800 == pytest.approx(0.95, abs=0.02)
     assert small / 800 == pytest.approx(0.05, abs=0.02)
@@ -345,8 +348,8 @@ def test_means_over_pairs_of_samples_cover() -> None:
 def test_the_mean_over_one_pair_is_welchs() -> None:
     """Interval and p-value are those of the test of two samples."""
     first, second = [1.0, 2.0, 4.0], [0.5, 0.6, 1.9, 2.0]
-    found, p_value = statistics.welch_over([(first, second)])
-    known = statistics.welch(first, second)
+    found, p_value = statistics.compare_welch_pairs([(first, second)])
+    known = statistics.compare_welch(first, second)
     assert (found.mean, found.low, found.high) == pytest.approx(
         (known.difference.mean, known.difference.low, known.difference.high))
     assert p_value == pytest.approx(known.p_value)
@@ -356,7 +359,7 @@ def test_the_mean_over_one_pair_is_welchs() -> None:
 def test_means_over_too_little_are_refused(pairs: list[tuple[list[float], list[float]]]) -> None:
     """No pair, or a sample without a spread to tell."""
     with pytest.raises(ValueError, match="two values or more"):
-        statistics.welch_over(pairs)
+        statistics.compare_welch_pairs(pairs)
 
 
 def test_roaming_compares_handoffs() -> None:
@@ -431,7 +434,7 @@ def test_one_sentence_says_it() -> None:
     assert CAVEAT.count(".") == 1 and CAVEAT.endswith(".") and len(CAVEAT) < 160
     assert all(word in CAVEAT for word in ("cryptography", "scheduling", "device", "air", "wires"))
     assert "EAP" not in CAVEAT  # it stands wherever any study shows numbers
-    assert [caveat(clock) for clock in ("real", "")] == ["", ""]
+    assert [clock_caveat(clock) for clock in ("real", "")] == ["", ""]
 
 
 @pytest.mark.parametrize("clock", ["processor", "virtual"])
@@ -440,9 +443,9 @@ def test_a_guests_time_is_no_wall_time(clock: str) -> None:
     ahead = make("P1", raw={"stamps": {"start": 4e9}})
     told = changed(ahead, environment=ahead.environment | {"clock": clock})
     assert np.isnan(results_of(told).frame["started_s"].iloc[0])
-    assert "Measured" not in dict(standard_report.facts(Cells(results_of(told))))
+    assert "Measured" not in dict(standard_report.list_facts(Cells(results_of(told))))
     known = changed(told, environment=told.environment | {"measured_at_s": 1.7e9})
-    assert dict(standard_report.facts(Cells(results_of(known))))["Measured"] == (
+    assert dict(standard_report.list_facts(Cells(results_of(known))))["Measured"] == (
         "2023-11-14 22:13 UTC to 2023-11-14 22:13 UTC")
     real = changed(ahead, raw={"stamps": {"start": 1.7e9}})
     assert results_of(real).frame["started_s"].iloc[0] == 1.7e9

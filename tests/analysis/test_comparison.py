@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from analysis import NothingToReport, Results, statistics
-from analysis.comparison import changed_only, compare
+from analysis.comparison import changed_only, compare_runs
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from conftest import Qop
 from fabricated import make, results_of, write_all
 from intervals import SLEEP_1, SLEEP_2, covers
-from measure.record import Record, write
+from measure.record import Record, write_record
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 #: In whole microseconds: differences of what hardly differs have no digits to compare.
@@ -31,14 +31,14 @@ times = st.integers(1, 10**7).map(lambda microseconds: microseconds / 1e6)
 
 def test_the_paired_test_reproduces_student() -> None:
     """Student's sleep data: t = 4.0621, p = 0.002833 (as R's t.test says, paired)."""
-    found = statistics.paired(dict(enumerate(SLEEP_2)), dict(enumerate(SLEEP_1)))
+    found = statistics.compare_paired(dict(enumerate(SLEEP_2)), dict(enumerate(SLEEP_1)))
     assert found.difference.mean == pytest.approx(1.58)
     assert found.p_value == pytest.approx(0.002833, abs=1e-6)
 
 
 def test_welch_reproduces_student_unpaired() -> None:
     """The same data as two groups: p = 0.07939, interval -0.2055 to 3.3655 (as R says)."""
-    found = statistics.welch(SLEEP_2, SLEEP_1)
+    found = statistics.compare_welch(SLEEP_2, SLEEP_1)
     assert found.p_value == pytest.approx(0.07939, abs=1e-5)
     assert found.difference.low == pytest.approx(-0.2054832, abs=1e-6)
     assert found.difference.high == pytest.approx(3.3654832, abs=1e-6)
@@ -48,7 +48,7 @@ def test_welch_reproduces_student_unpaired() -> None:
 def test_the_paired_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
     """Whatever is paired: p-value and interval are those of `scipy.stats.ttest_rel`."""
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
-    found = statistics.paired(dict(enumerate(first)), dict(enumerate(second)))
+    found = statistics.compare_paired(dict(enumerate(first)), dict(enumerate(second)))
     # The same differences throughout are certainty here, and a division by zero there.
     assume(np.ptp(first - second) > 1e-6)
     assert_alike(found, stats.ttest_rel(first, second))
@@ -58,9 +58,9 @@ def test_the_paired_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
 def test_welch_is_scipys(first: list[float], second: list[float]) -> None:
     """Whatever the sizes and spreads: `scipy.stats.ttest_ind` without equal variances."""
     assume(np.ptp(first) > 1e-6 and np.ptp(second) > 1e-6)  # or scipy warns
-    found = statistics.welch(first, second)
+    found = statistics.compare_welch(first, second)
     assert_alike(found, stats.ttest_ind(first, second, equal_var=False))
-    over, p_value = statistics.welch_over([(first, second)])
+    over, p_value = statistics.compare_welch_pairs([(first, second)])
     assert p_value == pytest.approx(found.p_value)
     assert over.low == pytest.approx(found.difference.low)
 
@@ -78,15 +78,17 @@ def assert_alike(found: statistics.Comparison, reference: Any) -> None:
 def test_welch_interval_covers(sizes: tuple[int, int], spreads: tuple[float, float]) -> None:
     """95 % of intervals hold the difference, with unequal spreads and sizes, too."""
     rng = np.random.default_rng(sum(sizes))
-    hits = sum(covers(statistics.welch(rng.normal(4.6, spreads[0], sizes[0]),
-                                       rng.normal(4.4, spreads[1], sizes[1])).difference, 0.2)
+    hits = sum(covers(statistics.compare_welch(rng.normal(4.6, spreads[0], sizes[0]),
+                                               rng.normal(4.4, spreads[1], sizes[1])).difference,
+                      0.2)
                for _ in range(1500))
     # Welch's approximation is safe rather than sharp where samples are tiny.
     assert 0.935 <= hits / 1500 <= 0.98
 
 
 @pytest.mark.parametrize("compared", [
-    lambda a, b: statistics.paired(dict(enumerate(a)), dict(enumerate(b))), statistics.welch])
+    lambda a, b: statistics.compare_paired(dict(enumerate(a)), dict(enumerate(b))),
+    statistics.compare_welch])
 def test_p_values_are_uniform_without_a_difference(compared: Callable[..., Any]) -> None:
     """Where nothing differs, 5 % of p-values are below 0.05 and half of them below 0.5."""
     rng = np.random.default_rng(11)
@@ -100,8 +102,8 @@ def test_pairs_decide_where_drift_hides_the_difference() -> None:
     rng = np.random.default_rng(12)
     drift = rng.normal(0, 1, 8)
     first, second = drift + rng.normal(0.2, 0.05, 8), drift + rng.normal(0, 0.05, 8)
-    pairs = statistics.paired(dict(enumerate(first)), dict(enumerate(second)))
-    groups = statistics.welch(first, second)
+    pairs = statistics.compare_paired(dict(enumerate(first)), dict(enumerate(second)))
+    groups = statistics.compare_welch(first, second)
     assert pairs.p_value is not None and pairs.p_value < 0.001
     assert groups.p_value is not None and groups.p_value > 0.3
 
@@ -111,8 +113,8 @@ def test_pairs_decide_where_drift_hides_the_difference() -> None:
 def test_samples_without_spread_or_size(first: list[float], second: list[float],
                                         p: float | None) -> None:
     """Equal repetitions are certainty; single ones say nothing; neither is a division by zero."""
-    assert statistics.welch(first, second).p_value == p
-    pairs = statistics.paired(dict(enumerate(first)), dict(enumerate(second)))
+    assert statistics.compare_welch(first, second).p_value == p
+    pairs = statistics.compare_paired(dict(enumerate(first)), dict(enumerate(second)))
     assert pairs.p_value == p
     assert pairs.g is None
 
@@ -190,7 +192,7 @@ def test_cliffs_delta_by_counting(first: list[float], second: list[float], delta
                                   word: str) -> None:
     """All above, all alike, ties among them."""
     assert statistics.cliffs_delta(first, second) == pytest.approx(delta)
-    assert statistics.magnitude(delta) == word
+    assert statistics.magnitude_word(delta) == word
 
 
 # --- two runs -----------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def results(records: list[Record]) -> Results:
 
 def test_a_real_difference_is_marked_and_nothing_else_is() -> None:
     """P2 lost 0.3 Mbit/s in N1: its goodput is marked, with the difference second minus first."""
-    tables = compare(results(run(1)), results(run(2, {("P2", "N1"): 3e5})))
+    tables = compare_runs(results(run(1)), results(run(2, {("P2", "N1"): 3e5})))
     assert marked(tables) == {("P2", "N1")}
     assert marked(tables, "udp_goodput_difference_bps") == set()
     assert marked(tables, "tcp_overhead_difference_bps") == {("P2", "N1")}
@@ -245,8 +247,8 @@ def test_a_real_difference_is_marked_and_nothing_else_is() -> None:
 def test_equal_runs_are_seldom_said_to_differ() -> None:
     """Of pairs of runs that measured the same, at most about 5 % show any mark at all."""
     alarms = sum(any("significant" in entry.marks for table in
-                     compare(results(run(2 * seed, repetitions=3)),
-                             results(run(2 * seed + 1, repetitions=3)))
+                     compare_runs(results(run(2 * seed, repetitions=3)),
+                                  results(run(2 * seed + 1, repetitions=3)))
                      for row in table.rows for entry in row) for seed in range(20))
     assert alarms <= 4  # P(more than 4 of 20 at 5 %) is 0.3 %
 
@@ -254,7 +256,8 @@ def test_equal_runs_are_seldom_said_to_differ() -> None:
 def test_the_correction_counts_all_comparisons() -> None:
     """A corrected p-value is never below the plain one; Holm's never below the other's."""
     runs = results(run(1)), results(run(2, {("P2", "N1"): 3e4}))
-    for strict, mild in zip(compare(*runs), compare(*runs, correction="benjamini-hochberg"),
+    for strict, mild in zip(compare_runs(*runs),
+                            compare_runs(*runs, correction="benjamini-hochberg"),
                             strict=True):
         at = [column.key for column in strict.columns].index("p_adjusted")
         for first, second in zip(strict.rows, mild.rows, strict=True):
@@ -269,7 +272,7 @@ def test_what_is_unlike_is_said() -> None:
     other = [record.model_copy(update={"environment": environment, "digests": {"policy": "other"}}
                                if record.cell["policy"] == "P1" else {})
              for record in run(2) if tuple(record.cell.values()) != ("P3", "N2")]
-    notes = " ".join(compare(results(run(1)), results(other), names=("old", "new"))[0].notes)
+    notes = " ".join(compare_runs(results(run(1)), results(other), names=("old", "new"))[0].notes)
     assert "differ in medium: 802.11b-long and 802.11b-long, 802.11g." in notes
     assert "Not the same policy in both runs: P1." in notes
     assert "Only old has good repetitions of P3 in N2." in notes
@@ -278,12 +281,12 @@ def test_what_is_unlike_is_said() -> None:
 def test_runs_without_a_common_cell_are_a_clear_sentence() -> None:
     """Not an empty table."""
     with pytest.raises(NothingToReport, match=r"no cell .* in common"):
-        compare(results([make("P1", scenario="N1")]), results([make("P1", scenario="N2")]))
+        compare_runs(results([make("P1", scenario="N1")]), results([make("P1", scenario="N2")]))
 
 
 def test_single_repetitions_are_shown_without_a_verdict() -> None:
     """Means stand side by side; there is no p-value to make up."""
-    tables = compare(results(run(1, repetitions=1)), results(run(2, repetitions=1)))
+    tables = compare_runs(results(run(1, repetitions=1)), results(run(2, repetitions=1)))
     assert marked(tables) == set()
     assert tables[0].rows[0][5] == Entry("-", note="too few repetitions")
 
@@ -308,7 +311,7 @@ def test_the_command_compares_two_folders(qop_here: Qop) -> None:
 
 def test_only_changed_rows_keep_their_headings() -> None:
     """P3 in N2 alone: one row, under the heading of N2."""
-    tables = compare(results(run(1)), results(run(2, {("P3", "N2"): 3e5})))
+    tables = compare_runs(results(run(1)), results(run(2, {("P3", "N2"): 3e5})))
     table = changed_only(next(table for table in tables if table.id == "compare-tcp_goodput_bps"))
     assert [row[0].text for row in table.rows] == ["P3"]
     assert [(start, title[:2]) for start, title in table.sections] == [(0, "N2")]
@@ -319,7 +322,7 @@ def test_only_changed_rows_keep_their_headings() -> None:
 def test_the_command_names_what_is_wrong(qop_here: Qop, arguments: tuple[str, str],
                                          says: str) -> None:
     """One line, no traceback."""
-    write(make(), Path(qop_here.folder) / "old" / "records")
+    write_record(make(), Path(qop_here.folder) / "old" / "records")
     done = qop_here("compare", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and says in done.stderr

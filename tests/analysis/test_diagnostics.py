@@ -69,7 +69,7 @@ def test_one_series_is_kendalls_test(grain: float) -> None:
     rng = np.random.default_rng(2)
     times = np.round(np.arange(40.0) / 4 / grain) * grain
     values = np.round((rng.normal(0, 1, 40) + np.arange(40) / 40) / grain) * grain
-    found = statistics.trend([(times, values)])
+    found = statistics.find_trend([(times, values)])
     plain = stats.kendalltau(times, values, method="asymptotic").pvalue
     deviation = abs(found.s) / stats.norm.isf(plain / 2)
     assert found.p_value == pytest.approx(2 * stats.norm.sf((abs(found.s) - 1) / deviation))
@@ -81,12 +81,12 @@ def test_several_series_are_the_sum_of_kendalls_tests() -> None:
     rng = np.random.default_rng(9)
     series = [(np.arange(float(size)), np.round(rng.normal(slope * np.arange(size), 1), 1))
               for size, slope in ((5, 0.3), (8, 0.1), (12, 0.2), (20, 0.05))]
-    each = [statistics.trend([one]) for one in series]
+    each = [statistics.find_trend([one]) for one in series]
     # Of one series, scipy's p-value is that of S over its deviation.
     deviations = [abs(found.s) / stats.norm.isf(
         stats.kendalltau(*one, method="asymptotic").pvalue / 2)
         for found, one in zip(each, series, strict=True)]
-    found = statistics.trend(series)
+    found = statistics.find_trend(series)
     assert found.s == sum(one.s for one in each) != 0
     z = (abs(found.s) - 1) / np.sqrt(np.square(deviations).sum())
     assert found.p_value == pytest.approx(2 * stats.norm.sf(z))
@@ -97,8 +97,8 @@ def test_trends_are_not_seen_where_there_are_none(cells: int, repetitions: int) 
     """Series of different levels and no trend: 5 % of p-values are below 0.05, or fewer."""
     rng = np.random.default_rng(cells + repetitions)
     times = np.arange(float(repetitions))
-    p = np.array([statistics.trend([(times, level + rng.normal(0, 1, repetitions))
-                                    for level in range(cells)]).p_value for _ in range(400)])
+    p = np.array([statistics.find_trend([(times, level + rng.normal(0, 1, repetitions))
+                                         for level in range(cells)]).p_value for _ in range(400)])
     assert 0.02 <= (p < 0.05).mean() <= 0.07
 
 
@@ -107,16 +107,16 @@ def test_a_common_trend_is_found_in_short_series() -> None:
     rng = np.random.default_rng(3)
     times = np.arange(3.0)
     series = [(times, level + 1.5 * times + rng.normal(0, 1, 3)) for level in range(12)]
-    found = statistics.trend(series)
+    found = statistics.find_trend(series)
     assert found.p_value < 1e-3
     assert found.slope == pytest.approx(1.5, abs=0.5)
-    assert min(statistics.trend([one]).p_value for one in series) > 0.1
+    assert min(statistics.find_trend([one]).p_value for one in series) > 0.1
 
 
 def test_a_series_needs_as_many_times_as_values() -> None:
     """What does not belong together is refused."""
     with pytest.raises(ValueError, match="as many times as values"):
-        statistics.trend([([1, 2, 3], [1, 2])])
+        statistics.find_trend([([1, 2, 3], [1, 2])])
 
 
 # --- repetitions needed -------------------------------------------------------------------------
@@ -138,8 +138,9 @@ def test_the_number_needed_decides_as_often_as_it_says(effect: float, margin: fl
     assert count is not None
 
     def deciding(size: int) -> float:
-        return np.mean([statistics.decided(statistics.mean(rng.normal(effect, 1, size), level),
-                                           margin) != "undecided" for _ in range(1500)])
+        return np.mean([statistics.decide_outcome(statistics.mean(rng.normal(effect, 1, size),
+                                                                  level),
+                                                  margin) != "undecided" for _ in range(1500)])
 
     assert deciding(count) >= 0.8 - 0.035
     if not margin:
@@ -165,7 +166,7 @@ def test_further_repetitions_are_those_that_are_missing() -> None:
     (-0.1, 2.0, "undecided"), (None, None, "undecided")])
 def test_outcomes(low: float | None, high: float | None, outcome: str) -> None:
     """One side of 0; within what does not matter (0.5); neither."""
-    assert statistics.decided(Estimate(0.0, low, high, 3), margin=0.5) == outcome
+    assert statistics.decide_outcome(Estimate(0.0, low, high, 3), margin=0.5) == outcome
 
 
 # --- runs ---------------------------------------------------------------------------------------
@@ -199,11 +200,11 @@ def quiet(seed: int) -> Cells:
 
 def test_a_stray_value_is_named_with_its_record() -> None:
     """It is the furthest; the warning has value, median and unit, and says that it counts."""
-    found = stability.outliers(run(1, P4_R1_002=0.5))
+    found = stability.find_outliers(run(1, P4_R1_002=0.5))
     assert found[0].record == "P4-R1-002"
     assert found[0].metric.name == "tcp_goodput_bps"
     assert found[0].deviations < -10
-    lines = stability.warnings_of(run(1, P4_R1_002=0.5))
+    lines = stability.list_warnings(run(1, P4_R1_002=0.5))
     assert any(line.startswith("P4-R1-002: TCP goodput of 2.2") and "below the median" in line
                for line in lines)
 
@@ -211,7 +212,7 @@ def test_a_stray_value_is_named_with_its_record() -> None:
 def test_many_stray_values_are_counted_not_listed() -> None:
     """Twelve bad repetitions are five lines and one that counts the rest."""
     strays = {f"P{number}_N2_001": 0.5 for number in range(1, 13)}
-    lines = stability.warnings_of(run(2, repetitions=5, **strays))
+    lines = stability.list_warnings(run(2, repetitions=5, **strays))
     assert sum("deviations below" in line for line in lines) == 5
     assert "Values of 7 more cells stand out." in lines
 
@@ -219,29 +220,29 @@ def test_many_stray_values_are_counted_not_listed() -> None:
 def test_a_cell_with_two_modes_has_no_stray_values() -> None:
     """Three of six at 10 % less is how it varies, whatever the other cells do."""
     half = {f"P4_R1_00{number}": 0.9 for number in (1, 3, 4)}
-    found = stability.outliers(run(1, repetitions=6, spread=0.001, **half))
+    found = stability.find_outliers(run(1, repetitions=6, spread=0.001, **half))
     assert not [outlier for outlier in found if outlier.cell == ("P4", "R1")]
 
 
 def test_stray_values_of_one_cell_share_a_line() -> None:
     """The furthest leads, the other is named."""
-    lines = stability.warnings_of(run(1, repetitions=6, P4_R1_002=0.5, P4_R1_005=0.6))
+    lines = stability.list_warnings(run(1, repetitions=6, P4_R1_002=0.5, P4_R1_005=0.6))
     [line] = [line for line in lines if "stands out" in line and "P4-R1" in line]
     assert line.startswith("P4-R1-002: ") and "So does P4-R1-005." in line
 
 
 def test_what_is_negligible_is_not_warned_of() -> None:
     """Values within 1 % of their median: no outliers, however small the spread is."""
-    assert stability.outliers(run(3, spread=1e-5, P4_R1_002=0.995)) == []
+    assert stability.find_outliers(run(3, spread=1e-5, P4_R1_002=0.995)) == []
 
 
 def test_drift_is_named_with_its_size() -> None:
     """TCP falls by 1 % a block in both scenarios: 7 % over eight blocks; UDP does not."""
-    found = stability.drifts(run(4, repetitions=8, drift=-0.01))
+    found = stability.find_drifts(run(4, repetitions=8, drift=-0.01))
     assert {(*drift.section, drift.metric.name) for drift in found} == {
         ("N2", "tcp_goodput_bps"), ("R1", "tcp_goodput_bps")}
     assert all(drift.share == pytest.approx(-0.07, abs=0.02) for drift in found)
-    lines = stability.warnings_of(run(4, repetitions=8, drift=-0.01))
+    lines = stability.list_warnings(run(4, repetitions=8, drift=-0.01))
     assert lines[0].startswith(("N2: TCP goodput falls by about", "R1: TCP goodput falls by about"))
 
 
@@ -249,7 +250,7 @@ def test_drift_goes_by_the_clock_where_records_have_it() -> None:
     """Repetitions that were measured in the opposite order drift the other way."""
     results = run(5, repetitions=8, drift=-0.01).results
     turned = results.frame.assign(started_s=1e9 - results.frame["repetition"] * 60.0)
-    found = stability.drifts(Cells(replace(results, frame=turned)))
+    found = stability.find_drifts(Cells(replace(results, frame=turned)))
     assert found and all(drift.share > 0.05 for drift in found)
 
 
@@ -259,7 +260,7 @@ def test_drift_is_not_stretched_over_guests_that_ran_one_after_the_other() -> No
     order = results.frame["policy"].str[1:].astype(int)
     frame = results.frame.assign(
         started_s=1e9 + order * 300.0 + results.frame["repetition"] * 60.0)
-    found = stability.drifts(Cells(replace(results, frame=frame)))
+    found = stability.find_drifts(Cells(replace(results, frame=frame)))
     assert found and all(drift.share == pytest.approx(-0.07, abs=0.02) for drift in found)
 
 
@@ -271,21 +272,21 @@ def test_luck_that_all_cells_share_is_no_drift() -> None:
         luck = dict(enumerate(rng.normal(1, 0.01, 6).tolist(), 1))
         strays = {f"{policy}_{scenario}_{number:03d}": factor for policy in POLICIES
                   for scenario in ("N2", "R1") for number, factor in luck.items()}
-        found += len(stability.drifts(run(seed, repetitions=6, spread=0.001, **strays)))
+        found += len(stability.find_drifts(run(seed, repetitions=6, spread=0.001, **strays)))
     assert found <= 2
 
 
 def test_quiet_runs_have_few_warnings() -> None:
     """Twenty runs of noise alone: no drift, and less than one stray value each."""
     runs = [quiet(seed) for seed in range(20)]
-    assert sum(len(stability.drifts(results)) for results in runs) <= 2
-    assert sum(len(stability.outliers(results)) for results in runs) < 20
+    assert sum(len(stability.find_drifts(results)) for results in runs) <= 2
+    assert sum(len(stability.find_outliers(results)) for results in runs) < 20
 
 
 def test_decisions_find_what_is_there_and_say_what_is_missing() -> None:
     """P12 is 330 kbit/s slower: decided. P2 is 30 kbit/s slower than P1: open, with a number."""
     found = {decision.ids[0]: decision for decision in
-             significance.decisions(run(6, repetitions=5, spread=0.008))
+             significance.decide_differences(run(6, repetitions=5, spread=0.008))
              if (decision.metric.name, *decision.section) == ("tcp_goodput_bps", "N2")}
     assert found["P12"].outcome == "different"
     assert found["P12"].comparison.difference.mean == pytest.approx(-3.3e5, abs=5e4)
@@ -297,7 +298,7 @@ def test_decisions_find_what_is_there_and_say_what_is_missing() -> None:
 
 def test_decisions_see_equivalence() -> None:
     """A spread far below 1 % shows that UDP does not differ by as much as matters."""
-    found = significance.decisions(run(7, repetitions=6, spread=1e-3))
+    found = significance.decide_differences(run(7, repetitions=6, spread=1e-3))
     udp = [decision for decision in found if decision.metric.name == "udp_goodput_bps"]
     assert sum(decision.outcome == "equivalent" for decision in udp) >= 0.8 * len(udp)
 
@@ -306,7 +307,7 @@ def test_decisions_seldom_err() -> None:
     """Policies that do not differ: at most about 5 % of families name a difference."""
     errors = 0
     for seed in range(20):
-        found = significance.decisions(quiet(seed))
+        found = significance.decide_differences(quiet(seed))
         errors += len({decision.section for decision in found if decision.outcome == "different"
                        and decision.metric.name == "udp_goodput_bps"})
     assert errors <= 6  # of 40 families; P(more than 6 at 5 %) is 0.4 %
@@ -314,7 +315,7 @@ def test_decisions_seldom_err() -> None:
 
 def test_the_tables_of_decisions() -> None:
     """One a metric; every row has the records of both cells behind its difference."""
-    tables = significance.tables(run(8))
+    tables = significance.make_decision_tables(run(8))
     assert [table.id for table in tables] == [
         f"decisions-{metric}" for metric in
         ("authentication_time_s", "handoff_s", "tcp_goodput_bps", "udp_goodput_bps")]
@@ -331,20 +332,20 @@ def test_the_tables_of_decisions() -> None:
 def test_no_baseline_no_decisions() -> None:
     """Without the policy that others are compared with there is nothing to decide."""
     cells = cells_of(*[make("P3", number) for number in (1, 2, 3)])
-    assert significance.decisions(cells) == []
-    assert significance.tables(cells) == []
-    assert stability.warnings_of(cells) == []
+    assert significance.decide_differences(cells) == []
+    assert significance.make_decision_tables(cells) == []
+    assert stability.list_warnings(cells) == []
 
 
 def test_single_repetitions_decide_nothing() -> None:
     """They are undecided, and how many more are needed is not made up."""
-    found = significance.decisions(run(9, repetitions=1))
+    found = significance.decide_differences(run(9, repetitions=1))
     assert {(decision.outcome, decision.further, decision.p_adjusted) for decision in found} == {
         ("undecided", None, None)}
 
 
 def test_long_series_are_averaged_in_stretches() -> None:
     """Trends are sought in a hundred stretches, not in all pairs of a long series."""
-    times, values = stability._series(np.arange(833.0)[::-1], np.linspace(3, 5, 833))
+    times, values = stability._relative_series(np.arange(833.0)[::-1], np.linspace(3, 5, 833))
     assert times.size == values.size == 100
     assert times[0] == pytest.approx(4.0) and values[-1] == pytest.approx(3 / 4, abs=0.005)

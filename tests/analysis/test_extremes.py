@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from analysis import statistics
-from analysis.blocks import jackknife, mean_of
+from analysis.blocks import jackknife_estimate, mean_of
 from analysis.cells import Observation
 from analysis.claims.extremes import Extreme, Spread
 from analysis.claims.finding import MORE, TIMES, Band, Question
-from analysis.statistics import Estimate, Sample, spread
+from analysis.statistics import Estimate, Sample, relative_spread
 from analysis.statistics.extremes import studentized_range
 
 POLICIES, DRAWS = 12, 2000
@@ -50,13 +50,13 @@ def of_the_pair_that_was_picked(seen: Sample) -> Estimate:
     """What an interval is that takes the pair as given."""
     means = seen.mean(axis=0)
     pair = seen[:, [int(means.argmax()), int(means.argmin())]]
-    return jackknife(pair, lambda two: two[..., 0] / two[..., 1] - 1)
+    return jackknife_estimate(pair, lambda two: two[..., 0] / two[..., 1] - 1)
 
 
 @pytest.mark.parametrize("blocks", [3, 10, 16])
 def test_spread_of_twelve_equal_policies_holds_its_level(blocks: int) -> None:
     """The truth is 0: the interval holds it in 95 % of runs, that of the picked pair does not."""
-    assert coverage(0.0, spread, blocks) >= LEAST
+    assert coverage(0.0, relative_spread, blocks) >= LEAST
     assert coverage(0.0, of_the_pair_that_was_picked, blocks) == pytest.approx(
         {3: 0.74, 10: 0.45, 16: 0.38}[blocks], abs=0.05)
 
@@ -65,7 +65,7 @@ def test_spread_of_twelve_equal_policies_holds_its_level(blocks: int) -> None:
 def test_spread_holds_where_several_share_both_ends(blocks: int) -> None:
     """Five fastest that are equal, and five slowest: 10 percent apart."""
     means = np.array([1.1] * 5 + [1.05] * 2 + [1.0] * 5)
-    assert coverage(0.1, spread, blocks, means) >= LEAST
+    assert coverage(0.1, relative_spread, blocks, means) >= LEAST
 
 
 @pytest.mark.parametrize("blocks", [3, 10, 16])

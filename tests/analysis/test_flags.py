@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import results_folder
-from analysis.comparison import compare
+from analysis.comparison import compare_runs
 from analysis.contention import contention_lines, flagged_line
 from analysis.present import latex, terminal
 from analysis.present.markdown import to_markdown
 from fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
 from harness.engine import choosing
-from measure.record import Record, read, write
+from measure.record import Record, read_record, write_record
 
 
 def flagged(record: Record, *, alone: bool = False) -> Record:
@@ -82,15 +82,15 @@ def test_every_table_and_the_report_say_so(tmp_path: Path) -> None:
     cells = cells_of(*records)
     for table in (STUDY.run_table(cells), handoffs_of(cells)):
         assert line in to_markdown(table).replace("\\", "")
-        assert line in terminal.text(table, 500)
+        assert line in terminal.to_plain_text(table, 500)
     made = STUDY.report(results, {})
     assert line in made.warnings
     measured = [table for table in made.tables
                 if any(entry.records for row in table.rows for entry in row)]
     assert len(measured) > 10
     assert all(line in (*table.notes, *table.warnings) for table in measured)
-    assert latex.escape(line) in latex.table(measured[0])
-    notes = compare(results, results_of(*paper_run(("N2", "R1"))), names=("a", "b"))[0].notes
+    assert latex.escape_latex(line) in latex.to_latex(measured[0])
+    notes = compare_runs(results, results_of(*paper_run(("N2", "R1"))), names=("a", "b"))[0].notes
     assert f"a: {line}" in notes and not any(note.startswith("b: ") for note in notes)
 
 
@@ -100,6 +100,7 @@ def test_a_run_is_complete_when_flagged_repetitions_were_measured_alone(
     """As the sentence says: the same command goes on in the folder, and only while it must."""
     plan = results_folder.plan_of("P1")
     folder = results_folder.make(tmp_path / "run", plan)
-    write(flagged(read(folder / "records" / "P1-N2-001.json"), alone=alone), folder / "records")
-    chosen = choosing.choose(None, tmp_path, plan, fresh=False)
+    write_record(flagged(read_record(folder / "records" / "P1-N2-001.json"), alone=alone),
+                 folder / "records")
+    chosen = choosing.choose_folder(None, tmp_path, plan, fresh=False)
     assert (chosen == folder) != alone

@@ -11,28 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.protection import score, scores, sensitivity
+from analysis.protection import rank_sensitivity, score_policies, score_policy
 from analysis.protection.design import Design
-from analysis.protection.dominance import dominates, views
+from analysis.protection.dominance import dominates, make_views
 from analysis.protection.rank_reversal import smallest_swap
 from policies import (
     Policy,
     PolicyError,
-    load,
     load_all,
     load_named,
+    load_policy,
     load_weights,
-    named,
+    policy_ids,
 )
-from policies.facts import KNOWN, facts
+from policies.facts import KNOWN, facts_from_policy
 from policies.weights import DEFAULT, FEATURES, TODAYS
 from studies.qop2007 import published
-from studies.qop2007.report.attacks import TODAYS_ATTACKS, attacks
+from studies.qop2007.report.attacks import TODAYS_ATTACKS, load_attacks
 
 ROOT = Path(__file__).parents[2]
 PAPER = load_all()
 WEIGHTS = load_weights()
-EXAMPLES = tuple(load(path) for path in sorted((ROOT / "examples").glob("*.yml")))
+EXAMPLES = tuple(load_policy(path) for path in sorted((ROOT / "examples").glob("*.yml")))
 WPA2_PSK = next(policy for policy in EXAMPLES if policy.id == "WPA2-PSK")
 
 
@@ -68,7 +68,7 @@ TABLE_3 = {
 def test_sigma_is_that_of_table_3_cell_by_cell() -> None:
     """Sum, normalised sum and group of all twelve, in the order of the printed table."""
     found = {one.policy: (one.sigma, f"{one.sigma_normalized:.1f}", one.group)
-             for one in scores(PAPER, WEIGHTS, PAPER)}
+             for one in score_policies(PAPER, WEIGHTS, PAPER)}
     assert list(found.items()) == list(TABLE_3.items())
     paper = published.load()
     assert paper.sigma == {policy: row[0] for policy, row in TABLE_3.items()}
@@ -79,7 +79,8 @@ def test_sigma_is_that_of_table_3_cell_by_cell() -> None:
 def test_a_plain_sum_is_not_what_the_paper_printed(tmp_path: Path) -> None:
     """Without `once`, P9 and P11 come out one higher, as the note on integrity says; only they."""
     plain = load_weights(changed(tmp_path, ("once: [data_integrity]", "once: []")))
-    off = {policy.id: score(policy, plain, PAPER).sigma - TABLE_3[policy.id][0] for policy in PAPER}
+    off = {policy.id: score_policy(policy, plain, PAPER).sigma - TABLE_3[policy.id][0] for policy
+           in PAPER}
     assert {name: more for name, more in off.items() if more} == {"P9": 1, "P11": 1}
 
 
@@ -94,15 +95,15 @@ def test_features_are_those_of_table_1_but_for_two_by_name() -> None:
     """Table 1 leaves out the integrity that Table 3 counts for EAP-MD5 alone."""
     printed, differing = published.load().features, set()
     for policy in PAPER:
-        ours = set(score(policy, WEIGHTS, PAPER).features)
+        ours = set(score_policy(policy, WEIGHTS, PAPER).features)
         differing |= {(policy.id, feature) for feature in ours ^ printed[policy.id]}
     assert differing == {("P5", "data_integrity"), ("P7", "data_integrity")}
 
 
 def test_parts_of_p12_are_those_of_the_papers_walk_through() -> None:
     """Section 3.3: 3 + 1 + 2 + 2 + 1 + 4 + 2 + 2 + 1 + 1."""
-    parts = score(next(p for p in PAPER if p.id == "P12"), WEIGHTS,
-                  PAPER).parts
+    parts = score_policy(next(p for p in PAPER if p.id == "P12"), WEIGHTS,
+                         PAPER).parts
     assert sorted(parts.values()) == sorted([3, 1, 2, 2, 1, 4, 2, 2, 1, 1])
 
 
@@ -110,7 +111,7 @@ def test_parts_of_p12_are_those_of_the_papers_walk_through() -> None:
 
 def test_any_policy_has_a_sigma_from_its_layers() -> None:
     """WPA2 with a passphrase and WPA3 with SAE: nothing in them goes without a weight."""
-    found = {policy.id: score(policy, WEIGHTS, PAPER) for policy in EXAMPLES}
+    found = {policy.id: score_policy(policy, WEIGHTS, PAPER) for policy in EXAMPLES}
     assert found["WPA2-PSK"].sigma == 2 + 1 + 3 + 3
     assert found["WPA3-SAE"].sigma == 3 + 1 + 3 + 3
     assert {name: one.group for name, one in found.items() if one.group != "middle"} == {
@@ -177,22 +178,23 @@ def todays_policies() -> Iterator[Policy]:
 
 def test_every_word_that_a_policy_can_say_is_known() -> None:
     """The list of facts is complete; the paper's weights know all words but those after it."""
-    said = {(key, word) for policy in every_policy() for key, word in facts(policy).items()}
+    said = {(key, word) for policy in every_policy() for key, word
+            in facts_from_policy(policy).items()}
     assert said == {(key, word) for key, words in KNOWN.items() for word in words}
     later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
              "link.roaming", "link.keys owe", "dot1x.", "wireguard.", "wire.",
              "ipsec.ike", "ipsec.group", "ipsec.pfs", "ipsec.additional")
-    assert [text for policy in every_policy() for text in WEIGHTS.unweighted(policy)
+    assert [text for policy in every_policy() for text in WEIGHTS.find_unweighted(policy)
             if not text.startswith(later)] == []
 
 
 def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> None:
     """P12 has all of 2007's hundred, and less than WPA3 in 2026; more of the same adds nothing."""
     today = load_weights(TODAYS)
-    policies = {name: load_named(name) for name in named()}
-    then = {name: score(policy, WEIGHTS, PAPER).sigma_normalized
+    policies = {name: load_named(name) for name in policy_ids()}
+    then = {name: score_policy(policy, WEIGHTS, PAPER).sigma_normalized
             for name, policy in policies.items()}
-    now = {name: score(policy, today, PAPER) for name, policy in policies.items()}
+    now = {name: score_policy(policy, today, PAPER) for name, policy in policies.items()}
     assert then["P12"] == 100 > then["M5"] > then["M3"]
     assert now["M5"].sigma > now["M3"].sigma > now["P12"].sigma
     assert now["P2"].sigma == now["P5"].sigma == now["P7"].sigma == 0
@@ -200,7 +202,8 @@ def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> 
     assert all(entry.sigma_normalized <= 100 for entry in now.values())
     assert now["M12"].sigma > now["M12-kem"].sigma > now["M12-ecdh"].sigma > now["M5"].sigma
     best = policy_of("X", link={"cipher": "CCMP", "keys": "owe", "pmf": 2})
-    assert score(best, today, ()).sigma_normalized == pytest.approx(100 * 12 / today.attainable)
+    assert score_policy(best, today,
+                        ()).sigma_normalized == pytest.approx(100 * 12 / today.attainable)
 
 
 def test_todays_scheme_never_protects_with_data_in_the_open() -> None:
@@ -210,20 +213,20 @@ def test_todays_scheme_never_protects_with_data_in_the_open() -> None:
     bare = {"link": None, "dot1x": tls}
     for policy in (load_named("P6"), load_named("P8"), policy_of("X", **bare),
                    policy_of("X", link={"cipher": "TKIP", "keys": "eap"}, dot1x=tls)):
-        found = score(policy, today, PAPER)
+        found = score_policy(policy, today, PAPER)
         assert found.sigma > 0
         assert (found.group, found.protects) == ("open", False)
     for name in ("M2", "P3", "P12", "M5"):
-        assert score(load_named(name), today, PAPER).protects
-    assert not score(load_named("P1"), today, PAPER).protects
-    assert score(load_named("P8"), WEIGHTS, PAPER).protects  # as the paper has it
+        assert score_policy(load_named(name), today, PAPER).protects
+    assert not score_policy(load_named("P1"), today, PAPER).protects
+    assert score_policy(load_named("P8"), WEIGHTS, PAPER).protects  # as the paper has it
 
 
 def test_todays_weights_know_what_policies_can_say() -> None:
     """What has no weight there is named with its reason, so nobody has to be warned of it."""
     today = load_weights(TODAYS)
-    for name in named():
-        assert today.unweighted(load_named(name)) == ()
+    for name in policy_ids():
+        assert today.find_unweighted(load_named(name)) == ()
     asked = {(key, word) for entry in today.implementations.values()
              for key, words in entry.when.items() for word in words}
     assert {(key, word) for key, words in KNOWN.items() for word in words} - asked == {
@@ -251,8 +254,8 @@ def test_a_wrong_feature_is_refused(tmp_path: Path, old: str, new: str, said: st
 def test_stronger_words_of_the_extension_weigh_more() -> None:
     """The order of strength that the weights' file argues for, from sigma of single layers."""
     def link(cipher: str, keys: str = "psk", **more: object) -> float:
-        return score(policy_of("X", link={"cipher": cipher, "keys": keys, **more}), WEIGHTS,
-                     PAPER).sigma
+        return score_policy(policy_of("X", link={"cipher": cipher, "keys": keys, **more}), WEIGHTS,
+                            PAPER).sigma
 
     assert link("WEP-104", "static") < link("TKIP") < link("CCMP") < link("CCMP-256")
     assert link("CCMP") < link("CCMP", "sae", pmf=2)
@@ -261,7 +264,7 @@ def test_stronger_words_of_the_extension_weigh_more() -> None:
 def test_what_has_no_weight_is_named(tmp_path: Path) -> None:
     """Weights of one's own need not know every word; the policy then says what counts nothing."""
     path = changed(tmp_path, ("[CCMP, GCMP]}", "[GCMP]}"))
-    found = score(WPA2_PSK, load_weights(path), PAPER)
+    found = score_policy(WPA2_PSK, load_weights(path), PAPER)
     assert found.unweighted == ("link.cipher CCMP",)
     assert found.sigma == 3
 
@@ -269,7 +272,7 @@ def test_what_has_no_weight_is_named(tmp_path: Path) -> None:
 def test_weights_can_be_replaced_by_a_file(tmp_path: Path) -> None:
     """A file of one's own decides; percentages stay relative to the paper's strongest."""
     found = load_weights(changed(tmp_path, ("{authentication: 4,", "{authentication: 14,")))
-    by_id = {one.policy: one for one in scores(PAPER, found, PAPER)}
+    by_id = {one.policy: one for one in score_policies(PAPER, found, PAPER)}
     assert by_id["P12"].sigma == 29
     assert by_id["P6"].sigma == 18 and by_id["P6"].group == "middle"
     assert by_id["P12"].sigma_normalized == 100
@@ -279,7 +282,7 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
     """No division by the strongest sigma where there is none."""
     text = ("groups: {middle: 45, high: 70}\nimplementations:\n  wep:\n    name: WEP\n"
             "    when: {link.cipher: [WEP-104]}\n    weights: {authentication: 0}\n")
-    found = scores(PAPER, load_weights(weights_in(tmp_path, text)), PAPER)
+    found = score_policies(PAPER, load_weights(weights_in(tmp_path, text)), PAPER)
     assert {(one.sigma, one.sigma_normalized, one.group) for one in found} == {(0, 0, "none")}
 
 
@@ -336,16 +339,16 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
     path = weights_in(tmp_path, f"groups: {{middle: 45, high: 70}}\nimplementations:\n{weak}"
                                 f"{strong}")
     pair = [policy for policy in PAPER if policy.id in ("P2", "P6")]
-    found = scores(pair, load_weights(path), PAPER)
+    found = score_policies(pair, load_weights(path), PAPER)
     assert [(one.policy, one.sigma) for one in found] == [("P6", 3), ("P2", 4)]
-    by_id = {one.policy: one for one in views(found)}
+    by_id = {one.policy: one for one in make_views(found)}
     assert by_id["P6"].maximum == 3 > by_id["P2"].maximum == 1
     assert by_id["P2"].dominated_by == ("P6",) and by_id["P6"].on_front
 
 
 def test_views_of_the_papers_policies() -> None:
     """P12 alone is on the front; P3, P4 and P11 are the same once features do not add up."""
-    found = {one.policy: one for one in views(scores(PAPER, WEIGHTS, PAPER))}
+    found = {one.policy: one for one in make_views(score_policies(PAPER, WEIGHTS, PAPER))}
     assert [name for name, one in found.items() if one.on_front] == ["P12"]
     assert set(found["P3"].equals) == {"P4", "P11"}
     assert set(found["P6"].dominated_by) == {"P8", "P10", "P12"}
@@ -370,9 +373,9 @@ def test_dominance_is_a_strict_order(first: list[float], second: list[float],
 def test_sigma_of_many_weights_agrees_with_the_plain_function() -> None:
     """The design that perturbations go through is the same sum, `once` included."""
     policies = [*PAPER, *EXAMPLES]
-    design = Design.of(policies, WEIGHTS)
-    found = design.sigmas(np.stack([design.weights, 2 * design.weights]))
-    plain = [score(policy, WEIGHTS, PAPER).sigma for policy in policies]
+    design = Design.from_policies(policies, WEIGHTS)
+    found = design.compute_sigmas(np.stack([design.weights, 2 * design.weights]))
+    plain = [score_policy(policy, WEIGHTS, PAPER).sigma for policy in policies]
     assert found[0].tolist() == plain
     assert found[1].tolist() == [2 * value for value in plain]
 
@@ -380,7 +383,7 @@ def test_sigma_of_many_weights_agrees_with_the_plain_function() -> None:
 @pytest.mark.parametrize("scheme", ["dirichlet", "uniform"])
 def test_rank_intervals_hold_the_plain_ranks(scheme: str) -> None:
     """Ranks 1 to 12 in the order of Table 3; P12 stays first, P1 last, the middle moves."""
-    found = sensitivity(PAPER, WEIGHTS, np.random.default_rng(5), draws=4000, scheme=scheme)
+    found = rank_sensitivity(PAPER, WEIGHTS, np.random.default_rng(5), draws=4000, scheme=scheme)
     assert [one.policy for one in found.ranks] == list(TABLE_3)[::-1]
     assert [one.rank for one in found.ranks] == list(range(1, 13))
     assert all(one.low <= one.rank <= one.high for one in found.ranks)
@@ -402,19 +405,19 @@ def test_uniform_ranks_follow_the_exact_probability(tmp_path: Path) -> None:
             "  b:\n    name: b\n    when: {dot1x.eap: [MD5]}\n    weights: {authentication: 2}\n")
     two = [policy for policy in PAPER if policy.id in ("P5", "P6")]
     weights = load_weights(weights_in(tmp_path, text))
-    found = sensitivity(two, weights, np.random.default_rng(3), draws=40_000, scheme="uniform",
-                        in_order=False)
+    found = rank_sensitivity(two, weights, np.random.default_rng(3), draws=40_000, scheme="uniform",
+                             in_order=False)
     assert found.kept == pytest.approx(1 - 0.1875, abs=0.01)
-    kept = sensitivity(two, weights, np.random.default_rng(3), draws=1000, scheme="uniform")
+    kept = rank_sensitivity(two, weights, np.random.default_rng(3), draws=1000, scheme="uniform")
     assert kept.kept == 1  # the order of two authentications is what a weight says
 
 
 def test_dirichlet_keeps_the_sum_and_spreads_as_asked() -> None:
     """Each draw has the weights' sum; an average weight varies by the spread asked for."""
-    from analysis.protection.sensitivity import _dirichlet
+    from analysis.protection.sensitivity import _draw_dirichlet
 
     weights = np.full(10, 2.0)
-    drawn = _dirichlet(weights, np.random.default_rng(7), 20_000, 0.3)
+    drawn = _draw_dirichlet(weights, np.random.default_rng(7), 20_000, 0.3)
     assert np.allclose(drawn.sum(axis=1), 20)
     assert drawn.std(axis=0) / drawn.mean(axis=0) == pytest.approx(np.full(10, 0.3), rel=0.05)
 
@@ -423,27 +426,27 @@ def test_dirichlet_keeps_the_sum_and_spreads_as_asked() -> None:
 def test_an_impossible_spread_is_refused(spread: float) -> None:
     """A spread of everything or nothing is no perturbation."""
     with pytest.raises(ValueError, match="spread"):
-        sensitivity(PAPER, WEIGHTS, np.random.default_rng(1), spread=spread)
+        rank_sensitivity(PAPER, WEIGHTS, np.random.default_rng(1), spread=spread)
 
 
 def test_equal_policies_share_a_rank() -> None:
     """P3 and WPA2-PSK both have sigma 9 under the project's weights."""
-    found = sensitivity([*PAPER, WPA2_PSK], WEIGHTS, np.random.default_rng(1), draws=200)
+    found = rank_sensitivity([*PAPER, WPA2_PSK], WEIGHTS, np.random.default_rng(1), draws=200)
     ranks = {one.policy: one.rank for one in found.ranks}
     assert ranks["P3"] == ranks["WPA2-PSK"] == 7.5
 
 
 def test_a_single_policy_has_one_rank_and_no_swap() -> None:
     """Nothing assumes twelve."""
-    found = sensitivity(PAPER[:1], WEIGHTS, np.random.default_rng(1), draws=10)
+    found = rank_sensitivity(PAPER[:1], WEIGHTS, np.random.default_rng(1), draws=10)
     assert [(one.rank, one.low, one.high) for one in found.ranks] == [(1, 1, 1)]
     assert found.swaps == ()
 
 
 def test_the_smallest_swap_swaps_and_nothing_smaller_does() -> None:
     """Just beyond it the order is reversed; a scan of every weight finds no smaller change."""
-    design = Design.of(PAPER, WEIGHTS)
-    plain = design.sigmas(design.weights[np.newaxis])[0]
+    design = Design.from_policies(PAPER, WEIGHTS)
+    plain = design.compute_sigmas(design.weights[np.newaxis])[0]
     steps = np.linspace(-1, 4, 1001)
     for first, second in combinations(range(len(PAPER)), 2):
         above, below = (first, second) if plain[first] > plain[second] else (second, first)
@@ -451,7 +454,7 @@ def test_the_smallest_swap_swaps_and_nothing_smaller_does() -> None:
         for part in range(len(design.parts)):
             rows = slice(part * steps.size, (part + 1) * steps.size)
             scan[rows, part] = design.weights[part] * (1 + steps)
-        sigmas = design.sigmas(scan)
+        sigmas = design.compute_sigmas(scan)
         swapped = sigmas[:, below] > sigmas[:, above] + 1e-9
         least = min(np.abs(np.tile(steps, len(design.parts)))[swapped], default=np.inf)
         found = smallest_swap(design, above, below)
@@ -470,21 +473,21 @@ def test_attacks_are_withstood_as_section_6_4_says() -> None:
 
     It counts all of its low group as weak against other users, P6 with its certificates, too.
     """
-    differing = {(attack.id, policy.id) for attack in attacks() for policy in PAPER
+    differing = {(attack.id, policy.id) for attack in load_attacks() for policy in PAPER
                  if policy.id in attack.said
-                 and attack.withstood(policy) != attack.said[policy.id]}
+                 and attack.is_withstood(policy) != attack.said[policy.id]}
     assert differing == {("user-impersonation", "P6")}
-    assert sum(len(attack.said) for attack in attacks()) > 35
+    assert sum(len(attack.said) for attack in load_attacks()) > 35
 
 
 def test_attacks_on_policies_of_ones_own() -> None:
     """A passphrase can be guessed, SAE cannot; CCMP's frames cannot be made up."""
-    found = {policy.id: {attack.id: attack.withstood(policy) for attack in attacks()}
+    found = {policy.id: {attack.id: attack.is_withstood(policy) for attack in load_attacks()}
              for policy in EXAMPLES}
     assert not found["WPA2-PSK"]["authentication-forging"]
     assert found["WPA3-SAE"]["authentication-forging"]
     assert found["WPA2-PSK"]["message-fabrication"]
-    assert not any(attack.withstood(PAPER[0]) for attack in attacks())
+    assert not any(attack.is_withstood(PAPER[0]) for attack in load_attacks())
 
 
 #: What came of attacks that were carried out, as the table's file and docs/policies.md say.
@@ -497,17 +500,17 @@ CAME_OF = {
 
 def test_todays_attacks_that_were_tried_came_out_as_argued() -> None:
     """Each policy that was attacked fell or withstood as its layers say, and the table names it."""
-    kinds = {attack.id: attack for attack in attacks(TODAYS_ATTACKS)}
+    kinds = {attack.id: attack for attack in load_attacks(TODAYS_ATTACKS)}
     assert {name for name, attack in kinds.items() if attack.tried} == set(CAME_OF)
     for name, (fell, withstood) in CAME_OF.items():
-        assert not any(kinds[name].withstood(load_named(policy)) for policy in fell)
-        assert all(kinds[name].withstood(load_named(policy)) for policy in withstood)
+        assert not any(kinds[name].is_withstood(load_named(policy)) for policy in fell)
+        assert all(kinds[name].is_withstood(load_named(policy)) for policy in withstood)
         assert all(policy in kinds[name].tried for policy in fell)
 
 
 def test_attacks_ask_only_for_what_policies_can_say() -> None:
     """A misspelt word would silently withstand nothing."""
-    asked = {(key, word) for attack in attacks() for when in attack.withstood_by
+    asked = {(key, word) for attack in load_attacks() for when in attack.withstood_by
              for key, words in when.items() for word in words}
     assert asked <= {(key, word) for key, words in KNOWN.items() for word in words}
     assert len(FEATURES) == 5

@@ -16,10 +16,10 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    asymptotic,
-    balanced,
-    bottleneck,
-    solve,
+    asymptotic_bounds,
+    balanced_job_bounds,
+    find_bottleneck,
+    solve_network,
 )
 from analysis.queueing.solve import Method, means_of
 
@@ -55,7 +55,7 @@ def test_littles_law_and_utilization(demands: list[float], population: int, thin
     """Everybody is somewhere, no station is more than busy, and the bounds hold."""
     network = closed(demands, population, think_s, servers)
     for method in METHODS:
-        solution = solve(network, method)
+        solution = solve_network(network, method)
         means = solution.chain()
         present = sum(station.queue for station in solution.stations)
         assert present + means.throughput_per_s * think_s == pytest.approx(population)
@@ -63,8 +63,8 @@ def test_littles_law_and_utilization(demands: list[float], population: int, thin
         for station in solution.stations[1:]:
             assert station.utilization <= 1 + 1e-9
             assert station.queue >= station.utilization * 0.999999
-    bounds = asymptotic(network)
-    exact = solve(network, "exact").chain()
+    bounds = asymptotic_bounds(network)
+    exact = solve_network(network, "exact").chain()
     assert bounds.throughput_low_per_s <= exact.throughput_per_s * (1 + 1e-9)
     assert bounds.throughput_high_per_s >= exact.throughput_per_s * (1 - 1e-9)
     assert bounds.response_low_s <= exact.response_s * (1 + 1e-9)
@@ -77,8 +77,8 @@ def test_balanced_bounds_are_inside_the_asymptotic_ones(demands: list[float], po
                                                         think_s: float) -> None:
     """They hold, and are nowhere wider."""
     network = closed(demands, population, think_s)
-    wide, narrow = asymptotic(network), balanced(network)
-    exact = solve(network, "exact").chain().throughput_per_s
+    wide, narrow = asymptotic_bounds(network), balanced_job_bounds(network)
+    exact = solve_network(network, "exact").chain().throughput_per_s
     assert wide.throughput_low_per_s <= narrow.throughput_low_per_s * (1 + 1e-9)
     assert narrow.throughput_low_per_s <= exact * (1 + 1e-9)
     assert exact <= narrow.throughput_high_per_s * (1 + 1e-9)
@@ -91,7 +91,7 @@ def test_balanced_bounds_are_inside_the_asymptotic_ones(demands: list[float], po
 def test_one_customer_never_waits(demands: list[float], think_s: float, servers: int) -> None:
     """N = 1: the response time is the sum of the demands, by every method."""
     for method in METHODS:
-        means = solve(closed(demands, 1, think_s, servers), method).chain()
+        means = solve_network(closed(demands, 1, think_s, servers), method).chain()
         assert means.response_s == pytest.approx(0.5 + sum(demands))
 
 
@@ -100,7 +100,8 @@ def test_one_customer_never_waits(demands: list[float], think_s: float, servers:
 def test_many_customers_saturate_the_bottleneck(demands: list[float], servers: int) -> None:
     """N to infinity: throughput is c over the largest demand."""
     for method in METHODS:
-        throughput = solve(closed(demands, 500, servers=servers), method).chain().throughput_per_s
+        throughput = solve_network(closed(demands, 500, servers=servers),
+                                   method).chain().throughput_per_s
         assert throughput == pytest.approx(servers / max(demands), rel=0.05)
 
 
@@ -130,7 +131,8 @@ def test_a_station_without_demand_changes_nothing(demands: list[float], populati
     wider = QueueingNetwork((*network.stations, QueueingStation("idle", servers=3)), (
         replace(first, classes=(*first.classes, CustomerClass("idle", (idle,)))), opened))
     for method in METHODS:
-        for before, after in zip(solve(network, method).chains, solve(wider, method).chains,
+        for before, after in zip(solve_network(network, method).chains,
+                                 solve_network(wider, method).chains,
                                  strict=True):
             assert after.throughput_per_s == pytest.approx(before.throughput_per_s)
             assert after.response_s == pytest.approx(before.response_s)
@@ -142,10 +144,12 @@ def test_chains_alike_are_one_chain(first: int, second: int, servers: int) -> No
     """Two chains of the same demands share what one with all their customers has."""
     stations = (QueueingStation("delay", "delay"), QueueingStation("queue", servers=servers))
     demands = {"delay": 1.0, "queue": 0.7}
-    both = solve(QueueingNetwork(stations, (chain_of("a", demands, population=first),
-                                            chain_of("b", demands, population=second))), "exact")
-    whole = solve(QueueingNetwork(stations, (chain_of("c", demands, population=first + second),)),
-                  "exact")
+    both = solve_network(QueueingNetwork(stations, (chain_of("a", demands, population=first),
+                                                    chain_of("b", demands, population=second))),
+                         "exact")
+    whole = solve_network(QueueingNetwork(stations,
+                                          (chain_of("c", demands, population=first + second),)),
+                          "exact")
     assert (sum(means.throughput_per_s for means in both.chains)
             == pytest.approx(whole.chain().throughput_per_s))
 
@@ -155,16 +159,16 @@ def test_bounds_by_hand() -> None:
     network = QueueingNetwork((QueueingStation("cpu"), QueueingStation("disk")),
                               (chain_of("only", {"cpu": 3.0, "disk": 2.0}, population=4,
                                         think_s=15),))
-    bounds = asymptotic(network)
+    bounds = asymptotic_bounds(network)
     assert bounds.knee == pytest.approx(20 / 3)
     assert bounds.saturation_per_s == pytest.approx(1 / 3)
     assert bounds.throughput_high_per_s == pytest.approx(4 / 20)
     assert bounds.throughput_low_per_s == pytest.approx(4 / (20 + 15))
-    assert bottleneck(network).station == "cpu"
-    assert bottleneck(network).knee == pytest.approx(20 / 3)
+    assert find_bottleneck(network).station == "cpu"
+    assert find_bottleneck(network).knee == pytest.approx(20 / 3)
     opened = QueueingNetwork((QueueingStation("queue"),),
                              (chain_of("only", {"queue": 1.0}, rate_per_s=0.5),))
-    rate = asymptotic(opened)
+    rate = asymptotic_bounds(opened)
     assert (rate.saturation_per_s, rate.response_low_s, rate.response_high_s) == (1, 1, math.inf)
     with pytest.raises(QueueingError, match="asymptotic"):
-        balanced(closed([1.0], 3, servers=2))
+        balanced_job_bounds(closed([1.0], 3, servers=2))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.queueing import solve
+from analysis.queueing import solve_network
 from analysis.queueing.solve import Method
 from queueing_line import RECORDED, network_of
 
@@ -17,7 +17,7 @@ CLOSED = [number for number, recorded in enumerate(RECORDED) if "bs" in recorded
 def ours(recorded: dict[str, Any], method: Method) -> list[list[float]]:
     """By chain: throughput of the reference state, then the queue length of each state."""
     means = {(c.chain, c.name, c.station): c
-             for c in solve(network_of(recorded), method).classes}
+             for c in solve_network(network_of(recorded), method).classes}
     answers = []
     for q, chain in enumerate(recorded["chains"]):
         states = [means[f"q{q}", f"r{r}", f"s{i}"] for i, r, _ in chain["states"]]

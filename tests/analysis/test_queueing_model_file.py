@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.queueing import Model, QueueingError, asymptotic, load, solve
+from analysis.queueing import Model, QueueingError, asymptotic_bounds, load_model, solve_network
 from conftest import PROJECT
 
 GOOD = """\
@@ -45,7 +45,7 @@ def read(folder: Path, text: str) -> Model:
     """The model of a text."""
     file = folder / "model.yml"
     file.write_text(text, encoding="utf-8")
-    return load(file)
+    return load_model(file)
 
 
 def refusal(folder: Path, text: str) -> str:
@@ -74,10 +74,10 @@ def test_a_model_becomes_a_network(tmp_path: Path) -> None:
     station = model.network.station("radius")
     assert (station.discipline, station.servers) == ("ps", 2)
     assert model.network.station("wan").direction == "round_trip"
-    means = {s.name: s.demand_s[0] for s in solve(model.network).stations}
+    means = {s.name: s.demand_s[0] for s in solve_network(model.network).stations}
     assert means["radius"] == pytest.approx(0.25 * 4 * 0.002 + 0.75 * 0.001)
     assert means["wan"] == pytest.approx(0.04 + 0.25 * 0.16)
-    assert asymptotic(model.network).saturation_per_s == pytest.approx(2 / 0.00275)
+    assert asymptotic_bounds(model.network).saturation_per_s == pytest.approx(2 / 0.00275)
     first, second = model.measured["auth"]
     assert (first.load, first.calibration, second.p95_s) == (1, True, 0.3)
 
@@ -178,10 +178,10 @@ def test_missing_files_are_one_line(tmp_path: Path) -> None:
     for name, words in (("nowhere.yml", "there is no such file; check the path"),
                         (".", "is not an ordinary file")):
         with pytest.raises(QueueingError, match=words):
-            load(tmp_path / name)
+            load_model(tmp_path / name)
     (tmp_path / "latin.yml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(QueueingError, match="is not UTF-8 text"):
-        load(tmp_path / "latin.yml")
+        load_model(tmp_path / "latin.yml")
 
 
 def test_the_page_shows_what_its_example_prints(
@@ -212,7 +212,7 @@ def test_any_text_is_a_model_or_one_line(tmp_path_factory: pytest.TempPathFactor
     file = tmp_path_factory.getbasetemp() / "model.yml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        assert load(file).network.chains
+        assert load_model(file).network.chains
     except QueueingError as error:
         assert "\n" not in str(error)
         assert "; " in str(error)

@@ -18,15 +18,15 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    apply,
-    bottleneck,
-    capacity,
+    apply_settings,
     find_answer,
+    find_bottleneck,
+    find_capacity,
     find_response,
     intervals,
     parse_bound,
-    simulate,
-    solve,
+    simulate_network,
+    solve_network,
 )
 from analysis.queueing.bounds import tail_limit
 from analysis.queueing.response import ResponseTime
@@ -134,7 +134,7 @@ def test_means_beyond_product_form_are_textbooks(network: QueueingNetwork, chain
 def test_exact_percentiles_are_what_simulation_sees(network: QueueingNetwork, chain: str) -> None:
     """Of 60,000 customers as many exceed the percentiles as should, within 10 %."""
     found = response(network, chain)
-    seen = simulate(network, np.random.default_rng(77), completions=60_000).chain(chain)
+    seen = simulate_network(network, np.random.default_rng(77), completions=60_000).chain(chain)
     for percent in (50, 95):
         above = float((seen.responses_s > found.percentile(percent)).mean())
         assert above == pytest.approx(1 - percent / 100, rel=0.1)
@@ -144,7 +144,7 @@ def test_exact_percentiles_are_what_simulation_sees(network: QueueingNetwork, ch
 def test_a_machine_repairman_has_the_solvers_mean() -> None:
     """Both by the arrival theorem: six machines, one repairer."""
     network = single(service_s=2.0, population=6, think_s=30.0)
-    assert response(network).mean_s == pytest.approx(solve(network).chain().response_s)
+    assert response(network).mean_s == pytest.approx(solve_network(network).chain().response_s)
 
 
 def test_sojourns_in_tandem_are_independent_where_nobody_overtakes() -> None:
@@ -190,10 +190,10 @@ def test_feedback_and_unknown_arrivals_have_no_exact_distribution() -> None:
 def test_capacity_is_exact_where_the_answer_is_known(network: QueueingNetwork, bound: str,
                                                      load: float) -> None:
     """The issue's figures, the same for every seed and without one."""
-    answer = capacity(network, parse_bound(bound))
+    answer = find_capacity(network, parse_bound(bound))
     assert answer.load.value == pytest.approx(load, rel=2e-5)
     assert answer.load.low == answer.load.high and answer.visited == 0
-    assert "confidence" not in answer.sentence()
+    assert "confidence" not in answer.to_sentence()
 
 
 def forget_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,25 +213,25 @@ def test_simulated_capacities_cover_known_answers(
     known = response(replace(network, chains=(replace(network.chains[0], rate_per_s=exact),)))
     bound = Bound(percent, known.mean_s if percent is None else known.percentile(percent))
     forget_exact(monkeypatch)
-    answers = [capacity(network, bound, rng=np.random.default_rng(seed))
+    answers = [find_capacity(network, bound, rng=np.random.default_rng(seed))
                for seed in range(9000, 9010)]
     assert sum(answer.load.low <= exact <= answer.load.high for answer in answers) >= 8
     for answer in answers:
         assert answer.is_known and answer.load.high - answer.load.low <= 0.1 * exact
-        assert "95 % confidence, simulated" in answer.sentence()
+        assert "95 % confidence, simulated" in answer.to_sentence()
 
 
 def test_capacity_says_that_it_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is too short for 99 % utilization: a load that surely keeps to it, and no more."""
     forget_exact(monkeypatch)
-    answer = capacity(single(rate_per_s=1), Bound(95, math.log(20)), visit_limit=100_000,
-                      rng=np.random.default_rng(3))
+    answer = find_capacity(single(rate_per_s=1), Bound(95, math.log(20)), visit_limit=100_000,
+                           rng=np.random.default_rng(3))
     assert not answer.is_known
     assert answer.load.low < 99.0 < answer.load.high
-    assert "cannot tell how many a second keep to p95 < 2995.73 ms" in answer.sentence()
-    rare = capacity(single(rate_per_s=1), Bound(99.9999, 1.0), visit_limit=50_000,
-                    rng=np.random.default_rng(3))
-    assert not rare.is_known and "no load is known to" in rare.sentence()
+    assert "cannot tell how many a second keep to p95 < 2995.73 ms" in answer.to_sentence()
+    rare = find_capacity(single(rate_per_s=1), Bound(99.9999, 1.0), visit_limit=50_000,
+                         rng=np.random.default_rng(3))
+    assert not rare.is_known and "no load is known to" in rare.to_sentence()
 
 
 def visits_again(rate_per_s: float) -> QueueingNetwork:
@@ -247,28 +247,30 @@ def test_markovs_inequality_limits_the_tail() -> None:
     network = visits_again(0.9 / 0.00058)
     assert tail_limit(network, "j", 0.5) == pytest.approx(
         0.7 * 0.007 / (0.5 - 0.28) + 0.3 * 0.003 / (0.5 - 0.12))
-    seen = simulate(network, np.random.default_rng(4), completions=20_000).chain().responses_s
+    seen = simulate_network(network, np.random.default_rng(4),
+                            completions=20_000).chain().responses_s
     for time_s in (0.1, 0.285, 0.3, 0.5):
         assert float((seen > time_s).mean()) <= tail_limit(network, "j", time_s)
 
 
 def test_a_capacity_near_saturation_is_computed_where_means_show_it() -> None:
     """A bound far beyond what waiting adds below 98 %: at once, without any simulation."""
-    answer = capacity(visits_again(1.0), parse_bound("p95 < 900 ms"), rng=np.random.default_rng(1))
+    answer = find_capacity(visits_again(1.0), parse_bound("p95 < 900 ms"),
+                           rng=np.random.default_rng(1))
     assert answer.visited == 0 and answer.is_known
     assert 0.97 < answer.load.low / answer.saturation_per_s < 0.99
     assert tail_limit(visits_again(answer.load.low), "j", 0.9) == pytest.approx(0.05)
     assert "at least 1693 a second keep to p95 < 900 ms (computed, by Markov's inequality)" in (
-        answer.sentence())
+        answer.to_sentence())
 
 
 def test_a_steady_simulation_knows_when_it_is_too_short() -> None:
     """At 99.9 % it gives up at once; at 50 % it is settled, and its interval narrow."""
     late = SteadySimulation(single(rate_per_s=99.9), np.random.default_rng(1), limit=200_000)
-    late.go_on(lambda _: True)
+    late.run_until_narrow(lambda _: True)
     assert not late.is_settled and late.visited < 50_000
     early = SteadySimulation(single(rate_per_s=50), np.random.default_rng(1), limit=500_000)
-    early.go_on(lambda run: run.is_narrow("j", precision=Precision(mean=0.03)))
+    early.run_until_narrow(lambda run: run.is_narrow("j", precision=Precision(mean=0.03)))
     assert early.is_settled and early.is_known("j")
     mean = early.mean("j")
     assert mean.high - mean.low <= 0.06 * mean.value and mean.low <= 0.02 <= mean.high
@@ -295,7 +297,7 @@ class LindleyRun:
         """Begin to count."""
         self.start = self.now
 
-    def until(self, finished: Callable[[], bool]) -> None:
+    def run_until(self, finished: Callable[[], bool]) -> None:
         """Serve customers until `finished`."""
         scv, service_s = self.station.variation, self.chain.classes[0].visits[0].service_s
         while not finished():
@@ -319,7 +321,7 @@ def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys.modules["analysis.queueing.steady"], "SimulationRun", LindleyRun)
     for seed in range(100):
         run = SteadySimulation(network, np.random.default_rng(seed))
-        run.go_on(lambda run: run.is_narrow("j", 99))
+        run.run_until_narrow(lambda run: run.is_narrow("j", 99))
         interval = run.percentile("j", 99)
         covered += interval.low <= exact <= interval.high
     assert covered >= 92
@@ -328,14 +330,15 @@ def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.Monke
 def test_the_widest_interval_of_few_and_many_batches_is_given() -> None:
     """Of 5, 10 and 20 batches; what 5 know to be uncertain may look certain by 20."""
     run = SteadySimulation(single(rate_per_s=50), np.random.default_rng(1), limit=100_000)
-    run.go_on(lambda _: False)
+    run.run_until_narrow(lambda _: False)
     values = run.responses_s("j")
     for given, estimates in (
-            (run.mean("j"), [intervals.mean(values, count) for count in (5, 10, 20)]),
+            (run.mean("j"), [intervals.mean_interval(values, count) for count in (5, 10, 20)]),
             (run.percentile("j", 95), [
-                intervals.percentile(values, 95, count) for count in (5, 10, 20)])):
+                intervals.percentile_interval(values, 95, count) for count in (5, 10, 20)])):
         assert given.high - given.low == max(each.high - each.low for each in estimates)
-    assert run.mean("j").high > max(intervals.mean(values, count).high for count in (10, 20))
+    assert run.mean("j").high > max(intervals.mean_interval(values, count).high for count
+                                    in (10, 20))
 
 
 def test_a_run_without_enough_long_waits_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +348,7 @@ def test_a_run_without_enough_long_waits_cannot_tell(monkeypatch: pytest.MonkeyP
     """
     monkeypatch.setattr(intervals, "share_width", lambda *_: 0.1)
     run = SteadySimulation(single(rate_per_s=90), np.random.default_rng(1), limit=400_000)
-    run.go_on(lambda _: False)
+    run.run_until_narrow(lambda _: False)
     assert [run.is_known("j", percent) for percent in (95, 98, 99.9)] == [True, True, False]
 
 
@@ -358,7 +361,7 @@ def test_a_run_goes_on_once_its_intervals_are_narrow() -> None:
         return len(seen) == 2
 
     run = SteadySimulation(single(rate_per_s=50), np.random.default_rng(1))
-    run.go_on(is_narrow)
+    run.run_until_narrow(is_narrow)
     assert len(seen) == 2 and run.cycles == 2 * seen[-1]
 
 
@@ -385,7 +388,7 @@ def test_simulated_means_hold_exact_ones_of_many_chains() -> None:
                          population=15, think_s=1.0) for number in range(6))
     stations = (QueueingStation("cpu", servers=10),)
     together = QueueingNetwork(stations, (replace(chains[0], population=90),))
-    exact = solve(together, "exact")
+    exact = solve_network(together, "exact")
     answer = find_answer(QueueingNetwork(stations, chains), np.random.default_rng(11))
     assert answer.methods == ("simulated, with 95 % intervals",)
     found = [each.response_s for each in answer.chains if each.response_s is not None]
@@ -393,7 +396,7 @@ def test_simulated_means_hold_exact_ones_of_many_chains() -> None:
     assert sum(each.low <= exact.chain().response_s <= each.high for each in found) >= 4
     busy = answer.stations[0].utilization
     assert busy is not None and busy.value == pytest.approx(exact.stations[0].utilization, rel=0.02)
-    linearized = solve(QueueingNetwork(stations, chains), "linearizer").chain().response_s
+    linearized = solve_network(QueueingNetwork(stations, chains), "linearizer").chain().response_s
     assert not any(each.low <= linearized <= each.high for each in found)
 
 
@@ -435,8 +438,8 @@ def test_a_full_station_says_from_what_to_what(rate: float) -> None:
 def test_a_bottleneck_is_what_other_open_chains_leave() -> None:
     """Two chains at one station: 60 % and 10 % of it are taken by the other one."""
     network = two_chains("ps", fast=10.0, slow=12.0)
-    assert bottleneck(network, "hi").saturation_per_s == pytest.approx(40.0)
-    assert bottleneck(network, "lo").saturation_per_s == pytest.approx(18.0)
+    assert find_bottleneck(network, "hi").saturation_per_s == pytest.approx(40.0)
+    assert find_bottleneck(network, "lo").saturation_per_s == pytest.approx(18.0)
 
 
 def test_a_million_customers_of_one_chain_are_solved_exactly() -> None:
@@ -483,7 +486,7 @@ def test_queue_lengths_that_do_not_settle_name_the_largest_chain(
     with pytest.raises(QueueingError, match=r"chain 'q1': queue lengths of its 655993 customers "
                                             r"still change .*; lower its population to a tenth"):
         find_answer(network)
-    tenth = apply(network, {"q1.population": 6_559})
+    tenth = apply_settings(network, {"q1.population": 6_559})
     assert find_answer(tenth).methods == ("approximate, by the Linearizer",)
 
 

@@ -14,15 +14,15 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    apply,
-    assess,
-    bottleneck,
-    calibrate,
-    capacity,
+    apply_settings,
+    assess_model,
+    calibrate_network,
+    find_bottleneck,
+    find_capacity,
     parse_bound,
     parse_setting,
-    simulate,
-    solve,
+    simulate_network,
+    solve_network,
 )
 
 
@@ -42,8 +42,9 @@ def response_s(network: QueueingNetwork, **settings: float) -> float:
     names = {"radius_speed": "radius.speed", "radius_servers": "radius.servers",
              "rtt_ms": "wan.rtt_ms", "delay_ms": "wan.delay_ms", "rate": "auth.rate_per_s",
              "resumed": "resumed"}
-    return solve(apply(network, {names[key]: value for key, value in settings.items()})
-                 ).chain().response_s
+    return solve_network(apply_settings(network,
+                                        {names[key]: value for key, value in settings.items()})
+                         ).chain().response_s
 
 
 def test_what_ifs_change_what_they_name() -> None:
@@ -68,8 +69,8 @@ def test_one_way_visits_are_half_a_round_trip() -> None:
     network = QueueingNetwork((QueueingStation("lan", "delay", direction="one_way"),
                                QueueingStation("kdc")),
                               (Chain("login", (CustomerClass("all", visits),), population=1),))
-    longer = apply(network, {"lan.rtt_ms": 161.0})
-    assert solve(longer).chain().response_s == pytest.approx(4 * 0.0805 + 0.01)
+    longer = apply_settings(network, {"lan.rtt_ms": 161.0})
+    assert solve_network(longer).chain().response_s == pytest.approx(4 * 0.0805 + 0.01)
 
 
 def test_shares_of_other_variants_keep_their_proportions() -> None:
@@ -77,11 +78,12 @@ def test_shares_of_other_variants_keep_their_proportions() -> None:
     classes = tuple(CustomerClass(name, (Visit("q", 1.0),), name) for name in "abc")
     network = QueueingNetwork((QueueingStation("q"),), (Chain(
         "only", classes, population=1, shares={"a": 0.2, "b": 0.2, "c": 0.6}),))
-    assert apply(network, {"a": 0.6}).chains[0].shares == pytest.approx(
+    assert apply_settings(network, {"a": 0.6}).chains[0].shares == pytest.approx(
         {"a": 0.6, "b": 0.1, "c": 0.3})
-    assert apply(network, {"a": 1.0, "b": 0.5}).chains[0].shares == pytest.approx(
+    assert apply_settings(network, {"a": 1.0, "b": 0.5}).chains[0].shares == pytest.approx(
         {"a": 0.5, "b": 0.5, "c": 0.0})
-    assert apply(apply(network, {"a": 1.0}), {"a": 0.5}).chains[0].shares == pytest.approx(
+    assert apply_settings(apply_settings(network, {"a": 1.0}),
+                          {"a": 0.5}).chains[0].shares == pytest.approx(
         {"a": 0.5, "b": 0.25, "c": 0.25})
 
 
@@ -104,7 +106,7 @@ def test_shares_of_other_variants_keep_their_proportions() -> None:
 def test_bad_what_ifs_are_one_line(setting: str, words: str) -> None:
     """What is not there, and values that mean nothing: what, where, what to do."""
     with pytest.raises(QueueingError) as refusal:
-        apply(radius(rate_per_s=50), dict([parse_setting(setting)]))
+        apply_settings(radius(rate_per_s=50), dict([parse_setting(setting)]))
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -114,7 +116,7 @@ def test_more_customers_than_can_be_computed_are_refused() -> None:
     closed = radius(population=5)
     for number in (1e7, 1e20):
         with pytest.raises(QueueingError, match="more than can be computed; give 1000000 or"):
-            apply(closed, {"auth.population": number})
+            apply_settings(closed, {"auth.population": number})
 
 
 def test_settings_are_parsed() -> None:
@@ -143,17 +145,18 @@ def test_bad_bounds_are_refused(text: str) -> None:
 
 def test_capacity_by_mean_is_computed() -> None:
     """Open: 1 / D less the reciprocal of the time left. Closed: the last population that holds."""
-    answer = capacity(radius(rate_per_s=1), parse_bound("mean < 300 ms"))
+    answer = find_capacity(radius(rate_per_s=1), parse_bound("mean < 300 ms"))
     assert answer.load.value == pytest.approx(1 / 0.0087 - 1 / 0.02)
     assert answer.load.low == answer.load.high == answer.load.value
     assert answer.response_s.value == pytest.approx(0.3)
     assert (answer.bottleneck, answer.saturation_per_s) == ("radius", pytest.approx(1 / 0.0087))
     network = radius(population=5, think_s=2.0)
-    closed = capacity(network, parse_bound("mean < 400 ms"))
-    below, above = (solve(apply(network, {"auth.population": closed.load.value + more})
-                          ).chain().response_s for more in (0, 1))
+    closed = find_capacity(network, parse_bound("mean < 400 ms"))
+    below, above = (solve_network(apply_settings(network,
+                                                 {"auth.population": closed.load.value + more})
+                                  ).chain().response_s for more in (0, 1))
     assert below <= 0.4 < above
-    assert "up to 263 customers keep to mean < 400 ms" in closed.sentence()
+    assert "up to 263 customers keep to mean < 400 ms" in closed.to_sentence()
 
 
 def test_capacity_counts_customers_of_a_mixed_network() -> None:
@@ -163,58 +166,59 @@ def test_capacity_counts_customers_of_a_mixed_network() -> None:
     own = radius(population=5, think_s=2.0)
     network = QueueingNetwork(own.stations, (*own.chains, background))
     bound = parse_bound("p95 < 500 ms")
-    answer = capacity(network, bound, chain="auth", rng=np.random.default_rng(4),
-                      visit_limit=1_000_000)
+    answer = find_capacity(network, bound, chain="auth", rng=np.random.default_rng(4),
+                           visit_limit=1_000_000)
     assert answer.saturation_per_s == pytest.approx(0.6 / 0.0087)
     assert answer.load.value == int(answer.load.value)
     for factor, holds in ((0.8, True), (1.2, False)):
         population = int(answer.load.value * factor)
-        run = simulate(apply(network, {"auth.population": population}),
-                       np.random.default_rng(9), completions=8000).chain("auth")
+        run = simulate_network(apply_settings(network, {"auth.population": population}),
+                               np.random.default_rng(9), completions=8000).chain("auth")
         assert (run.percentile(95).value < bound.limit_s) == holds
 
 
 def test_capacity_may_be_none() -> None:
     """A bound below what one customer takes; a chain that nothing limits; no generator."""
     network = radius(rate_per_s=1)
-    assert capacity(network, parse_bound("mean < 280 ms")).load.value == 0
-    none = capacity(network, parse_bound("p95 < 200 ms"), rng=np.random.default_rng(1),
-                    visit_limit=300_000)
+    assert find_capacity(network, parse_bound("mean < 280 ms")).load.value == 0
+    none = find_capacity(network, parse_bound("p95 < 200 ms"), rng=np.random.default_rng(1),
+                         visit_limit=300_000)
     assert none.load.value == 0
-    assert "not even one customer alone keeps to p95 < 200 ms" in none.sentence()
+    assert "not even one customer alone keeps to p95 < 200 ms" in none.to_sentence()
     with pytest.raises(QueueingError, match="pass an rng"):
-        capacity(network, parse_bound("p95 < 1 s"))
+        find_capacity(network, parse_bound("p95 < 1 s"))
     delays = QueueingNetwork((QueueingStation("wan", "delay"),), (Chain(
         "only", (CustomerClass("all", (Visit("wan", 1.0),)),), population=1),))
     with pytest.raises(QueueingError, match="nothing limits its load"):
-        capacity(delays, parse_bound("mean < 2 s"))
+        find_capacity(delays, parse_bound("mean < 2 s"))
 
 
 def test_calibration_needs_two_points_and_predicts_the_others() -> None:
     """Points of a network whose demands are unknown to the model: errors vanish, to rounding."""
-    truth = apply(radius(rate_per_s=1), {"radius.speed": 0.8, "wan.rtt_ms": 50})
+    truth = apply_settings(radius(rate_per_s=1), {"radius.speed": 0.8, "wan.rtt_ms": 50})
     guess = radius(rate_per_s=1)
-    calibrated = calibrate(guess, alone_s=7 * 0.05 + 0.0087 / 0.8,
-                           saturation_per_s=0.8 / 0.0087)
-    points = [Measurement(load, solve(apply(truth, {"auth.rate_per_s": load})).chain().response_s,
+    calibrated = calibrate_network(guess, alone_s=7 * 0.05 + 0.0087 / 0.8,
+                                   saturation_per_s=0.8 / 0.0087)
+    points = [Measurement(
+        load, solve_network(apply_settings(truth, {"auth.rate_per_s": load})).chain().response_s,
                           throughput_per_s=load) for load in (10, 40, 80)]
-    assessment = assess(calibrated, points, loads=(60, 85))
+    assessment = assess_model(calibrated, points, loads=(60, 85))
     assert assessment.worst_error == pytest.approx(0, abs=1e-9)
     assert [entry.mark for entry in assessment.predictions] == [
         "modelled", "modelled", "modelled", "modelled", "extrapolated"]
     assert assessment.predictions[3].response_s.error is None
     assert assessment.bottleneck.station == "radius"
     assert assessment.bottleneck.saturation_per_s == pytest.approx(0.8 / 0.0087)
-    assert assess(guess, points).worst_error == pytest.approx(-0.4, abs=0.2)
+    assert assess_model(guess, points).worst_error == pytest.approx(-0.4, abs=0.2)
 
 
 def test_calibration_adds_what_nobody_accounts_for() -> None:
     """load.md's trial: 9.11 ms alone, 8.71 ms a request at saturation, so 0.40 ms are serial."""
     network = QueueingNetwork((QueueingStation("radius"),), (Chain(
         "auth", (CustomerClass("all", (Visit("radius", 0.005),)),), rate_per_s=1),))
-    calibrated = calibrate(network, alone_s=0.00911, saturation_per_s=1 / 0.00871)
+    calibrated = calibrate_network(network, alone_s=0.00911, saturation_per_s=1 / 0.00871)
     assert [station.name for station in calibrated.stations] == ["radius", "rest"]
-    means = solve(apply(calibrated, {"auth.rate_per_s": 75}))
+    means = solve_network(apply_settings(calibrated, {"auth.rate_per_s": 75}))
     assert means.station("rest").demand_s == pytest.approx([0.0004])
     assert means.chain().response_s == pytest.approx(0.0004 + 0.00871 / (1 - 75 * 0.00871))
 
@@ -230,8 +234,8 @@ def test_bad_calibrations_are_one_line(alone_s: float, saturation: float, statio
                                        words: str) -> None:
     """Measurements that contradict each other, and stations that cannot be it."""
     with pytest.raises(QueueingError, match=words) as refusal:
-        calibrate(radius(population=1), alone_s=alone_s, saturation_per_s=saturation,
-                  station=station)
+        calibrate_network(radius(population=1), alone_s=alone_s, saturation_per_s=saturation,
+                          station=station)
     assert "\n" not in str(refusal.value)
 
 
@@ -246,20 +250,21 @@ def test_the_same_arrivals_leave_no_sampling_error() -> None:
         seen.append(start - arrival)
     point = Measurement(80, float(np.mean(seen)), p95_s=float(np.percentile(seen, 95)),
                         arrivals_s=arrivals)
-    assessment = assess(network, [point], rng=np.random.default_rng(0))
+    assessment = assess_model(network, [point], rng=np.random.default_rng(0))
     assert assessment.worst_error == pytest.approx(0, abs=1e-9)
     assert assessment.worst_p95_error == pytest.approx(0, abs=1e-9)
     with pytest.raises(QueueingError, match="pass an rng"):
-        assess(network, [point])
+        assess_model(network, [point])
 
 
 def test_calibrated_points_are_marked_and_not_judged() -> None:
     """The error is that of the other points; percentiles are simulated where they were measured."""
     network = radius(population=1, think_s=1.0)
     points = [Measurement(1, 0.2, calibration=True),
-              Measurement(20, solve(apply(network, {"auth.population": 20})).chain().response_s,
+              Measurement(20, solve_network(
+                  apply_settings(network, {"auth.population": 20})).chain().response_s,
                           p95_s=0.3)]
-    assessment = assess(network, points, rng=np.random.default_rng(2), visit_limit=500_000)
+    assessment = assess_model(network, points, rng=np.random.default_rng(2), visit_limit=500_000)
     first, second = assessment.predictions
     assert (first.mark, second.mark) == ("calibrated", "modelled")
     assert first.response_s.error == pytest.approx(0.2887 / 0.2 - 1)
@@ -268,5 +273,5 @@ def test_calibrated_points_are_marked_and_not_judged() -> None:
     assert second.p95_s.modelled.low < second.p95_s.modelled.value < second.p95_s.modelled.high
     assert assessment.bottleneck.knee == pytest.approx((1.0 + 0.2887) / 0.0087)
     with pytest.raises(QueueingError, match="visits delays only"):
-        bottleneck(QueueingNetwork((QueueingStation("wan", "delay"),), (Chain(
+        find_bottleneck(QueueingNetwork((QueueingStation("wan", "delay"),), (Chain(
             "only", (CustomerClass("all", (Visit("wan", 1.0),)),), population=1),)))

@@ -16,10 +16,10 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    simulate,
-    solve,
+    simulate_network,
+    solve_network,
 )
-from analysis.queueing.intervals import mean, percentile
+from analysis.queueing.intervals import mean_interval, percentile_interval
 from queueing_line import RECORDED, network_of
 
 
@@ -38,7 +38,7 @@ def covers(interval: Interval, truth: float) -> bool:
 def test_intervals_cover_m_m_1(discipline: str) -> None:
     """The mean's 95 % interval holds 1 / (mu - lambda) in nine of ten short runs or so."""
     network = single(QueueingStation("queue", discipline), rate_per_s=0.5)
-    runs = [simulate(network, np.random.default_rng(seed), completions=2000).chain()
+    runs = [simulate_network(network, np.random.default_rng(seed), completions=2000).chain()
             for seed in range(80)]
     # 92 % of 300 runs: ten batches of 200 customers are still slightly correlated.
     assert 0.85 * 80 <= sum(covers(run.mean(), 2.0) for run in runs) < 80
@@ -48,7 +48,7 @@ def test_intervals_cover_m_m_1(discipline: str) -> None:
 def test_percentiles_cover_m_m_1() -> None:
     """First come first served, response times are exponential: p95 is ln(20) of their mean."""
     network = single(QueueingStation("queue", "fcfs"), rate_per_s=0.5)
-    runs = [simulate(network, np.random.default_rng(seed), completions=4000).chain()
+    runs = [simulate_network(network, np.random.default_rng(seed), completions=4000).chain()
             for seed in range(40)]
     assert sum(covers(run.percentile(95), 2 * math.log(20)) for run in runs) >= 35
     assert np.mean([run.percentile(95).value for run in runs]) == pytest.approx(
@@ -59,20 +59,20 @@ def test_percentiles_cover_m_m_1() -> None:
 def test_first_come_first_served_is_pollaczek_and_khinchine(scv: float, waiting_s: float) -> None:
     """M/G/1 at rho = 2/3: W = rho s (1 + scv) / 2 / (1 - rho), which product forms do not know."""
     network = single(QueueingStation("queue", "fcfs", scv=scv), rate_per_s=2 / 3)
-    run = simulate(network, np.random.default_rng(5), completions=40_000)
+    run = simulate_network(network, np.random.default_rng(5), completions=40_000)
     assert run.chain().mean().value - 1 == pytest.approx(waiting_s, rel=0.1)
     assert run.stations[0].utilization == pytest.approx(2 / 3, rel=0.03)
     with pytest.raises(QueueingError, match="simulate it"):
-        solve(network)
+        solve_network(network)
 
 
 @pytest.mark.parametrize("scv", [0.0, 4.0])
 def test_processor_sharing_is_insensitive(scv: float) -> None:
     """M/G/1 with processor sharing has the mean of M/M/1, whatever the service times."""
     network = single(QueueingStation("queue", "ps", scv=scv), rate_per_s=0.6)
-    run = simulate(network, np.random.default_rng(6), completions=40_000).chain()
+    run = simulate_network(network, np.random.default_rng(6), completions=40_000).chain()
     assert run.mean().value == pytest.approx(2.5, rel=0.06)
-    assert solve(network).chain().response_s == pytest.approx(2.5)
+    assert solve_network(network).chain().response_s == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("discipline", ["ps", "fcfs"])
@@ -83,7 +83,7 @@ def test_who_finds_nobody_takes_longer(discipline: str) -> None:
     """
     station = QueueingStation("queue", discipline, scv=0.0, warm_up_s=0.5)
     network = single(station, rate_per_s=0.5)
-    run = simulate(network, np.random.default_rng(7), completions=40_000)
+    run = simulate_network(network, np.random.default_rng(7), completions=40_000)
     rate, first_s = 0.5, 1.5
     busy = rate * first_s / (1 - rate + rate * first_s)
     assert run.stations[0].utilization == pytest.approx(busy, rel=0.02)
@@ -94,7 +94,7 @@ def test_who_finds_nobody_takes_longer(discipline: str) -> None:
         assert run.chain().mean().value == pytest.approx(
             wait_s + 1 + 0.5 * share_first, rel=0.03)
     with pytest.raises(QueueingError, match="simulate it"):
-        solve(network)
+        solve_network(network)
 
 
 def test_who_is_urgent_interrupts_the_others() -> None:
@@ -106,12 +106,12 @@ def test_who_is_urgent_interrupts_the_others() -> None:
     chains = tuple(Chain(name, (CustomerClass("all", (Visit("queue", 1.0, is_urgent=is_urgent),)),),
                          rate_per_s=0.3) for name, is_urgent in (("urgent", True), ("rest", False)))
     network = QueueingNetwork((station,), chains)
-    run = simulate(network, np.random.default_rng(9), completions=60_000)
+    run = simulate_network(network, np.random.default_rng(9), completions=60_000)
     assert run.chain("urgent").mean().value == pytest.approx(1 / 0.7, rel=0.03)
     assert run.chain("rest").mean().value == pytest.approx(1 / 0.7 / 0.4, rel=0.05)
     assert run.stations[0].utilization == pytest.approx(0.6, rel=0.03)
     with pytest.raises(QueueingError, match="priorities have no exact mean values"):
-        solve(network)
+        solve_network(network)
 
 
 def test_of_steps_in_turn_the_urgent_ones_go_before() -> None:
@@ -122,7 +122,8 @@ def test_of_steps_in_turn_the_urgent_ones_go_before() -> None:
         Chain("all", (CustomerClass("all", visits),), rate_per_s=0.1),))
     # The second comes at 2, takes the server for 1, and waits; from 6 the first is urgent until
     # 8, the second has its 4 until 12, is urgent until 14; the first's 3 end at 17, its own at 20.
-    run = simulate(network, np.random.default_rng(1), arrivals_s={"all": np.array([0.0, 2.0])})
+    run = simulate_network(network, np.random.default_rng(1),
+                           arrivals_s={"all": np.array([0.0, 2.0])})
     assert run.chain("all").responses_s.tolist() == pytest.approx([17.0, 18.0])
 
 
@@ -133,12 +134,12 @@ def test_a_server_cools_while_nobody_is_there(discipline: str) -> None:
     network = single(station, rate_per_s=0.1)
     # After 1, 3 and 10 s without anybody; the last finds one there, the first came to a cold one.
     instants = np.cumsum([0.0, 2.6, 4.1, 11.4, 0.5])
-    took_s = simulate(network, np.random.default_rng(1),
-                      arrivals_s={"only": instants}).chain().responses_s
+    took_s = simulate_network(network, np.random.default_rng(1),
+                              arrivals_s={"only": instants}).chain().responses_s
     assert took_s[:3].tolist() == pytest.approx([1.6, 1.1, 1.4])
     assert took_s[3:].sum() == pytest.approx(2.0 + 2.6 if discipline == "ps" else 1.6 + 2.1)
     with pytest.raises(QueueingError, match="simulate it"):
-        solve(network)
+        solve_network(network)
 
 
 def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
@@ -146,8 +147,8 @@ def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
     hits = total = 0
     for number in range(5, 200, 10):
         network = network_of(RECORDED[number])
-        exact = solve(network)
-        run = simulate(network, np.random.default_rng(number), completions=3000)
+        exact = solve_network(network)
+        run = simulate_network(network, np.random.default_rng(number), completions=3000)
         for station, means in zip(run.stations, exact.stations, strict=True):
             assert station.utilization == pytest.approx(means.utilization, rel=0.35, abs=0.08)
         for chain in run.chains:
@@ -161,7 +162,7 @@ def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
 def test_littles_law_holds_within_a_run() -> None:
     """Customers present = throughput times response time, but for those still under way."""
     network = network_of(RECORDED[0])
-    run = simulate(network, np.random.default_rng(7), completions=20_000)
+    run = simulate_network(network, np.random.default_rng(7), completions=20_000)
     chain = run.chain()
     present = sum(station.queue for station in run.stations)
     assert present == pytest.approx(network.chains[0].population, rel=1e-9)
@@ -171,7 +172,7 @@ def test_littles_law_holds_within_a_run() -> None:
 def test_the_same_generator_gives_the_same_run() -> None:
     """Replicable to the last digit; another seed gives another run."""
     network = network_of(RECORDED[140])
-    first, again, other = (simulate(network, np.random.default_rng(seed), completions=500)
+    first, again, other = (simulate_network(network, np.random.default_rng(seed), completions=500)
                            for seed in (1, 1, 2))
     for chain, same, different in zip(first.chains, again.chains, other.chains, strict=True):
         assert (chain.responses_s == same.responses_s).all()
@@ -182,10 +183,10 @@ def test_given_arrivals_are_followed() -> None:
     """First come first served, 1 s each: arrivals at 0, 0.5, 3 s take 1, 1.5 and 1 s."""
     network = single(QueueingStation("queue", "fcfs", scv=0), rate_per_s=1)
     arrivals = {"only": np.array([0.0, 0.5, 3.0])}
-    run = simulate(network, np.random.default_rng(0), arrivals_s=arrivals)
+    run = simulate_network(network, np.random.default_rng(0), arrivals_s=arrivals)
     assert run.chain("only").responses_s == pytest.approx([1.0, 1.5, 1.0])
-    sharing = simulate(replace(network, stations=(QueueingStation("queue", scv=0),)),
-                       np.random.default_rng(0), arrivals_s=arrivals)
+    sharing = simulate_network(replace(network, stations=(QueueingStation("queue", scv=0),)),
+                               np.random.default_rng(0), arrivals_s=arrivals)
     # Shared from 0.5 s on: the first has half left, and gets it by 1.5 s; the second ends at 2 s.
     assert sharing.chain().responses_s == pytest.approx([1.5, 1.5, 1.0])
     assert sharing.stations[0].utilization == pytest.approx(3 / 4)
@@ -199,12 +200,13 @@ def test_variants_and_broken_visits_keep_their_shares() -> None:
     network = QueueingNetwork((QueueingStation("wan", "delay"),), (
         Chain("auth", classes, population=3, think_s=2.0,
               shares={"full": 0.75, "resumed": 0.25}),))
-    run = simulate(network, np.random.default_rng(3), completions=8000).chain()
+    run = simulate_network(network, np.random.default_rng(3), completions=8000).chain()
     lengths, counts = np.unique(run.responses_s.round(6), return_counts=True)
     assert lengths.tolist() == [2, 3, 4]
     assert counts / counts.sum() == pytest.approx([0.25, 0.375, 0.375], abs=0.02)
-    assert run.mean().value == pytest.approx(solve(network).chain().response_s, rel=0.01)
-    assert run.throughput_per_s == pytest.approx(solve(network).chain().throughput_per_s, rel=0.02)
+    assert run.mean().value == pytest.approx(solve_network(network).chain().response_s, rel=0.01)
+    assert run.throughput_per_s == pytest.approx(solve_network(network).chain().throughput_per_s,
+                                                 rel=0.02)
 
 
 def test_constant_service_locks_a_closed_network() -> None:
@@ -212,21 +214,21 @@ def test_constant_service_locks_a_closed_network() -> None:
     stations = (QueueingStation("queue", scv=0), QueueingStation("pause", "delay"))
     classes = (CustomerClass("all", (Visit("queue", 1.0), Visit("pause", 1.0))),)
     network = QueueingNetwork(stations, (Chain("only", classes, population=2),))
-    run = simulate(network, np.random.default_rng(0), completions=500).chain()
-    assert solve(network).chain().throughput_per_s == pytest.approx(0.8)
+    run = simulate_network(network, np.random.default_rng(0), completions=500).chain()
+    assert solve_network(network).chain().throughput_per_s == pytest.approx(0.8)
     assert run.throughput_per_s == pytest.approx(2 / 3, rel=0.01)
 
 
 def test_intervals_by_hand() -> None:
     """Two batches of two: means 1 and 3, so 2 +- 12.7 / sqrt(2) sqrt(2); and what is refused."""
     values = np.array([0.0, 2.0, 2.0, 4.0])
-    interval = mean(values, batches=2)
+    interval = mean_interval(values, batches=2)
     assert interval.value == 2
     assert interval.high - interval.value == pytest.approx(12.7062, rel=1e-4)
     with pytest.raises(QueueingError, match="too few"):
-        mean(values)
+        mean_interval(values)
     with pytest.raises(QueueingError, match="outside 0 to 100"):
-        percentile(values, 100)
+        percentile_interval(values, 100)
 
 
 @pytest.mark.parametrize(("network", "arrivals", "words"), [
@@ -242,5 +244,5 @@ def test_what_cannot_be_simulated_says_why(network: QueueingNetwork, words: str,
                                            arrivals: dict[str, np.ndarray] | None) -> None:
     """Overload, an empty network, arrivals that fit no chain: one line each."""
     with pytest.raises(QueueingError, match=words) as refusal:
-        simulate(network, np.random.default_rng(0), arrivals_s=arrivals)
+        simulate_network(network, np.random.default_rng(0), arrivals_s=arrivals)
     assert "\n" not in str(refusal.value)

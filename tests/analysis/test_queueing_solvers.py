@@ -15,8 +15,8 @@ from analysis.queueing import (
     QueueingNetwork,
     QueueingStation,
     Visit,
-    aggregate,
-    solve,
+    aggregate_classes,
+    solve_network,
     visit_ratios,
 )
 
@@ -37,7 +37,7 @@ def one_station(servers: int = 1, discipline: str = "ps", **load: float) -> Queu
 @pytest.mark.parametrize("rho", [0.01, 0.5, 0.85, 0.999])
 def test_m_m_1(rho: float, discipline: str) -> None:
     """R = 1 / (1 - rho), L = rho / (1 - rho)."""
-    solution = solve(one_station(discipline=discipline, rate_per_s=rho))
+    solution = solve_network(one_station(discipline=discipline, rate_per_s=rho))
     assert solution.chain().response_s == pytest.approx(1 / (1 - rho), rel=1e-12)
     assert solution.station("queue").queue == pytest.approx(rho / (1 - rho), rel=1e-12)
     assert solution.station("queue").utilization == pytest.approx(rho)
@@ -52,7 +52,7 @@ def test_m_m_c(servers: int, rho: float) -> None:
     for count in range(1, servers + 1):
         blocking = offered * blocking / (count + offered * blocking)
     waiting = blocking / (1 - rho * (1 - blocking))
-    response = solve(one_station(servers, rate_per_s=offered)).chain().response_s
+    response = solve_network(one_station(servers, rate_per_s=offered)).chain().response_s
     assert response == pytest.approx(1 + waiting / (servers - offered), rel=1e-10)
 
 
@@ -76,7 +76,7 @@ def test_machine_repairman(machines: int, repairers: int, up_s: float) -> None:
                               (chain_of("machines", {"repair": 1.0}, population=machines,
                                         think_s=up_s),))
     throughput = repairman(machines, repairers, up_s)
-    means = solve(network).chain()
+    means = solve_network(network).chain()
     assert means.throughput_per_s == pytest.approx(throughput, rel=1e-9)
     assert means.response_s == pytest.approx(machines / throughput - up_s, rel=1e-8)
 
@@ -115,7 +115,7 @@ def test_exact_is_the_enumeration_of_states(seed: int) -> None:
         chain_of(f"q{q}", {f"s{i}": float(demands[i, q]) for i in range(4)}, population=n)
         for q, n in enumerate(population)))
     whole = constant(demands, servers, population)
-    for q, means in enumerate(solve(network).chains):
+    for q, means in enumerate(solve_network(network).chains):
         fewer = tuple(n - (k == q) for k, n in enumerate(population))
         assert means.throughput_per_s == pytest.approx(constant(demands, servers, fewer) / whole)
 
@@ -128,7 +128,7 @@ def test_one_foreground_customer_beside_open_traffic() -> None:
         chain_of("foreground", {"wan": 0.84, "radius": 0.0055, "database": 0.002}, population=1,
                  think_s=3.0),
         chain_of("background", {"radius": 0.0079, "database": 0.001}, rate_per_s=50)))
-    means = solve(network).chain("foreground")
+    means = solve_network(network).chain("foreground")
     assert means.response_s == pytest.approx(0.84 + 0.0055 / (1 - 0.395) + 0.002 / (1 - 0.05))
     assert means.throughput_per_s == pytest.approx(1 / (3.0 + means.response_s))
 
@@ -150,7 +150,7 @@ def test_class_switching_by_hand() -> None:
                     for r, name in enumerate("ab"))
     network = QueueingNetwork((QueueingStation("client", "delay"), QueueingStation("kdc")),
                               (Chain("login", classes, population=2),))
-    solution = solve(network)
+    solution = solve_network(network)
     throughput = 2 / (5 / 3 + 0.38 * 364 / 307)
     assert solution.chain().throughput_per_s == pytest.approx(throughput)
     kdc = {means.name: means for means in solution.classes if means.station == "kdc"}
@@ -162,11 +162,11 @@ def test_class_switching_by_hand() -> None:
 
 def test_chains_as_printed() -> None:
     """(B.6) and (B.7): throughput counts visits to the client, of which there are 7/3 a cycle."""
-    parameters = aggregate(visit_ratios(SWITCHING, (0, 0)), SERVICE, reference=0)
+    parameters = aggregate_classes(visit_ratios(SWITCHING, (0, 0)), SERVICE, reference=0)
     assert parameters.visits == pytest.approx([1, 1])
     assert parameters.alpha[1] == pytest.approx([3 / 7, 4 / 7])
     assert parameters.service_s == pytest.approx([5 / 3 / (7 / 3), 0.38 / (7 / 3)])
-    by_cycle = aggregate(visit_ratios(SWITCHING, (0, 0)), SERVICE)
+    by_cycle = aggregate_classes(visit_ratios(SWITCHING, (0, 0)), SERVICE)
     assert by_cycle.visits * by_cycle.service_s == pytest.approx([5 / 3, 0.38])
 
 
@@ -192,7 +192,7 @@ def test_routing_has_to_come_back() -> None:
     with pytest.raises(QueueingError, match="shape"):
         visit_ratios(np.eye(4), (0, 0))
     with pytest.raises(QueueingError, match="never visited"):
-        aggregate([[0, 0], [1, 1]], SERVICE, reference=0)
+        aggregate_classes([[0, 0], [1, 1]], SERVICE, reference=0)
 
 
 def test_schweitzer_solves_the_printed_equations() -> None:
@@ -204,7 +204,7 @@ def test_schweitzer_solves_the_printed_equations() -> None:
         Chain(f"q{q}", (CustomerClass("all", tuple(
             Visit(f"s{i}", s[i, q], v[i, q]) for i in range(4))),), population=n[q])
         for q in range(3)))
-    classes = solve(network, "schweitzer").classes
+    classes = solve_network(network, "schweitzer").classes
     waits = np.array([means.residence_s for means in classes]).reshape(3, 4).T
     queues = np.array([means.queue for means in classes]).reshape(3, 4).T
     for q in range(3):
@@ -220,16 +220,16 @@ def test_what_cannot_be_solved_says_why() -> None:
     """One line each: overload, no product form, too many states, unknown method."""
     with pytest.raises(QueueingError, match=r"station 'queue': open chains bring 120.0% of the "
                                             r"work .*; lower rate_per_s of \w+ from 1.2 to less "):
-        solve(one_station(rate_per_s=1.2))
+        solve_network(one_station(rate_per_s=1.2))
     unequal = QueueingNetwork((QueueingStation("queue", "fcfs"),), (
         chain_of("a", {"queue": 1.0}, population=2), chain_of("b", {"queue": 2.0}, population=2)))
     with pytest.raises(QueueingError, match="use discipline ps, or simulate it"):
-        solve(unequal)
+        solve_network(unequal)
     many = QueueingNetwork((QueueingStation("queue"), QueueingStation("pause", "delay")), tuple(
         chain_of(f"q{q}", {"queue": 1.0, "pause": 2.0}, population=200) for q in range(4)))
     with pytest.raises(QueueingError, match="use the method linearizer"):
-        solve(many, "exact")
-    assert solve(many).method == "linearizer"
-    assert sum(c.throughput_per_s for c in solve(many).chains) == pytest.approx(1, rel=1e-3)
+        solve_network(many, "exact")
+    assert solve_network(many).method == "linearizer"
+    assert sum(c.throughput_per_s for c in solve_network(many).chains) == pytest.approx(1, rel=1e-3)
     with pytest.raises(QueueingError, match="did you mean exact"):
-        solve(many, "exat")  # type: ignore[arg-type]
+        solve_network(many, "exat")  # type: ignore[arg-type]

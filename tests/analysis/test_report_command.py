@@ -21,8 +21,7 @@ from fabricated import STUDY, changed, failed, load, make, paper_run, write_all
 from harness.commands import report, report_bench
 from harness.errors import UserError
 from measure import record
-from policies import load as load_policy
-from policies import load_all
+from policies import load_all, load_policy
 from studies import records as stored
 
 
@@ -204,12 +203,12 @@ def test_a_run_of_little_is_reported_all_the_same(tmp_path: Path,
 
 def read(paths: Sequence[Path], processes: int) -> reading.RecordTable:
     """Records as `./qop report` reads them."""
-    return reading.read(paths, STUDY, stored.read, processes)
+    return reading.read_records(paths, STUDY, stored.read, processes)
 
 
 def test_many_files_are_read_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes give the frame and the complaints that one gives, in the same order."""
-    report_bench.make(tmp_path, 240, np.random.default_rng(7))
+    report_bench.make_records(tmp_path, 240, np.random.default_rng(7))
     (tmp_path / "records" / "P12-N1-001.json").write_text("{")
     (tmp_path / "records" / "a.json").write_text('{"schema": 99}')
     paths = sorted((tmp_path / "records").glob("*.json"))
@@ -225,7 +224,7 @@ def test_many_files_are_read_as_few_are(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_process_that_dies_costs_only_time(tmp_path: Path,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no other process is to be had, this one reads everything."""
-    report_bench.make(tmp_path, 120, np.random.default_rng(7))
+    report_bench.make_records(tmp_path, 120, np.random.default_rng(7))
     monkeypatch.setattr(reading, "_CHUNK", 50)
     monkeypatch.setattr(reading.sys, "executable", "/bin/false")
     table = read(sorted((tmp_path / "records").glob("*.json")), 2)
@@ -234,7 +233,7 @@ def test_a_process_that_dies_costs_only_time(tmp_path: Path,
 
 def test_made_up_records_are_records(tmp_path: Path) -> None:
     """Those of the benchmark pass every check, in all cells, and are as large as measured ones."""
-    assert report_bench.make(tmp_path, 61, np.random.default_rng(1)) == 120
+    assert report_bench.make_records(tmp_path, 61, np.random.default_rng(1)) == 120
     results = load(tmp_path)
     assert results.complaints == [] and len(results.good) == 120
     assert set(results.frame["policy"]) == {policy.id for policy in load_all()}

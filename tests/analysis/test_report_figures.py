@@ -17,9 +17,9 @@ from analysis.table import Quantity, Table
 from fabricated import cells_of, changed, make, paper_run
 from studies.qop2007.report import assembling, figures
 from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.from_paper import from_paper
-from studies.qop2007.report.from_run import from_run
-from studies.qop2007.report.paper_tables import tables as tables_of
+from studies.qop2007.report.from_paper import basis_from_paper
+from studies.qop2007.report.from_run import basis_from_run
+from studies.qop2007.report.paper_tables import all_tables as tables_of
 
 CSS = Path(analysis.present.__file__).with_name("templates") / "report.css"
 #: Machado, Oliveira and Fernandes (2009), "A physiologically-based model for simulation of color
@@ -46,9 +46,9 @@ def table_of(measured: Basis, name: str) -> Table:
 
 def test_figure_2_has_the_points_of_its_table(cells: Cells) -> None:
     """A panel a kind of scenario; every policy once, with its interval, and what was published."""
-    measured = from_run(cells)
+    measured = basis_from_run(cells)
     table = table_of(measured, "figure-2")
-    figure = figures.times(table, measured)
+    figure = figures.draw_times(table, measured)
     assert figure is not None
     assert [panel.title for panel in figure.panels] == [
         "Non-roaming scenarios", "Roaming scenarios"]
@@ -65,12 +65,12 @@ def test_figure_2_has_the_points_of_its_table(cells: Cells) -> None:
 
 def test_traffic_shows_intervals_and_published_values(cells: Cells) -> None:
     """The half width of P3's goodput in N2 is its bar; published values wait in the legend."""
-    measured = from_run(cells)
-    [throughput, overhead] = figures.traffic(measured)
+    measured = basis_from_run(cells)
+    [throughput, overhead] = figures.draw_traffic(measured)
     panel = throughput.panels[0]
     trace = next(one for one in panel.data if one["name"] == "N2")
     at = trace["text"].index("P3")
-    found = measured.find("tcp_goodput_bps", "P3", "N2")
+    found = measured.find_observation("tcp_goodput_bps", "P3", "N2")
     assert trace["x"][at] == pytest.approx(found.estimate.mean * 1e-6)
     assert trace["error_x"]["array"][at] == pytest.approx(found.estimate.half_width * 1e-6)
     printed = [one for one in panel.data if one.get("name") == "published 2007"]
@@ -81,14 +81,14 @@ def test_traffic_shows_intervals_and_published_values(cells: Cells) -> None:
 
 def test_the_published_study_has_no_second_set_of_points() -> None:
     """Nothing stands beside the paper's values but themselves."""
-    for figure in figures.traffic(from_paper()):
+    for figure in figures.draw_traffic(basis_from_paper()):
         assert all(trace.get("name") != "published 2007" for panel in figure.panels
                    for trace in panel.data)
 
 
 def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
     """Bars are stacked in order; their sum is the marker of the whole."""
-    figure = figures.handoffs(cells)
+    figure = figures.draw_handoffs(cells)
     assert figure is not None
     [panel] = figure.panels
     ends = dict.fromkeys(panel.layout["yaxis"]["categoryarray"], 0.0)
@@ -103,8 +103,8 @@ def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
 def test_no_figure_of_nothing() -> None:
     """A run at home without streams has neither handoffs nor traffic."""
     cells = cells_of(changed(make(), tcp=None, udp=None))
-    assert figures.handoffs(cells) is None
-    assert figures.traffic(from_run(cells)) == ()
+    assert figures.draw_handoffs(cells) is None
+    assert figures.draw_traffic(basis_from_run(cells)) == ()
 
 
 def palette(theme: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
 def test_no_two_of_many_curves_look_alike() -> None:
     """Beyond the palette's end a colour comes again, with another marker."""
     series = [lines.Series(f"policy {number}", [(0.0, Quantity(1.0))]) for number in range(20)]
-    drawn = lines.line("", series, lines.Axis("x", ""), lines.Axis("y", "")).data
+    drawn = lines.line_panel("", series, lines.Axis("x", ""), lines.Axis("y", "")).data
     looks = {(curve["marker"]["color"], curve["marker"]["symbol"]) for curve in drawn}
     assert len(looks) == len(series)
 

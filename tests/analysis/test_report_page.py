@@ -16,7 +16,7 @@ import chromium
 from analysis.claims import Verdict
 from analysis.present import page
 from analysis.present.report import Links, Report, Section
-from analysis.present.writing import write
+from analysis.present.writing import save_report
 from analysis.table import Column, Entry, Quantity, Table
 from fabricated import STUDY, failed, load, paper_run, write_all
 from pdflatex import problems
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_all([*paper_run(("N2", "R1")), failed("P6", 4)], out)
     (out / "records" / "foreign.json").write_text('{"hello": "world"}')
     (out / "captures" / "P8-N2-001").mkdir(parents=True)
-    write(STUDY.report(load(out), {}), out)
+    save_report(STUDY.report(load(out), {}), out)
     return out
 
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the published values."""
     out = tmp_path_factory.mktemp("paper")
-    write(assembling.of_paper(), out)
+    save_report(assembling.of_paper(), out)
     return out
 
 
@@ -197,7 +197,7 @@ def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
 @chromium.needed
 def test_no_name_of_a_policy_runs(browser: Any, tmp_path: Path) -> None:
     """Texts come from records of whoever; none of them becomes a part of the page."""
-    write(hostile(), tmp_path)
+    save_report(hostile(), tmp_path)
     it = opened(browser, tmp_path)
     assert it.get_log("browser") == []
     assert it.execute_script("return document.title") == SCRIPT
@@ -222,7 +222,7 @@ def hostile() -> Report:
 def test_the_page_needs_no_network(folder: Path) -> None:
     """No address but in the plots' library, and a policy that would block one."""
     text = (folder / "report.html").read_text()
-    ours = text.replace(page._asset("plotly"), "")
+    ours = text.replace(page._load_asset("plotly"), "")
     assert len(ours) < 1_000_000
     assert not re.findall(r"(?:src|href)=\"(?!#|data:|tables/)", ours)
     assert "default-src 'none'" in ours
@@ -262,7 +262,7 @@ def test_details_name_records_up_to_a_number() -> None:
     many = tuple(f"P1-N1-{number:03d}" for number in range(1, 1001))
     table = Table("t", "T", (Column("policy", "Policy"), Column("x", "x")),
                   ((Entry("P1"), Entry(number=Quantity(1.0), records=many)),))
-    text = page.render(Report("T", "", sections=(Section("s", "S", tables=(table,)),)))
+    text = page.render_page(Report("T", "", sections=(Section("s", "S", tables=(table,)),)))
     found = re.search(r'id="details">(.*?)</script>', text)
     assert found is not None
     data = json.loads(found[1])

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from analysis.numbers import exact
+from analysis.numbers import exact_entry
 from analysis.present import export, latex, terminal
-from analysis.present.entries import interval, marks_of, show, typeset
+from analysis.present.entries import format_entry, format_interval, marks_of, typeset_minus
 from analysis.table import Column, Entry, Quantity, Table
 from pdflatex import problems
-from studies.qop2007.report.from_paper import from_paper
-from studies.qop2007.report.paper_tables import tables as tables_of
+from studies.qop2007.report.from_paper import basis_from_paper
+from studies.qop2007.report.paper_tables import all_tables as tables_of
 
 KBPS = Column("tcp_overhead_N1_bps", "N1", "kbit/s", 1e-3, group="Non-roaming")
 NASTY = r"100% & \input{x} $a_b^c$ #1 ~ {<P>} «± 2» | Ünïcödé 漢" "\N{GREEK SMALL LETTER SIGMA}"
@@ -52,20 +52,20 @@ ENTRIES = table(
 def test_numbers_have_the_digits_of_their_interval(number: Quantity, column: Column, main: str,
                                                    spread: str) -> None:
     """Two digits of the half width, or the column's; a lopsided interval is shown by its ends."""
-    shown = show(Entry(number=number), column)
+    shown = format_entry(Entry(number=number), column)
     assert (shown.main, shown.spread) == (main, spread)
 
 
 def test_what_was_published_is_shown_as_the_column_shows_numbers() -> None:
     """In the same unit; and the interval by its ends has one, too."""
     entry = ENTRIES.rows[0][1]
-    assert show(entry, KBPS).published == "71.1"
-    assert interval(entry.number, KBPS) == "70.0 to 72.3 kbit/s"
+    assert format_entry(entry, KBPS).published == "71.1"
+    assert format_interval(entry.number, KBPS) == "70.0 to 72.3 kbit/s"
 
 
 def test_best_of_all_needs_no_second_sign() -> None:
     """Best implies recommended; the legend has only signs that occur."""
-    assert show(ENTRIES.rows[0][1], KBPS).signs == ("best",)
+    assert format_entry(ENTRIES.rows[0][1], KBPS).signs == ("best",)
     assert marks_of(ENTRIES) == ["best", "spans-zero"]
 
 
@@ -105,7 +105,7 @@ def test_parquet_has_types_and_says_what_it_is(tmp_path: Path) -> None:
 
 def test_terminal_shows_value_mark_and_published() -> None:
     """All on one line but what was published, which is under its number."""
-    lines = terminal.text(ENTRIES, 80).splitlines()
+    lines = terminal.to_plain_text(ENTRIES, 80).splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("P2"))
     assert re.match(r"P2 +71\.1 ± 1\.1★", lines[row])
     assert lines[row + 1].strip() == "(71.1)"
@@ -114,7 +114,7 @@ def test_terminal_shows_value_mark_and_published() -> None:
 
 def test_terminal_takes_brackets_for_brackets() -> None:
     """Names with what rich takes for markup are shown as they are."""
-    assert "[red]x[/red]" in terminal.text(table((Entry("[red]x[/red]"), Entry("-"))), 80)
+    assert "[red]x[/red]" in terminal.to_plain_text(table((Entry("[red]x[/red]"), Entry("-"))), 80)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -126,9 +126,9 @@ def test_terminal_fits_its_width_with_every_number_whole(which: str, width: int)
                   *(Entry(number=number) for number in numbers)),
                  columns=(Column("policy", "Policy"), Column("name", "Name"),
                           *(Column(f"c{n}", f"N{n}", "kbit/s", group="All") for n in range(20))))
-    tables = [wide] if which == "wide" else tables_of(from_paper())
+    tables = [wide] if which == "wide" else tables_of(basis_from_paper())
     for one in tables:
-        text = terminal.text(one, width)
+        text = terminal.to_plain_text(one, width)
         assert max(len(line) for line in text.splitlines()) <= width, one.id
         if one is wide:
             assert all(f"{number.value:.2f}" in text for number in numbers)
@@ -139,8 +139,10 @@ def test_parts_repeat_all_words_that_say_what_a_row_is() -> None:
     titles = [f"a number that has a long title, {number}" for number in range(4)]
     made = Table("t", "T", (Column("trace", "Trace"), Column("protocol", "Protocol"), *(
         Column(f"n{place}", title, "s") for place, title in enumerate(titles))), tuple(
-        (Entry("ALL"), Entry(name), *(exact(1.0) for _ in titles)) for name in ("esp", "none")))
-    rows = [line.split()[:2] for line in terminal.text(made, 90).splitlines() if "ALL" in line]
+        (Entry("ALL"), Entry(name), *(exact_entry(1.0) for _ in titles)) for name
+        in ("esp", "none")))
+    rows = [line.split()[:2] for line in terminal.to_plain_text(made, 90).splitlines() if "ALL"
+            in line]
     assert len(rows) > 2
     assert rows == [["ALL", "esp"], ["ALL", "none"]] * (len(rows) // 2)
 
@@ -150,7 +152,7 @@ def test_parts_repeat_all_words_that_say_what_a_row_is() -> None:
 @given(st.text(max_size=60))
 def test_escaped_text_is_ascii_and_has_no_bare_specials(text: str) -> None:
     """Whatever a policy is called, no character means anything to LaTeX."""
-    found = latex.escape(text)
+    found = latex.escape_latex(text)
     assert found.isascii()
     bare = re.sub(r"\\[a-zA-Z]+(\{\})?|\\[&%$#_{}]|\\ensuremath\{[^}]*\}|\{<\}|\{>\}", "", found)
     assert not set(bare) & set("&%$#_")
@@ -159,7 +161,7 @@ def test_escaped_text_is_ascii_and_has_no_bare_specials(text: str) -> None:
 def test_a_long_table_goes_on_on_the_next_page() -> None:
     """A float must not be higher than a page; the number of the table stays."""
     rows = tuple((Entry(f"P{number}"), Entry(number=Quantity(1.0))) for number in range(140))
-    text = latex.table(table(*rows))
+    text = latex.to_latex(table(*rows))
     assert text.count("\\begin{table}") == text.count("\\end{table}") == 3
     assert text.count("(continued)") == text.count("\\addtocounter{table}{-1}") == 2
     assert [int(name) for name in re.findall(r"^P(\d+) &", text, re.M)] == list(range(140))
@@ -171,7 +173,7 @@ def test_a_wide_table_is_set_in_parts_with_its_first_column() -> None:
                                              for n in range(30)))
     row = (Entry("P2"), *(Entry(number=Quantity(1000.5 + n, 1000.0 + n, 1001.0 + n))
                           for n in range(30)))
-    text = latex.table(table(row, columns=columns))
+    text = latex.to_latex(table(row, columns=columns))
     parts = text.count("\\begin{tabular}{@{}l")
     assert parts > 1
     assert text.count("P2 &") == parts
@@ -188,8 +190,8 @@ def test_latex_compiles_without_anything_sticking_out(tmp_path: Path) -> None:
         Column(f"c{n}", f"Confidentiality {n}", group=NASTY[:20]) for n in range(4)), words,
         NASTY, (NASTY,) * 4, ((0, NASTY),))]
     for one in tables:
-        (tmp_path / f"{one.id}.tex").write_text(latex.table(one))
-    (tmp_path / "tables.tex").write_text(latex.document(tables, NASTY))
+        (tmp_path / f"{one.id}.tex").write_text(latex.to_latex(one))
+    (tmp_path / "tables.tex").write_text(latex.to_latex_document(tables, NASTY))
     assert problems(tmp_path) == []
 
 
@@ -197,13 +199,13 @@ def test_type_has_minus_signs_and_names_keep_their_hyphens() -> None:
     """A negative number gets one on paper and on the page; WEP-104 and ranges of names do not."""
     entry = Entry(number=Quantity(-5.0, -9.0, -4.0))
     column = Column("x", "x", digits=0)
-    assert typeset(show(entry, column)).spread == "[\N{MINUS SIGN}9, \N{MINUS SIGN}4]"
-    assert typeset(show(entry, column)).main == "\N{MINUS SIGN}5"
-    assert typeset(show(Entry("WEP-104"), column)).main == "WEP-104"
+    assert typeset_minus(format_entry(entry, column)).spread == "[\N{MINUS SIGN}9, \N{MINUS SIGN}4]"
+    assert typeset_minus(format_entry(entry, column)).main == "\N{MINUS SIGN}5"
+    assert typeset_minus(format_entry(Entry("WEP-104"), column)).main == "WEP-104"
 
 
 def test_latex_captions_have_one_number() -> None:
     """LaTeX counts tables itself; which one it is in the paper is said behind."""
-    found = latex.table(Table("table-5", "Table 5: TCP cryptographic overhead", ENTRIES.columns,
-                              ENTRIES.rows, source="the 2007 paper"))
+    found = latex.to_latex(Table("table-5", "Table 5: TCP cryptographic overhead", ENTRIES.columns,
+                                 ENTRIES.rows, source="the 2007 paper"))
     assert r"\caption{TCP cryptographic overhead (Table 5 of the 2007 paper)}" in found

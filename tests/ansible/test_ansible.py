@@ -49,7 +49,7 @@ PKI = ANSIBLE / "roles" / "pki" / "files" / "pki.py"
 def example(name: str) -> dict[str, Any]:
     """The layers of a policy in examples/."""
     path = ANSIBLE.parent / "examples" / f"{name}.yml"
-    return policies.load(path).layers.model_dump(mode="json")
+    return policies.load_policy(path).layers.model_dump(mode="json")
 
 
 def whole(layers: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 from harness import playing, secrets
 from harness.errors import UserError
 from harness.playing import Player, PlayerLostError
-from harness.render import ANSIBLE, render
+from harness.render import ANSIBLE, render_policy
 from policies import load_all
 from studies.study import Fault
 from topologies.loader import load_network
@@ -68,7 +68,7 @@ def has_begun(folder: Path) -> int:
 
 def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
     """To the byte, and says the same; one after the other, and two at once."""
-    made = secrets.make()
+    made = secrets.make_secrets()
     temporary = set(Path(tempfile.gettempdir()).glob("ansible-local-*"))
 
     async def each() -> None:
@@ -76,10 +76,10 @@ def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
         try:
             for policy in (POLICIES["P12"], POLICIES["P8"]):
                 folders = await asyncio.gather(*(
-                    render(policy, NETWORK, made, work=tmp_path, name=f"{policy.id}-{name}",
-                           mount="/mount", player=player) for name in ("first", "second")))
-                alone = await render(policy, NETWORK, made, work=tmp_path, mount="/mount",
-                                     name=f"{policy.id}-alone")
+                    render_policy(policy, NETWORK, made, work=tmp_path, name=f"{policy.id}-{name}",
+                                  mount="/mount", player=player) for name in ("first", "second")))
+                alone = await render_policy(policy, NETWORK, made, work=tmp_path, mount="/mount",
+                                            name=f"{policy.id}-alone")
                 assert files(alone)
                 assert files(alone) == files(folders[0]) == files(folders[1])
         finally:
@@ -94,12 +94,13 @@ def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
 
 def test_what_a_copy_refuses_is_the_same_line(tmp_path: Path) -> None:
     """Ansible's own complaint, with and without a player."""
-    made = secrets.make(Fault("", {"gateway.peers": "strangers"}))
+    made = secrets.make_secrets(Fault("", {"gateway.peers": "strangers"}))
 
     async def complaint(player: Player | None, name: str) -> str:
         with pytest.raises(UserError) as caught:
-            await render(POLICIES["P12"], NETWORK, made, work=tmp_path, name=name, mount="/mount",
-                         player=player)
+            await render_policy(POLICIES["P12"], NETWORK, made, work=tmp_path, name=name,
+                                mount="/mount",
+                                player=player)
         return str(caught.value).replace(f"{name}.log", "log")
 
     async def both() -> tuple[str, str]:
@@ -118,7 +119,7 @@ def test_closing_ends_what_is_played(tmp_path: Path) -> None:
     """And what that has started; who waits for it hears that the player is lost."""
     async def closed() -> int:
         player = Player()
-        played = asyncio.create_task(player.play(
+        played = asyncio.create_task(player.run_playbook(
             "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
         begun = await asyncio.to_thread(has_begun, tmp_path)
         await player.close()
@@ -135,15 +136,15 @@ def test_a_player_that_is_killed_takes_its_copies_along(tmp_path: Path) -> None:
     async def killed() -> None:
         player = Player()
         try:
-            played = asyncio.create_task(player.play(
+            played = asyncio.create_task(player.run_playbook(
                 "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
             started = await asyncio.to_thread(has_begun, tmp_path)
             os.kill(player._process.pid, signal.SIGKILL)
             with pytest.raises(PlayerLostError):
                 await played
             with pytest.raises(PlayerLostError):
-                await player.play("two", ["--version"], log=tmp_path / "log",
-                                  temporary=tmp_path / "tmp")
+                await player.run_playbook("two", ["--version"], log=tmp_path / "log",
+                                          temporary=tmp_path / "tmp")
             os.kill(started, signal.SIGKILL)  # Ansible's module, which is nobody's child any more
         finally:
             await player.close()
@@ -157,8 +158,9 @@ def test_without_the_player_policies_are_rendered_all_the_same(tmp_path: Path) -
         player = Player()
         os.kill(player._process.pid, signal.SIGKILL)
         try:
-            return await render(POLICIES["P1"], NETWORK, secrets.make(), work=tmp_path, name="P1-0",
-                                mount="/mount", player=player)
+            return await render_policy(POLICIES["P1"], NETWORK, secrets.make_secrets(),
+                                       work=tmp_path, name="P1-0",
+                                       mount="/mount", player=player)
         finally:
             await player.close()
 
@@ -167,7 +169,7 @@ def test_without_the_player_policies_are_rendered_all_the_same(tmp_path: Path) -
 
 def test_the_player_ends_with_the_process_that_began_it() -> None:
     """Also where nobody has taken it yet, and where that process is killed."""
-    program = ("import sys; from harness import playing; playing.begin()\n"
+    program = ("import sys; from harness import playing; playing.begin_loading()\n"
                "print(playing._ahead._process.pid, flush=True); sys.stdin.read()")
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True,
@@ -185,24 +187,24 @@ def test_player_killed_while_it_loads_leaves_its_folder_in_the_cache(
     monkeypatch.setenv("QOP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "tmp").mkdir()
     (left := tmp_path / "cache/ansible/ansible-local-1left").mkdir(parents=True)
-    Player().end()
+    Player().kill_process()
     assert left.exists()
     os.utime(left, (0, 0))
     player = Player()
     deadline = time.monotonic() + 5  # loading Ansible takes about a second
     while not list(tmp_path.rglob("ansible-local-*")) and time.monotonic() < deadline:
         time.sleep(0.001)
-    player.end()
+    player.kill_process()
     assert not left.exists()
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_who_leaves_ends_what_was_begun() -> None:
     """A command that ends before it needs one leaves none."""
-    playing.begin()
+    playing.begin_loading()
     assert playing._ahead is not None
     pid = playing._ahead._process.pid
-    playing.leave()
-    playing.leave()
+    playing.end_unused_player()
+    playing.end_unused_player()
     assert playing._ahead is None
     assert has_ended(pid)

@@ -15,7 +15,7 @@ import pytest
 
 from harness import secrets
 from harness.errors import UserError
-from harness.render import inventory, render
+from harness.render import make_inventory, render_policy
 from policies import load_all
 from rendering import ANSIBLE, PLAYBOOK
 from studies.qop2007 import attacking, attempts, unprotected
@@ -30,14 +30,14 @@ P1 = next(policy for policy in load_all() if policy.id == "P1")
 
 def realm() -> Network:
     """A client and a key server, which keeps a store as well."""
-    chain = shapes.chain(1, last="kdc")
+    chain = shapes.make_chain(1, last="kdc")
     chain.nodes["kdc"].duties.append("store")
     return chain
 
 
 def test_groups_are_the_nodes_duties() -> None:
     """Every duty is a group, a node is in all of its own, and is described once."""
-    hosts = inventory(realm())["all"]
+    hosts = make_inventory(realm())["all"]
     groups = {duty: list(group["hosts"]) for duty, group in hosts["children"].items()}
     assert groups == {"station": [], "access_point": [], "home_agent": [],
                       "radius_client": [], "kerberos_kdc": [], "kerberos_client": [],
@@ -48,7 +48,7 @@ def test_groups_are_the_nodes_duties() -> None:
 
 def test_a_node_is_described_by_each_of_its_duties() -> None:
     """What a role takes stands under its duty, so that two duties do not mix."""
-    hosts = inventory(load_network("two-subnets"))["all"]["hosts"]
+    hosts = make_inventory(load_network("two-subnets"))["all"]["hosts"]
     assert hosts["a2"]["node"]["station"]["frequencies_mhz"] == [2412]
     assert hosts["a2"]["node"]["agent_address"] == "10.1.0.1"
     assert "home_agent" not in hosts["a2"]["node"]
@@ -66,7 +66,7 @@ def test_daemons_timers_follow_the_wire(changes: dict[str, float],
     """IKE asks again after two round trips, and RADIUS answers again while it is asked."""
     network = load_network("two-subnets")
     links = [replace(network.links[0], **changes), *network.links[1:]]
-    hosts = inventory(replace(network, links=links))["all"]["hosts"]
+    hosts = make_inventory(replace(network, links=links))["all"]["hosts"]
     for name in ("a2", "ha-a"):
         node = hosts[name]["node"]
         assert {key: node[key] for key in ("ike_retry_s", "radius_cleanup_s")
@@ -79,8 +79,9 @@ def test_realms_are_described_to_all_who_need_them() -> None:
         return {"client": ["kerberos_client"], "app": ["kerberos_kdc", "kerberos_server"]}.get(
             name, ["kerberos_kdc"])
 
-    hosts = inventory(shapes.star("realms", dict.fromkeys(("client", "local", "app")), duties)
-                      )["all"]["hosts"]
+    hosts = make_inventory(shapes.make_star("realms", dict.fromkeys(("client", "local", "app")),
+                                            duties)
+                           )["all"]["hosts"]
     assert hosts["local"]["node"]["kerberos_kdc"] == {
         "name": "local", "realm": "LOCAL.TEST", "peers": ["APP.TEST"],
         "servers": [{"node": "app", "host": "app.local.test"}]}
@@ -92,7 +93,7 @@ def test_realms_are_described_to_all_who_need_them() -> None:
 def test_nodes_without_duty_or_address() -> None:
     """A node that nobody configures is left out; one without an address is described without."""
     network = Network("n", {"idle": Node([], {}), "tap": Node(["tap"], {"eth0": Interface()})}, [])
-    hosts = inventory(network)["all"]["hosts"]
+    hosts = make_inventory(network)["all"]["hosts"]
     assert hosts.keys() == {"tap"}
     assert hosts["tap"]["node"] == {"name": "tap", "duties": ["tap"]}
 
@@ -101,8 +102,9 @@ def test_nodes_without_duty_or_address() -> None:
 def test_what_a_run_renders_fits_what_roles_specify(policy: str, tmp_path: Path) -> None:
     """A run leaves that out; asked for, it finds nothing, and every file is as it was."""
     known = {entry.id: entry for entry in load_all()}
-    conf = asyncio.run(render(known[policy], load_network("two-subnets"), secrets.make(),
-                              work=tmp_path, name="first", mount="/mount"))
+    conf = asyncio.run(render_policy(known[policy], load_network("two-subnets"),
+                                     secrets.make_secrets(),
+                                     work=tmp_path, name="first", mount="/mount"))
     said = subprocess.run(
         [PLAYBOOK, "-i", tmp_path / "ansible" / "first.inventory.json", ANSIBLE / "policy.yml",
          "-e", f"@{tmp_path / 'ansible' / 'first.vars.json'}", "-e", '{"qop_checks_roles": true}'],
@@ -116,9 +118,9 @@ def test_what_a_run_renders_fits_what_roles_specify(policy: str, tmp_path: Path)
 
 def test_what_ansible_refuses_is_one_line(tmp_path: Path) -> None:
     """Its own complaint, with the policy and the log."""
-    made = secrets.make(Fault("", {"gateway.peers": "strangers"}))
+    made = secrets.make_secrets(Fault("", {"gateway.peers": "strangers"}))
     with pytest.raises(UserError) as caught:
-        asyncio.run(render(P1, realm(), made, work=tmp_path, name="P1-0", mount="/mount"))
+        asyncio.run(render_policy(P1, realm(), made, work=tmp_path, name="P1-0", mount="/mount"))
     said = str(caught.value)
     assert said.startswith("policy P1: ansible-playbook failed: ") and "strangers" in said
     assert len(said.splitlines()) == 1 and (tmp_path / "ansible" / "P1-0.log").exists()
@@ -137,8 +139,9 @@ def test_interrupted_ansible_leaves_nothing_behind(tmp_path: Path,
 
     async def interrupted() -> None:
         rendering = asyncio.ensure_future(
-            render(P1, realm(), secrets.make(None), work=tmp_path / "work", name="P1-0",
-                   mount="/mount"))
+            render_policy(P1, realm(), secrets.make_secrets(None), work=tmp_path / "work",
+                          name="P1-0",
+                          mount="/mount"))
         while not begun.exists() and not rendering.done():  # noqa: ASYNC110 - a file tells
             await asyncio.sleep(0.02)
         rendering.cancel()
@@ -162,7 +165,7 @@ def _processes_naming(folder: Path) -> list[Path]:
 def test_each_control_takes_exactly_one_thing_away() -> None:
     """One secret, service or policy, or what the workload does; an attack takes none."""
     for name, fault in FAULTS.items():
-        made = secrets.make(fault)
+        made = secrets.make_secrets(fault)
         own = {"trust": "ca", "certificate": "valid"}
         station = {key: value for key, value in made["station"].items() if key not in own}
         spoilt = [key for key in station if station[key] != made["network"][key]]
@@ -183,7 +186,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
 def test_without_a_control_nothing_is_spoilt() -> None:
     """Both ends agree, also under a control that is the workload's to do."""
     for fault in (None, Fault("a study's own")):
-        made = secrets.make(fault)
+        made = secrets.make_secrets(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
                                    **made["wires"]}
@@ -192,10 +195,11 @@ def test_without_a_control_nothing_is_spoilt() -> None:
 
 def test_a_study_says_what_its_control_spoils() -> None:
     """A fresh value is as long as the right one, a given one is taken, an unknown one refused."""
-    made = secrets.make(Fault("", {"station.radius_secret": "", "network.eap_identity": "mallory"}))
+    made = secrets.make_secrets(Fault("", {"station.radius_secret": "",
+                                           "network.eap_identity": "mallory"}))
     assert made["station"]["radius_secret"] != made["network"]["radius_secret"]
     assert len(made["station"]["radius_secret"]) == len(made["network"]["radius_secret"])
     assert made["network"]["eap_identity"] == "mallory"
     for lacking in ("station.pasword", "statoin.trust", "trust"):
         with pytest.raises(StudyError, match=f"{lacking}.*which there is not; choose from"):
-            secrets.make(Fault("", {lacking: ""}))
+            secrets.make_secrets(Fault("", {lacking: ""}))

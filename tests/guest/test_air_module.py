@@ -35,12 +35,12 @@ def airs() -> set[str]:
 def test_only_this_code_is_the_air(loaded: Path) -> None:
     """Stations contend where the kernel has it; without it, and with another's, they take turns."""
     assert airs() == {"queue"}
-    assert "no module sch_dcf" in doctor._host_air().remedy
+    assert "no module sch_dcf" in doctor._check_host_medium().remedy
     loaded.write_text("0123456789abcdef\n")
     assert airs() == {"queue"}
-    assert "other code (0123456789abcdef)" in doctor._host_air().remedy
-    loaded.write_text(air_module.version() + "\n")
-    assert airs() == {"dcf"} and doctor._host_air().ok
+    assert "other code (0123456789abcdef)" in doctor._check_host_medium().remedy
+    loaded.write_text(air_module.compute_version() + "\n")
+    assert airs() == {"dcf"} and doctor._check_host_medium().ok
     assert plan_of(on="host").digest != plan_of().digest
 
 
@@ -57,7 +57,7 @@ def test_the_version_is_of_all_its_code(monkeypatch: pytest.MonkeyPatch, tmp_pat
             file.write_text(file.read_text() + "\n")
         said = subprocess.run([str(tmp_path / "module/version.sh")], text=True, check=True,
                               capture_output=True).stdout.strip()
-        assert said == air_module.version()
+        assert said == air_module.compute_version()
         seen.add(said)
     assert len(seen) == 1 + len(files)
 
@@ -97,4 +97,4 @@ def test_it_builds_for_kernels_whose_headers_are_here(tmp_path: Path) -> None:
         module = tmp_path / makefile.parts[3] / "sch_dcf.ko"
         subprocess.run([str(MODULE / "build.sh"), makefile.parts[3], str(module)], check=True,
                        capture_output=True, timeout=PATIENCE_S)
-        assert f"version={air_module.version()}\0".encode() in module.read_bytes()
+        assert f"version={air_module.compute_version()}\0".encode() in module.read_bytes()

@@ -53,7 +53,7 @@ def vagrant(home: Path, *arguments: str, folder: Path = PROJECT,
 @pytest.fixture(scope="module")
 def made() -> Path:
     """The box, from the cache where it is there."""
-    return box.ensure()
+    return box.ensure_box()
 
 
 def unpack(made: Path, folder: Path) -> None:
@@ -101,9 +101,9 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
 
 def test_an_entry_point_of_another_form_is_noticed() -> None:
     """One that sets itself up otherwise is not taken for the same."""
-    assert len(box.set_up((PROJECT / "qop").read_text())) == len(box.SET_UP)
+    assert len(box.setup_functions((PROJECT / "qop").read_text())) == len(box.SET_UP)
     with pytest.raises(BuildError, match="find_environment"):
-        box.set_up("")
+        box.setup_functions("")
 
 
 @pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from guest.image import Image, ensure
+from guest.image import Image, ensure_image
 from guest_bench import Bench
 from harness.engine.code import give_code
 from harness.engine.machine import TESTBED_PYTHON
@@ -122,7 +122,7 @@ for name in ("A", "B", "C"):
 @pytest.fixture(scope="session")
 def image() -> Image:
     """The real image, built if this machine has none."""
-    found = ensure()
+    found = ensure_image()
     assert found.processor_clock, "the pinned kernel has the processor clock"
     return found
 

@@ -17,7 +17,7 @@ from conftest import PATIENCE_S, PROJECT
 from guest import kernel, mininet_wifi, progress, root
 from guest.cache import Store, cache_root, key_of
 from guest.commands import BuildError, Commands
-from guest.processes import tied
+from guest.processes import tied_command
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -66,7 +66,7 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
         _append(tmp_path / "guest" / name)
         assert kernel.key() != kernel_key
         kernel_key = kernel.key()
-    for patch in [*kernel.patches(), *kernel.sources()]:
+    for patch in [*kernel.list_patches(), *kernel.list_sources()]:
         _append(patch)
         assert kernel.key() != kernel_key, patch
         kernel_key = kernel.key()
@@ -100,11 +100,11 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
 def test_built_once(tmp_path):
     """The second call finds what the first made."""
     store = Store(tmp_path, "thing")
-    assert store.find("k") is None
-    place = store.obtain("k", write_build("one"))
-    assert store.obtain("k", write_build("two")) == place == store.find("k")
+    assert store.find_build("k") is None
+    place = store.find_or_build("k", write_build("one"))
+    assert store.find_or_build("k", write_build("two")) == place == store.find_build("k")
     assert (place / "file").read_text() == "one"
-    assert store.manifest(place)["made"] == "one"
+    assert store.read_manifest(place)["made"] == "one"
 
 
 def test_half_build_is_never_used(tmp_path):
@@ -112,13 +112,13 @@ def test_half_build_is_never_used(tmp_path):
     store = Store(tmp_path, "thing")
     (tmp_path / "k").mkdir()
     (tmp_path / "k/file").write_text("half")
-    assert store.find("k") is None
-    place = store.obtain("k", write_build("whole"))
+    assert store.find_build("k") is None
+    place = store.find_or_build("k", write_build("whole"))
     (place / "file").write_text("who")
-    assert store.find("k") is None
-    assert (store.obtain("k", write_build("whole")) / "file").read_text() == "whole"
+    assert store.find_build("k") is None
+    assert (store.find_or_build("k", write_build("whole")) / "file").read_text() == "whole"
     (place / "manifest.json").write_text('{"sizes": ')
-    assert store.find("k") is None
+    assert store.find_build("k") is None
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
@@ -131,7 +131,7 @@ def test_failed_build_leaves_nothing(tmp_path, error):
 
     store = Store(tmp_path, "thing")
     with pytest.raises(type(error)):
-        store.obtain("k", build)
+        store.find_or_build("k", build)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
@@ -141,7 +141,7 @@ def _build_slowly(folder: Path, done_after_s: float) -> None:
         time.sleep(done_after_s)
         return write_build(str(os.getpid()))(unfinished)
 
-    Store(folder, "thing").obtain("k", build)
+    Store(folder, "thing").find_or_build("k", build)
 
 
 def _until(condition, seconds: float = PATIENCE_S) -> None:
@@ -157,7 +157,7 @@ def test_two_at_once(tmp_path):
     first.start()
     _until(lambda: list(tmp_path.glob(".unfinished-*/file")))
     said = []
-    place = Store(tmp_path, "thing").obtain("k", write_build("second"), said.append)
+    place = Store(tmp_path, "thing").find_or_build("k", write_build("second"), said.append)
     first.join()
     assert (place / "file").read_text() == str(first.pid)
     assert said[0] == f"waiting for process {first.pid}, which builds the thing"
@@ -171,8 +171,8 @@ def test_orphan_is_removed(tmp_path):
     first.kill()
     first.join()
     store = Store(tmp_path, "thing")
-    assert store.find("k") is None
-    store.obtain("k", write_build("second"))
+    assert store.find_build("k") is None
+    store.find_or_build("k", write_build("second"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "k"]
 
 
@@ -236,7 +236,7 @@ def test_what_is_tied_to_who_has_ended_never_begins(tmp_path):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert not (tmp_path / "begun").exists()
-    subprocess.run([*tied("KILL"), "touch", tmp_path / "begun"], check=True)
+    subprocess.run([*tied_command("KILL"), "touch", tmp_path / "begun"], check=True)
     assert (tmp_path / "begun").exists()
 
 
@@ -249,8 +249,8 @@ def test_missing_kernel_options_are_named():
 
 def test_every_patch_says_what_it_is_for():
     """A patch begins with its reason, and has no diff without one."""
-    assert kernel.patches()
-    for patch in kernel.patches():
+    assert kernel.list_patches()
+    for patch in kernel.list_patches():
         reason, _, diff = patch.read_text().partition("\n--- ")
         assert len(reason.split()) > 7, patch
         assert "\n+++ " in diff, patch
@@ -302,10 +302,10 @@ def test_fitting_patches_leave_nothing_out(tmp_path):
 
 def test_packages_are_read_from_the_role():
     """The one list of packages is the role's."""
-    names = root.packages((PROJECT / "ansible/roles/testbed/defaults/main.yml").read_text())
+    names = root.parse_packages((PROJECT / "ansible/roles/testbed/defaults/main.yml").read_text())
     assert {"mininet", "hostapd", "freeradius", "iperf3"} <= set(names)
     with pytest.raises(BuildError, match="testbed_packages"):
-        root.packages("testbed_packages: []\n")
+        root.parse_packages("testbed_packages: []\n")
 
 
 def _git(*arguments: str) -> str:
@@ -335,7 +335,7 @@ def test_upstream_is_fetched_at_its_revision(upstream, tmp_path):
     for number, version in zip(revisions, ("2.6", "2.7"), strict=True):
         tree = tmp_path / version
         commands = Commands("variant", tmp_path / "log")
-        assert mininet_wifi._fetch(str(place), number, tree, commands) == version
+        assert mininet_wifi._fetch_revision(str(place), number, tree, commands) == version
         assert version in (tree / "mn_wifi/net.py").read_text()
         assert not (tree / ".git").exists()
 
@@ -348,8 +348,8 @@ def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
     """A source that is none, or lacks the revision: what git said, and what to do."""
     del upstream
     with pytest.raises(BuildError) as caught:
-        mininet_wifi._fetch(str(tmp_path / source), "0" * 40, tmp_path / "tree",
-                            Commands("variant", tmp_path / "log"))
+        mininet_wifi._fetch_revision(str(tmp_path / source), "0" * 40, tmp_path / "tree",
+                                     Commands("variant", tmp_path / "log"))
     said = str(caught.value)
     assert said.startswith(f"{tmp_path / source}: Mininet-WiFi cannot be fetched from there")
     assert reason in said
@@ -360,11 +360,11 @@ def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
 def test_the_roles_settings_are_read():
     """Revision and address stand in the role, once; a full revision of 40 digits."""
     defaults = (PROJECT / "ansible/roles/mininet_wifi/defaults/main.yml").read_text()
-    assert re.fullmatch("[0-9a-f]{40}", mininet_wifi.setting(defaults, "revision"))
-    assert mininet_wifi.setting(defaults, "source").startswith("https://")
-    assert "rfkill" in root.packages(defaults, "mininet_wifi_packages")
+    assert re.fullmatch("[0-9a-f]{40}", mininet_wifi.parse_setting(defaults, "revision"))
+    assert mininet_wifi.parse_setting(defaults, "source").startswith("https://")
+    assert "rfkill" in root.parse_packages(defaults, "mininet_wifi_packages")
     with pytest.raises(BuildError, match="mininet_wifi_revision"):
-        mininet_wifi.setting("", "revision")
+        mininet_wifi.parse_setting("", "revision")
 
 
 def test_progress():
@@ -374,10 +374,10 @@ def test_progress():
     assert track.remaining_s() == 110
     now[0] = 4
     assert track.remaining_s() == 106
-    track.stage("compile", 50)
+    track.begin_stage("compile", 50)
     now[0] = 44
     for _ in range(10):
-        track.step()
+        track.count_item()
     assert track.remaining_s() == pytest.approx(160)
     status = progress.status_of([track])
     assert status.text == "kernel: compile 10/50"

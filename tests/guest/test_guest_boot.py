@@ -18,9 +18,9 @@ import pytest
 
 import tracing
 from conftest import PATIENCE_S, PROJECT
-from guest.boot import Exit, GuestError, boot, can_hold, is_in_memory
-from guest.image import Image, ensure
-from guest.processes import keep_on, members
+from guest.boot import Exit, GuestError, boot_guest, can_hold, is_in_memory
+from guest.image import Image, ensure_image
+from guest.processes import list_members, move_to_processor
 from guest_bench import Bench
 
 pytestmark = pytest.mark.shareable
@@ -31,7 +31,7 @@ SHELL = ("/bin/sh", "-c")
 @pytest.fixture(scope="session")
 def image() -> Image:
     """The real image, built if this machine has none."""
-    return ensure()
+    return ensure_image()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_worker_is_the_default(bench):
         "import sys, json, mininet.net, pyroute2, vici\n"
         "print(json.dumps([sys.argv[1:], sys.stdin.readline()]))\n"
     )
-    guest = await boot(
+    guest = await boot_guest(
         bench.image,
         bench.job,
         console_log=bench.folder / "console.log",
@@ -81,7 +81,7 @@ async def test_memory_is_what_its_kernel_took(bench):
     guest = await bench.boot("python3", "-c", "print('hello', flush=True); input()")
     async with asyncio.timeout(PATIENCE_S), guest:
         assert await guest.stdout.readline() == b"hello\n"
-        assert 10 << 20 < guest.memory() < 200 << 20
+        assert 10 << 20 < guest.memory_bytes() < 200 << 20
 
 
 @pytest.mark.guest
@@ -159,10 +159,10 @@ async def test_hung_guest_is_killed(bench):
     guest = await bench.boot(*SHELL, "echo up; trap '' TERM INT; while :; do sleep 9; done")
     async with asyncio.timeout(PATIENCE_S):
         await guest.stdout.readline()
-        assert members(guest.pid)
+        assert list_members(guest.pid)
         end = await guest.kill("no answer for 30 s")
     assert end == Exit(None, "no answer for 30 s")
-    assert not members(guest.pid)
+    assert not list_members(guest.pid)
     assert not list((bench.folder / "scratch").iterdir())
 
 
@@ -172,13 +172,13 @@ async def test_killed_from_outside(bench):
     guest = await bench.boot(*SHELL, "echo up; sleep 99 & sleep 99")
     async with asyncio.timeout(PATIENCE_S):
         await guest.stdout.readline()
-        assert len(members(guest.pid)) > 1
+        assert len(list_members(guest.pid)) > 1
         os.kill(guest.pid, signal.SIGKILL)
         end = await guest.wait()
     assert end.status is None
     assert end.reason is not None
     assert "by signal SIGKILL" in end.reason
-    assert not members(guest.pid)
+    assert not list_members(guest.pid)
 
 
 @pytest.mark.guest
@@ -224,10 +224,10 @@ async def test_parent_killed(bench, tmp_path):
     with booting(tmp_path) as parent:
         assert parent.stdout is not None
         group = int(await asyncio.to_thread(parent.stdout.readline))
-        assert members(group)
+        assert list_members(group)
         parent.kill()
     async with asyncio.timeout(PATIENCE_S):
-        while members(group):  # noqa: ASYNC110 - nothing announces it
+        while list_members(group):  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.02)
 
 
@@ -285,15 +285,15 @@ async def test_held_guest_does_nothing_until_released(image, tmp_path):
     """What is sent meanwhile is answered afterwards; in virtual time commands come by file."""
     place = {"console_log": tmp_path / "console", "scratch": tmp_path / "scratch"}
     (tmp_path / "job").mkdir()
-    async with await boot(image, tmp_path / "job", command=["cat"], **place) as guest:
+    async with await boot_guest(image, tmp_path / "job", command=["cat"], **place) as guest:
         guest.stdin.write(b"one\n")
         assert await guest.stdout.readline() == b"one\n"
-        guest.hold()
+        guest.suspend()
         guest.stdin.write(b"two\n")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await guest.stdout.readline()
-        guest.release()
+        guest.resume()
         assert await guest.stdout.readline() == b"two\n"
 
 
@@ -305,10 +305,11 @@ async def test_moves_to_another_processor(bench):
     programs = "sleep 60 & echo started; read line; sleep 60 & cat"
     async with await bench.boot(*SHELL, programs, cpu=first) as guest:
         assert await guest.stdout.readline() == b"started\n"
-        keep_on(guest.pid, last)
+        move_to_processor(guest.pid, last)
         guest.stdin.write(b"go\nthere\n")
         assert await guest.stdout.readline() == b"there\n"
-        tasks = [task for pid in members(guest.pid) for task in Path(f"/proc/{pid}/task").iterdir()]
+        tasks = [task for pid in list_members(guest.pid) for task
+                 in Path(f"/proc/{pid}/task").iterdir()]
         assert len(tasks) > 3
         assert {core for task in tasks for core in os.sched_getaffinity(int(task.name))} == {last}
 
@@ -368,9 +369,10 @@ async def test_too_little_memory(tmp_path):
     """A guest that could not boot is refused in a line."""
     image = Image(Path("linux"), Path("root"), True, "", {})
     with pytest.raises(GuestError, match="64 MB"):
-        await boot(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
+        await boot_guest(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
     with pytest.raises(GuestError, match="can hold a guest"):
-        await boot(image, tmp_path, memory_mb=1 << 30, console_log=tmp_path / "c", scratch=tmp_path)
+        await boot_guest(image, tmp_path, memory_mb=1 << 30, console_log=tmp_path / "c",
+                         scratch=tmp_path)
 
 
 @pytest.mark.parametrize(("manifest", "reason"), [
@@ -383,8 +385,8 @@ async def test_kernel_without_processor_clock(tmp_path, manifest, reason):
     """A kernel that lacks the clock is refused in one line with the reason, and nothing starts."""
     image = Image(Path("linux"), Path("root"), True, "", manifest)
     with pytest.raises(GuestError, match=reason) as caught:
-        await boot(image, tmp_path / "job", clock="processor", console_log=tmp_path / "c",
-                   scratch=tmp_path)
+        await boot_guest(image, tmp_path / "job", clock="processor", console_log=tmp_path / "c",
+                         scratch=tmp_path)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "job").exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S
-from guest.image import Image, ensure
+from guest.image import Image, ensure_image
 from guest.management import read_clock
 from guest_bench import Bench
 from harness.engine import standstill
@@ -95,7 +95,7 @@ print(json.dumps([min(left), os.waitpid(child, 0)[1]]))
 @pytest.fixture(scope="session")
 def image() -> Image:
     """The real image, built if this machine has none."""
-    return ensure()
+    return ensure_image()
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
 
     for each in fields(Script):
         setattr(SCRIPT, each.name, getattr(Script(), each.name))
-    monkeypatch.setattr(image, "find", lambda **_: IMAGE)
+    monkeypatch.setattr(image, "find_image", lambda **_: IMAGE)
     monkeypatch.setattr(campaign, "WAIT_S", 1.0)
     monkeypatch.setenv("QOP_CACHE", str(tmp_path_factory.mktemp("cache")))
     # Asking programs for their versions takes its time, and is tested where it is done.
-    monkeypatch.setattr(provenance, "describe", lambda *_: {"host": provenance.host()})
+    monkeypatch.setattr(provenance, "describe_provenance",
+                        lambda *_: {"host": provenance.describe_host()})
     return SCRIPT

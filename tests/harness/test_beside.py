@@ -32,7 +32,7 @@ async def test_what_is_done_beside_the_start_is_done_before_the_first_record(
         done.append(record.status)
 
     with results.ResultsFolder(tmp_path / "out") as folder:
-        folder.adopt(plan)
+        folder.adopt_plan(plan)
         await Campaign(plan, SpeakingMachine(), folder, EventLog(folder.path), kept=kept,
-                       beside=beside).run(plan.steps())
+                       beside=beside).run(plan.all_steps())
     assert done == ["beside", "failed"]

@@ -15,7 +15,7 @@ from conftest import Qop
 from harness import cli
 from harness.cli import COMMANDS
 from harness.commands import lab, one_cell
-from harness.engine.request import plan
+from harness.engine.request import build_plan
 from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
@@ -173,14 +173,15 @@ def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
     loaded = studies.load(study)
     asked = {f"level_of_{factor.name}": loaded.lab.levels.get(factor.name)
              for factor in loaded.factors}
-    made = plan(one_cell.request_of(loaded, asked), {"clock": "real"})
+    made = build_plan(one_cell.build_request(loaded, asked), {"clock": "real"})
     assert len(made.cells) == len(made.testbeds) == 1
 
 
 def test_the_lab_takes_the_first_cell_of_the_levels_asked_for() -> None:
     """A study need not have every combination of levels."""
     asked = {f"level_of_{factor.name}": None for factor in studies.load("adp1987").factors}
-    made = plan(one_cell.request_of(studies.load("adp1987"), {**asked, "level_of_technology": "SW",
+    made = build_plan(one_cell.build_request(studies.load("adp1987"),
+                                             {**asked, "level_of_technology": "SW",
                                                       "level_of_trace": "ND"}), {"clock": "real"})
     [cell] = made.cells
     assert (cell.ids["technology"], cell.ids["trace"]) == ("SW", "ND")

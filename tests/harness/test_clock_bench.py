@@ -38,13 +38,14 @@ def conditions(real: float = 0.1, guests: float = 0.1, hogs: float = 0.1, spread
 
 def verdicts(measured: dict[str, clock_comparison.Values]) -> list[bool]:
     """Whether each bound is kept."""
-    return [holds for _, holds in clock_comparison.verdicts(clock_comparison.compared(measured))]
+    return [holds for _, holds
+            in clock_comparison.judge_bounds(clock_comparison.compare_cells(measured))]
 
 
 def test_equal_runs_keep_all_bounds() -> None:
     """Nothing differs: everything holds, and the table has the cell."""
     assert all(verdicts(conditions()))
-    line = clock_comparison.table(clock_comparison.compared(conditions()))[-1]
+    line = clock_comparison.format_table(clock_comparison.compare_cells(conditions()))[-1]
     assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |  |  | +0.0 % |")
 
 
@@ -55,7 +56,7 @@ def test_equal_runs_keep_all_bounds() -> None:
 def test_variation_is_told_without_the_airs_luck(measured: dict[str, clock_comparison.Values],
                                                  own: float | None) -> None:
     """Variances add up; where luck alone varies by more, nothing is left, and the bound stays."""
-    [cell] = clock_comparison.compared(measured)
+    [cell] = clock_comparison.compare_cells(measured)
     assert cell.own_variation == (own if own is None else pytest.approx(own))
     assert cell.variation == pytest.approx(0.05 * 2 ** 0.5)
 
@@ -77,12 +78,12 @@ def test_what_the_harness_did_is_told_as_a_nodes_work() -> None:
         "link": {"work_ns": 2_000_000, "entries": 250, "faults": 11},
         "first_packet": {"work_ns": 4_000_000, "entries": 400, "faults": 20}}},
         {"processor_clock": {"counter": "processor-time", "device_a2": device}})
-    told = clock_comparison.circumstances(cast("Record", record))
+    told = clock_comparison.explanatory_values(cast("Record", record))
     assert told == {harness: pytest.approx(3e-3 + 300 * 8e-6 + 10 * 14e-6)}
     record.environment["processor_clock"] = {"company": "1.250"}
-    told = clock_comparison.circumstances(cast("Record", record))
+    told = clock_comparison.explanatory_values(cast("Record", record))
     assert told == {clock_comparison.COMPANY: 1.25}
-    assert clock_comparison.circumstances(cast("Record", Counted({}, {}))) == {}
+    assert clock_comparison.explanatory_values(cast("Record", Counted({}, {}))) == {}
 
 
 @pytest.mark.parametrize(("real", "beyond"), [
@@ -93,8 +94,9 @@ def test_what_caches_and_the_harness_explain_is_told_from_the_rest(real: float,
     alone = {"authentication_time_s": 0.1, clock_comparison.COMPANY: 1.2,
              "of the harness: authentication_time_s": 0.02}
     cell = clock_comparison.ClockCell(CELL, {ALONE: alone, REAL: {"authentication_time_s": real}})
-    assert cell.beyond("authentication_time_s") == pytest.approx(beyond)
-    assert clock_comparison.ClockCell(CELL, {ALONE: alone}).beyond("authentication_time_s") is None
+    assert cell.unexplained_share("authentication_time_s") == pytest.approx(beyond)
+    assert clock_comparison.ClockCell(CELL, {ALONE: alone}).unexplained_share(
+        "authentication_time_s") is None
 
 
 @pytest.mark.parametrize(("measured", "broken"), [
@@ -118,8 +120,8 @@ def test_each_bound_is_seen_to_break(measured: dict[str, clock_comparison.Values
 def test_cells_beyond_the_bound_for_sure_are_named(guests: float, spread: float,
                                                    named: str) -> None:
     """Where the interval of the difference is all beyond; not where luck may be all of it."""
-    cells = clock_comparison.compared(conditions(guests=guests, spread=spread))
-    lines = [line for line, _ in clock_comparison.verdicts(cells)]
+    cells = clock_comparison.compare_cells(conditions(guests=guests, spread=spread))
+    lines = [line for line, _ in clock_comparison.judge_bounds(cells)]
     assert lines[4].endswith(f"more than 7.0% for sure: {named}")
 
 
@@ -132,7 +134,8 @@ def test_streams_whose_luck_alone_differs_are_told_from_others(rates: tuple[floa
     measured = conditions()
     for condition, there in ((ALONE, [5e6, 5.01e6]), (REAL, list(rates))):
         measured[condition] = {CELL: {**measured[condition][CELL], "tcp_goodput_bps": there}}
-    lines = [line for line, _ in clock_comparison.verdicts(clock_comparison.compared(measured))]
+    lines = [line for line, _
+             in clock_comparison.judge_bounds(clock_comparison.compare_cells(measured))]
     assert lines[1].endswith(f"more than 0.5% for sure: {named}")
 
 
@@ -150,11 +153,11 @@ def test_what_is_not_measured_does_not_hold() -> None:
 def test_eight_guests_share_the_cells() -> None:
     """Four runs have every level once among them, and few levels make no run without any."""
     levels = [f"P{number}" for number in range(1, 13)]
-    dealt = clock_bench.shares(Path("out"), levels)
+    dealt = clock_bench.split_runs(Path("out"), levels)
     assert [run.folder for run in dealt] == [Path("out", str(number)) for number in range(4)]
     assert sorted(level for run in dealt for level in run.levels) == sorted(levels)
     assert max(len(run.levels) for run in dealt) == 3
-    assert [run.levels for run in clock_bench.shares(Path("out"), ["P1"])] == [("P1",)]
+    assert [run.levels for run in clock_bench.split_runs(Path("out"), ["P1"])] == [("P1",)]
 
 
 def test_the_programs_disturb_the_slowest_policy_and_some_others() -> None:
@@ -166,27 +169,27 @@ def test_the_programs_disturb_the_slowest_policy_and_some_others() -> None:
 
 def test_the_profile_names_the_levels_that_are_shared() -> None:
     """All of the paper's policies are compared."""
-    assert clock_bench._levels() == [f"P{number}" for number in range(1, 13)]
+    assert clock_bench._profile_levels() == [f"P{number}" for number in range(1, 13)]
 
 
 def test_yardsticks_scale_bounds_in_seconds_only() -> None:
     """Where a system call is twice as dear, times may be twice as long, and memory not larger."""
     scale = Yardsticks(2 * REFERENCE_CALL_US, 3.6, 5, 20, 3000).scale
-    assert "<= 4.0 s" in BenchLine("start", [1.0], "s", 2.0).line(scale)
-    assert "<= 200.0 MB" in BenchLine("memory", [1.0], "MB", 200.0).line(scale)
+    assert "<= 4.0 s" in BenchLine("start", [1.0], "s", 2.0).format_line(scale)
+    assert "<= 200.0 MB" in BenchLine("memory", [1.0], "MB", 200.0).format_line(scale)
 
 
 def test_every_figure_of_time_has_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any bench whose figures are times or speeds the machine is said; counts need none."""
     said: list[str] = []
     scales = Yardsticks(2 * REFERENCE_CALL_US, 3.6, 5, 20, 3000)
-    monkeypatch.setattr(yardsticks, "embedded", lambda: scales)
+    monkeypatch.setattr(yardsticks, "measure_embedded", lambda: scales)
     monkeypatch.setattr(yardsticks, "core_line", lambda: "this machine: a core")
     monkeypatch.setattr(bench.click, "echo", said.append)
     for name, each in bench._BENCHES.items():
         said.clear()
         module = importlib.import_module(each.module)
-        monkeypatch.setattr(module, "bench", lambda **given: given.get("scales") is scales)
+        monkeypatch.setattr(module, "run_bench", lambda **given: given.get("scales") is scales)
         takes_scales = bench.command.callback(  # type: ignore[misc]
             what=name, **dict.fromkeys({option for other in bench._BENCHES.values()
                                         for option in other.takes} - {"scales"}))
@@ -196,7 +199,7 @@ def test_every_figure_of_time_has_yardsticks(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_quick_run_is_held_to_its_bound_for_this_machine() -> None:
     """What a run came to by status, and the bound scaled by what a system call takes here."""
-    lines = QuickRun(Counter(ok=179, failed=1), 100).lines(2.0)
+    lines = QuickRun(Counter(ok=179, failed=1), 100).format_lines(2.0)
     assert lines == ["1 failed, 179 ok", "quick profile: 100 s  <= 420 s"]
 
 

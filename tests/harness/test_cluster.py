@@ -28,7 +28,7 @@ from harness.cluster import checking, connection, keys, measuring
 from harness.cluster.checking import ClusterWorker
 from harness.cluster.connection import WorkerLost
 from harness.cluster.received import WorkerIdentity
-from harness.cluster.shares import LOSSES, Backlog, how_many
+from harness.cluster.shares import LOSSES, Backlog, testbeds_per_share
 from harness.commands import run, worker
 from harness.engine import provenance
 from harness.engine.events import RunState
@@ -45,7 +45,7 @@ CODE, IMAGE = "c" * 64, made_up_measuring.IMAGE.key
 
 def names(plan: Plan) -> set[str]:
     """Of all steps."""
-    return {step.name for step in plan.steps()}
+    return {step.name for step in plan.all_steps()}
 
 
 async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path) -> None:
@@ -65,7 +65,7 @@ async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path)
     assert (tmp_path / "logs" / "cells" / "P1-N2.log").read_bytes() == 2 * LINE
     assert sorted(script.closed) == sorted(script.measured)
     assert (measuring.state.done, measuring.state.total) == (8, 8)
-    assert RunState.of(tmp_path) == measuring.state and not measuring.state.running
+    assert RunState.from_folder(tmp_path) == measuring.state and not measuring.state.running
 
 
 async def test_records_name_workers_but_no_address(script, tmp_path) -> None:
@@ -150,7 +150,7 @@ async def test_flagged_repetitions_are_measured_exclusively(script, tmp_path) ->
         assert all(not found.environment["flags"] for found in records.values())
         assert records["P1-N2-001"].environment["alone"] is True
         old = records["P4-N2-001"]
-        record.write(old.model_copy(update={"environment": {
+        record.write_record(old.model_copy(update={"environment": {
             **old.environment, "flags": ["processor"]}}), measuring.kept.records)
         records = await Run(tmp_path, plan, cluster.scheduler.address)()
     assert records["P4-N2-001"].environment["alone"] is True
@@ -158,7 +158,7 @@ async def test_flagged_repetitions_are_measured_exclusively(script, tmp_path) ->
 
 async def test_more_steps_when_all_is_measured(script, tmp_path) -> None:
     """A stopping rule's further repetitions are given out like the planned ones."""
-    plan, further = plan_of(2, 1), plan_of(2, 2).block(2)
+    plan, further = plan_of(2, 1), plan_of(2, 2).block_steps(2)
     blocks = [further]
     async with workers(2) as cluster:
         measuring = Run(tmp_path, plan, cluster.scheduler.address)
@@ -271,12 +271,13 @@ class Claims:
         checked: list[ClusterWorker | str] = []
         for number, address in enumerate(self._said, 1):
             try:
-                checked.append(await checker.checked(ClusterWorker(f"worker-{number}", address)))
+                checked.append(
+                    await checker.check_worker(ClusterWorker(f"worker-{number}", address)))
             except WorkerLost as refusal:
                 checked.append(str(refusal))
         return checked
 
-    async def call(self, address: str, *_: object) -> AsyncGenerator[dict[str, object]]:
+    async def run_on_worker(self, address: str, *_: object) -> AsyncGenerator[dict[str, object]]:
         """What one of them claims."""
         said = self._said[address]
         if isinstance(said, Exception):
@@ -296,7 +297,7 @@ class Claims:
 async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatch) -> None:
     """One line with what differs, and nothing of it is kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
-    monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
+    monkeypatch.setattr(image, "find_image", lambda **_: SimpleNamespace(key=IMAGE))
     good, refused = await Claims(identity(CODE, IMAGE), odd).check(tmp_path)
     assert good.processors == 2
     assert words in refused and "\n" not in refused
@@ -307,7 +308,7 @@ async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatc
 async def test_a_worker_whose_kernel_lacks_the_clock_is_refused(tmp_path, monkeypatch) -> None:
     """In one line, by that clock alone; a worker that says nothing of its kernel passes."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
-    monkeypatch.setattr(image, "find", lambda **_: None)
+    monkeypatch.setattr(image, "find_image", lambda **_: None)
     silent, old, new = (
         identity(CODE, IMAGE).model_copy(update={"description": said}) for said in (
             {}, {"image": {"kernel": {"version": "6.12.1", "processor_clock": False}}},
@@ -322,7 +323,7 @@ async def test_a_worker_whose_kernel_lacks_the_clock_is_refused(tmp_path, monkey
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
     """A client that has none of its own still refuses two kinds."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
-    monkeypatch.setattr(image, "find", lambda **_: None)
+    monkeypatch.setattr(image, "find_image", lambda **_: None)
     same, other = identity(CODE, IMAGE), identity(CODE, "other-root")
     *good, refused = await Claims(same, same, other).check(tmp_path)
     assert [worker.label for worker in good] == ["worker-1", "worker-2"]
@@ -332,7 +333,7 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
 async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch) -> None:
     """The others measure all of it."""
     odd: list[str] = []
-    real = measuring.identity
+    real = measuring.describe_machine
 
     def differing(plan: Plan) -> dict[str, Any]:
         """The first that is asked has other code."""
@@ -340,7 +341,7 @@ async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch
         odd.append(here)
         return real(plan) | ({"code": "d" * 64} if odd[0] == here else {})
 
-    monkeypatch.setattr(measuring, "identity", differing)
+    monkeypatch.setattr(measuring, "describe_machine", differing)
     async with workers(2) as cluster:
         measured = Run(tmp_path, plan_of(), cluster.scheduler.address)
         assert (await measured()).keys() == names(plan_of())
@@ -358,26 +359,27 @@ def test_a_worker_ends_with_its_input(qop: Qop) -> None:
         env=qop.environment() | {keys.VARIABLE: keys.FROM_INPUT}, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert lent.stdin is not None and lent.stdout is not None
-    lent.stdin.write(f"{keys.ClusterKey.new()}\n")
+    lent.stdin.write(f"{keys.ClusterKey.from_secret()}\n")
     lent.stdin.flush()
     wait_until(lambda: lent.stdout.readline().startswith("worker at "))
     lent.communicate(timeout=PATIENCE_S)  # its input ends
     assert lent.returncode == 130 and qop.left_over() == []
 
 
-@pytest.mark.parametrize("where", ["", "tls://", "tls://host", "host:8786", "http://host:1", "tcp://host:1",
+@pytest.mark.parametrize("where",
+                         ["", "tls://", "tls://host", "host:8786", "http://host:1", "tcp://host:1",
                                    "tls://ho st:1", "ssh:", "ssh:a,,b", "ssh:a;reboot", "ssh:a b"])
 def test_what_is_no_cluster_is_one_line(where: str) -> None:
     """Named, with an example of each kind."""
     with pytest.raises(UserError, match="tls://HOST:8786, or hosts as in ssh:HOST1,HOST2"):
-        connection.check(where)
+        connection.check_cluster_name(where)
 
 
 @pytest.mark.parametrize("where", ["tls://10.1.2.3:8786", "tls://lab-1.example:8786",
                                    "tls://[::1]:8786", "ssh:lab1", "ssh:me@lab-1,lab2.example"])
 def test_clusters(where: str) -> None:
     """Schedulers by address, hosts by name."""
-    connection.check(where)
+    connection.check_cluster_name(where)
 
 
 def test_without_dask_the_commands_say_how_to_get_it(monkeypatch) -> None:
@@ -408,17 +410,17 @@ def test_hosts_are_not_for_clusters() -> None:
     (13, 1, 2, 4), (1, 1, 8, 1), (0, 1, 2, 0), (12, 4, 6, 8)])
 def test_how_many_testbeds_a_worker_gets(testbeds, processors, everyone, expected) -> None:
     """Its part by processors."""
-    assert how_many(testbeds, processors, everyone) == expected
+    assert testbeds_per_share(testbeds, processors, everyone) == expected
 
 
 def test_the_longest_testbeds_go_first() -> None:
     """What has most left to measure is given out before what is nearly done."""
     plan = plan_of(3, 3)
     backlog = Backlog(plan)
-    backlog.add([step for step in plan.steps()
-                 if step.cell.ids["policy"] != "P1" or step.repetition == 3])
-    assert backlog.testbeds()[-1] == "P1"
-    share = backlog.take(backlog.testbeds()[:1])
+    backlog.add_steps([step for step in plan.all_steps()
+                       if step.cell.ids["policy"] != "P1" or step.repetition == 3])
+    assert backlog.waiting_testbeds()[-1] == "P1"
+    share = backlog.take_share(backlog.waiting_testbeds()[:1])
     assert len({step.cell.ids["policy"] for step in share.steps.values()}) == 1
     assert [step.repetition for step in share.steps.values()] == [1, 2, 3]
 
@@ -426,23 +428,23 @@ def test_the_longest_testbeds_go_first() -> None:
 def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
     """It has a good number, if a doubtful one; a failed record would replace it."""
     plan = plan_of(1, 1)
-    [step] = plan.steps()
+    [step] = plan.all_steps()
     backlog = Backlog(plan)
-    backlog.add([], [step])
+    backlog.add_steps([], [step])
     for _ in range(LOSSES):
-        share = backlog.take(backlog.testbeds())
-        assert share.split() == ([], [step])
+        share = backlog.take_share(backlog.waiting_testbeds())
+        assert share.split_steps() == ([], [step])
         assert backlog.hand_back(share, {step.name}) == []
-    assert backlog.testbeds() == []
+    assert backlog.waiting_testbeds() == []
 
 
 _OPEN_AND_FORGET = """
 import sys
 from harness.cluster import spool
 for _ in range(300):
-    with spool.opened("run", sys.argv[1], "none"):
+    with spool.open_spool("run", sys.argv[1], "none"):
         pass
-    (spool.forget if sys.argv[1] != "other" else spool.forget_run)("run", sys.argv[1])
+    (spool.remove_spool if sys.argv[1] != "other" else spool.forget_run)("run", sys.argv[1])
 """
 
 

@@ -85,7 +85,7 @@ async def plain(workers: int, *, settings: dict[str, Any] | None = None,
     BEGUN.clear()
     FULL.clear()
     GATES.append(asyncio.Event())
-    extra.be_quiet()
+    extra.silence_logs()
     with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}
                          | (settings or {})):
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False,

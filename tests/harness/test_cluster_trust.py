@@ -32,7 +32,7 @@ from guest.cache import cache_root
 from harness.cluster import campaign, connection, extra, guard, keys, received
 from harness.cluster.checking import ClusterWorker
 from harness.cluster.keys import ClusterKey, Role
-from harness.cluster.serving import PlainWorker, _scheduling
+from harness.cluster.serving import PlainWorker, _start_scheduler
 from harness.cluster.shares import Share
 from harness.engine import results
 from harness.engine.events import EventLog
@@ -65,19 +65,20 @@ class Uncertified(Security):  # type: ignore[misc]
 
 
 STRANGERS: dict[str, Callable[[ClusterKey], Security]] = {
-    "of another authority": lambda _: ClusterKey.new().of(Role.WORKER).security(),
+    "of another authority": lambda _: ClusterKey.from_secret().derive_key(
+        Role.WORKER).tls_security(),
     # Believes the scheduler, which does not believe it.
-    "of another secret": lambda key: replace(key, secret=bytes(32)).security(),
-    "no certificate": lambda key: Uncertified(tls_ca_file=key.security().tls_ca_file),
+    "of another secret": lambda key: replace(key, secret=bytes(32)).tls_security(),
+    "no certificate": lambda key: Uncertified(tls_ca_file=key.tls_security().tls_ca_file),
     "no TLS": plain,
-    "a worker that says it is a run": lambda key: replace(key, role=Role.RUN).security()}
+    "a worker that says it is a run": lambda key: replace(key, role=Role.RUN).tls_security()}
 
 
 async def test_strangers_are_refused(script: Script) -> None:
     """Neither as a worker nor as a run; those with the cluster's own keys are let in."""
     async with workers(0) as cluster:
         for name, secure in STRANGERS.items():
-            security = secure(cluster.key.of(Role.WORKER))
+            security = secure(cluster.key.derive_key(Role.WORKER))
             address = cluster.scheduler.address
             address = address.replace("tls", "tcp") if name == "no TLS" else address
             with pytest.raises((OSError, TimeoutError, RuntimeError)):
@@ -88,7 +89,7 @@ async def test_strangers_are_refused(script: Script) -> None:
             assert set(cluster.scheduler.clients) == {"fire-and-forget"}, name
         await cluster.add()
         async with Client(cluster.scheduler.address, asynchronous=True,
-                          security=cluster.key.of(Role.RUN).security()):
+                          security=cluster.key.derive_key(Role.RUN).tls_security()):
             assert len(cluster.scheduler.workers) == 1
 
 
@@ -96,9 +97,9 @@ async def test_strangers_are_refused(script: Script) -> None:
 async def test_key_of_another_cluster_is_refused_at_once(script: Script, role: Role) -> None:
     """A scheduler that is not there yet is no reason to refuse the key."""
     async with workers(0) as cluster:
-        address, own = cluster.scheduler.address, cluster.key.of(role)
+        address, own = cluster.scheduler.address, cluster.key.derive_key(role)
         await keys.refuse_foreign_key(address, own)
-        for foreign in (ClusterKey.new().of(role), replace(own, secret=bytes(32))):
+        for foreign in (ClusterKey.from_secret().derive_key(role), replace(own, secret=bytes(32))):
             with pytest.raises(UserError, match="does not accept this key, which is another clust"):
                 await keys.refuse_foreign_key(address, foreign)
     await keys.refuse_foreign_key(address, own)
@@ -107,10 +108,10 @@ async def test_key_of_another_cluster_is_refused_at_once(script: Script, role: R
 async def test_client_whose_scheduler_ends_logs_nothing(
         script: Script, caplog: pytest.LogCaptureFixture) -> None:
     """Dask logs a traceback of its own when it cannot connect again."""
-    extra.be_quiet()
+    extra.silence_logs()
     async with workers(0) as cluster:
         client = await Client(cluster.scheduler.address, asynchronous=True, timeout=0.5,
-                              security=cluster.key.of(Role.RUN).security())
+                              security=cluster.key.derive_key(Role.RUN).tls_security())
     caplog.clear()
     await asyncio.sleep(0.2)
     logging.getLogger("distributed.client").error("no connection")
@@ -121,27 +122,27 @@ async def test_client_whose_scheduler_ends_logs_nothing(
 async def test_scheduler_on_a_port_in_use_is_one_line(script: Script) -> None:
     async with workers(0) as cluster, contextlib.AsyncExitStack() as stack:
         with pytest.raises(UserError, match=r"cannot listen there .*ddress already in use"):
-            await _scheduling(cluster.scheduler.address, stack, print)
+            await _start_scheduler(cluster.scheduler.address, stack, print)
 
 
 async def test_workers_let_in_their_scheduler_only(script: Script) -> None:
     """Another worker, or a run, cannot have a program run there."""
     async with workers(1) as cluster:
         for peer in (Role.WORKER, Role.RUN):
-            arguments = cluster.key.of(peer).security().get_connection_args("worker")
+            arguments = cluster.key.derive_key(peer).tls_security().get_connection_args("worker")
             with pytest.raises(OSError, match=r"Timed out|TLS|closed"):
                 await connect(cluster.workers[0].address, timeout=0.5, **arguments)
-        arguments = cluster.key.security().get_connection_args("scheduler")
+        arguments = cluster.key.tls_security().get_connection_args("scheduler")
         await (await connect(cluster.workers[0].address, **arguments)).close()
 
 
 def test_a_key_is_for_one_role() -> None:
     """As text and back; no other use of one is accepted."""
-    key = ClusterKey.new()
-    run, worker = key.of(Role.RUN), key.of(Role.WORKER)
+    key = ClusterKey.from_secret()
+    run, worker = key.derive_key(Role.RUN), key.derive_key(Role.WORKER)
     assert ClusterKey.parse(str(key), Role.SCHEDULER) == key
     own = ClusterKey.parse("scheduler-" + 43 * "-" + "=", Role.SCHEDULER)
-    assert ClusterKey.parse(str(own.of(Role.RUN)), Role.RUN).scheduler == own.scheduler
+    assert ClusterKey.parse(str(own.derive_key(Role.RUN)), Role.RUN).scheduler == own.scheduler
     assert ClusterKey.parse(f"{run}\n", Role.RUN) == run
     for text, role, words in ((str(worker), Role.RUN, "is the key for a worker, and this is a run"),
                               (str(run), Role.WORKER, "is the key for a run"),
@@ -155,15 +156,15 @@ def test_a_key_is_for_one_role() -> None:
 
 def test_a_key_is_kept_for_its_user_only(script: Script) -> None:
     """Where the same user's workers and runs find it; without it one line says what to do."""
-    key = ClusterKey.new()
-    paths = keys.keep("tls://127.0.0.1:1", key)
+    key = ClusterKey.from_secret()
+    paths = keys.store_keys("tls://127.0.0.1:1", key)
     assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
     for role in (Role.RUN, Role.WORKER):
-        assert keys.find("tls://127.0.0.1:1", role) == key.of(role)
+        assert keys.find_key("tls://127.0.0.1:1", role) == key.derive_key(role)
     for path in paths:
         path.unlink()
     with pytest.raises(UserError, match="no key for this cluster here; put QOP_CLUSTER_KEY="):
-        keys.find("tls://127.0.0.1:1", Role.WORKER)
+        keys.find_key("tls://127.0.0.1:1", Role.WORKER)
 
 
 # --- What is unpickled, and what a lie costs ------------------------------------------------------
@@ -183,7 +184,7 @@ async def with_liars(script: Script, folder: Path, lies: Sequence[Lie]) -> Run:
 def assert_the_liars_alone_pay(script: Script, measured: Run) -> list[str]:
     """Liars are left out; what they had not sent is measured by the honest one. Why, of each."""
     records = measured.records()
-    assert records.keys() == {step.name for step in measured.plan.steps()}
+    assert records.keys() == {step.name for step in measured.plan.all_steps()}
     assert all(entry.status == "ok" for entry in records.values())
     reasons = {line.split()[0]: line for line in measured.told if " is left out: " in line}
     assert len(reasons) == len(script.liars), reasons
@@ -208,8 +209,8 @@ async def test_nothing_that_a_worker_pickled_is_unpickled(script: Script, tmp_pa
 async def test_without_the_guard_it_would_be(script: Script, tmp_path: Path, bomb: int,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: dask by itself unpickles what a worker sends."""
-    monkeypatch.setattr(guard, "trusting_nobody", lambda: None)
-    monkeypatch.setattr(guard, "of_worker", lambda _: None)
+    monkeypatch.setattr(guard, "refuse_pickles", lambda: None)
+    monkeypatch.setattr(guard, "restrict_worker_messages", lambda _: None)
     fuse = tmp_path / "unpickled"
     task = asyncio.create_task(with_liars(script, tmp_path / "out", [made_up.bombs(fuse)[bomb]]))
     await asyncio.wait({task, asyncio.create_task(comes(fuse.exists, task))},
@@ -225,10 +226,10 @@ async def test_nor_is_the_first_thing_that_it_says(script: Script, tmp_path: Pat
                                                    is_guarded: bool) -> None:
     """Before anybody knows who it is; without the guard it would be."""
     if not is_guarded:
-        monkeypatch.setattr(guard, "trusting_nobody", lambda: None)
+        monkeypatch.setattr(guard, "refuse_pickles", lambda: None)
     fuse = tmp_path / "unpickled"
     async with workers(0) as cluster:
-        arguments = cluster.key.of(Role.WORKER).security().get_connection_args("worker")
+        arguments = cluster.key.derive_key(Role.WORKER).tls_security().get_connection_args("worker")
         comm = await get_backend("tls").get_connector().connect(
             cluster.scheduler.address.removeprefix("tls://"), **arguments)
         await comm.write(ToPickle(made_up.Bomb(fuse)))
@@ -337,13 +338,13 @@ def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
     """Hear what a worker says of a share."""
     hearing = received.ShareHearing(share)
     for document in documents:
-        message = received.read(document)
+        message = received.parse_message(document)
         if isinstance(message, received.SentFinding):
-            hearing.kept(hearing.record(message))
+            hearing.mark_stored(hearing.accept_record(message))
         elif isinstance(message, received.Happened):
-            hearing.event(message.event)
+            hearing.accept_event(message.event)
         elif isinstance(message, received.Ended):
-            hearing.end(message)
+            hearing.accept_end(message)
 
 
 @pytest.mark.parametrize("words", LIES)
@@ -353,12 +354,12 @@ def test_lies(script: Script, words: str) -> None:
 
     def share() -> Share:
         made = Share(plan)
-        made.add(step for step in plan.steps() if step.cell.ids["policy"] == "P1")
+        made.add_steps(step for step in plan.all_steps() if step.cell.ids["policy"] == "P1")
         return made
 
     heard(share(), [finding(share()), {"kind": "event", "event": {
         "event": "testbed-ready", "testbed": "P1"}}, end({"a/b.log": b""})])
-    with pytest.raises(received.LieError) as caught:
+    with pytest.raises(received.InvalidWorkerMessage) as caught:
         heard(share(), LIES[words](share()))
     assert words in str(caught.value) and str(caught.value).isprintable()
 
@@ -369,7 +370,7 @@ class OneWorker:
     def __init__(self, *said: dict[str, object]) -> None:
         self._said = said
 
-    async def call(self, *_: object, **__: object) -> AsyncGenerator[dict[str, object]]:
+    async def run_on_worker(self, *_: object, **__: object) -> AsyncGenerator[dict[str, object]]:
         """What it says."""
         for message in self._said:
             yield message
@@ -394,7 +395,7 @@ def test_whatever_a_worker_says_ends_no_run(data: st.DataObject) -> None:
     """One value of what it says is odd: it is taken, or it is a lie; and no step is lost."""
     plan = plan_of(1, 2)
     share = Share(plan)
-    share.add(plan.steps())
+    share.add_steps(plan.all_steps())
     step = first(share)
     messages = [{"kind": "event", "event": {
         "event": kind, **{name: given_as for name, given_as in (
@@ -413,15 +414,16 @@ def test_whatever_a_worker_says_ends_no_run(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = results.ResultsFolder(Path(place))
         shown = Progress(plan, Path(place))
-        run = campaign.ClusterCampaign(plan, "", folder, EventLog(Path(place), shown.take))
+        run = campaign.ClusterCampaign(plan, "", folder, EventLog(Path(place), shown.show_event))
         run._cluster = OneWorker(*messages)
         hearing = received.ShareHearing(share)
-        with contextlib.suppress(received.LieError):
-            asyncio.run(run._hear(ClusterWorker("worker-1", "tls://192.0.2.1:1"), hearing))
-        kept, complaints = record.read_all(folder.records)
+        with contextlib.suppress(received.InvalidWorkerMessage):
+            asyncio.run(run._receive_messages(ClusterWorker("worker-1", "tls://192.0.2.1:1"),
+                                              hearing))
+        kept, complaints = record.read_records(folder.records)
         assert not complaints
         assert {each.name for each in kept} | share.steps.keys() == {
-            each.name for each in plan.steps()}
+            each.name for each in plan.all_steps()}
 
 
 async def test_what_nobody_listens_to_is_not_kept(script: Script, tmp_path: Path) -> None:
@@ -442,7 +444,7 @@ async def test_what_nobody_listens_to_is_not_kept(script: Script, tmp_path: Path
 async def lend(address: str, folder: Path) -> None:
     """Be a worker, as long as its scheduler is there."""
     with dask.config.set(extra.SETTINGS):
-        key = keys.find(address, Role.WORKER)
+        key = keys.find_key(address, Role.WORKER)
         async with PlainWorker(address, key=key, local_directory=str(folder)) as worker:
             await worker.finished()
 
@@ -494,7 +496,7 @@ async def test_what_a_killed_worker_had_finished_is_sent_by_the_next(
         assert "P1-N2-002" not in before
         second.tell.send((address, ""))
         records = await task
-    assert records.keys() == {step.name for step in measured.plan.steps()}
+    assert records.keys() == {step.name for step in measured.plan.all_steps()}
     assert {name for name, entry in records.items()
             if entry.environment["pid"] == first.process.pid} == {*before, "P1-N2-002"}
     assert records["P1-N2-002"].environment["worker"] == "worker-2"

@@ -91,13 +91,13 @@ class Person:
 @pytest.fixture(scope="session")
 def guest() -> Image:
     """The guest's image, built if this machine has none."""
-    return guest_image.ensure()
+    return guest_image.ensure_image()
 
 
 @pytest.fixture(scope="session")
 def made(guest: Image) -> ContainerImage:
     """The container image, built if this machine has none."""
-    return image.ensure(guest)
+    return image.ensure_image(guest)
 
 
 @pytest.fixture(scope="session")
@@ -179,7 +179,7 @@ def test_rules_are_for_packages_that_are_there() -> None:
 
 def test_the_page_measures(walked: object, person: Person) -> None:
     """The page's run: every record ok, every file the user's own."""
-    read = [record.read_all(folder) for folder in person.folder.glob("results/*_N2/records")]
+    read = [record.read_records(folder) for folder in person.folder.glob("results/*_N2/records")]
     assert not any(complaints for _, complaints in read)
     records = [found for several, _ in read for found in several]
     assert {found.status for found in records} == {"ok"}
@@ -216,7 +216,7 @@ def test_runs_without_privileges(walked: object, person: Person, how: str) -> No
     finally:
         process.kill()
     assert process.returncode == 0, output + errors
-    (measured,), _ = record.read_all(person.folder / out / "records")
+    (measured,), _ = record.read_records(person.folder / out / "records")
     assert measured.status == "ok"
     assert {path.stat().st_uid for path in (person.folder / out).rglob("*")} == {person.uid}
 

@@ -16,7 +16,7 @@ import plans
 from conftest import PROJECT, Qop
 from harness.engine import control, results, testbeds
 from harness.engine.campaign import Campaign
-from harness.engine.events import EventLog, read
+from harness.engine.events import EventLog, read_events
 from harness.errors import UserError
 from speaking_machine import EmptyRenderer, SpeakingMachine
 
@@ -42,18 +42,18 @@ async def test_what_is_told_reaches_the_repetition_and_stands_beside_its_record(
     monkeypatch.setattr(type(plan.study), "task", lambda *_: {"what": "listen"})
     answers: list[tuple[int, str]] = []
     with results.ResultsFolder(folder) as kept:
-        kept.adopt(plan)
+        kept.adopt_plan(plan)
         campaign = Campaign(plan, SpeakingMachine(), kept, EventLog(folder))
 
         is_measuring = asyncio.Event()
-        report = kept.report
+        report = kept.append_report
 
         def hear(name: str, said: Mapping[str, Any]) -> None:
             report(name, said)
             if said.get("name") == "shareable":
                 is_measuring.set()
 
-        monkeypatch.setattr(kept, "report", hear)
+        monkeypatch.setattr(kept, "append_report", hear)
 
         async def speak() -> None:
             await is_measuring.wait()
@@ -61,7 +61,7 @@ async def test_what_is_told_reaches_the_repetition_and_stands_beside_its_record(
             answers.append(await tell(str(folder), "level=3", "range=[0, 20]", "scheme=tree"))
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(campaign.run(plan.steps()))
+            group.create_task(campaign.run(plan.all_steps()))
             group.create_task(speak())
     assert answers == [
         (1, f"qop: {folder}: P2-N2-001 is not being measured at this moment\n"),
@@ -73,7 +73,7 @@ async def test_what_is_told_reaches_the_repetition_and_stands_beside_its_record(
 
 def read_reports(folder: Path) -> list[Mapping[str, Any]]:
     """What the repetition reported so far."""
-    return [event for event in read(folder / "events" / f"{NAME}.jsonl")
+    return [event for event in read_events(folder / "events" / f"{NAME}.jsonl")
             if event["event"] == "report"]
 
 
@@ -85,11 +85,11 @@ async def test_nonsense_on_the_socket_ends_nothing(tmp_path: Path) -> None:
         heard.append(message)
         return [NAME]
 
-    async with control.listening(tmp_path, take):
+    async with control.listen_for_messages(tmp_path, take):
         for line in (b"nonsense\n", b"[]\n", b'{"repetition": null, "message": 3}\n', b"",
                      b"x" * 200_000 + b"\n"):
             assert await asyncio.to_thread(send, tmp_path, line) == b""
-        assert await asyncio.to_thread(control.say, tmp_path, None, {"level": 1}) == [NAME]
+        assert await asyncio.to_thread(control.send_message, tmp_path, None, {"level": 1}) == [NAME]
     assert heard == [{"level": 1}]
 
 
@@ -110,10 +110,10 @@ async def test_only_the_user_who_runs_can_speak_to_it(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(tmp_path / control.SOCKET))
     with pytest.raises(UserError, match="no run listens there"):
-        control.say(tmp_path, None, {})
-    async with control.listening(tmp_path, lambda *_: []):
+        control.send_message(tmp_path, None, {})
+    async with control.listen_for_messages(tmp_path, lambda *_: []):
         assert (tmp_path / control.SOCKET).stat().st_mode & 0o777 == 0o600
-        assert await asyncio.to_thread(control.say, tmp_path, None, {}) == []
+        assert await asyncio.to_thread(control.send_message, tmp_path, None, {}) == []
 
 
 @pytest.mark.parametrize(("words", "line"), [
@@ -123,7 +123,7 @@ async def test_only_the_user_who_runs_can_speak_to_it(tmp_path: Path) -> None:
 def test_bad_messages_are_refused_in_one_line(qop: Qop, words: list[str], line: str) -> None:
     """What is no message, and a folder that no run writes to."""
     with results.ResultsFolder(qop.folder / "out") as kept:
-        kept.adopt(plans.plan_of("P1"))
+        kept.adopt_plan(plans.plan_of("P1"))
     done = qop("tell", "out", *words)
     [said] = done.stderr.splitlines()
     assert done.returncode == 2 and said.startswith(line)

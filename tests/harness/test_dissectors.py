@@ -35,7 +35,7 @@ async def test_ctrl_c_does_not_end_a_dissector_that_is_being_born() -> None:
     """A terminal sends it to every process of a run, also to those that have not begun yet."""
     dissectors, before = Dissectors(1), children()
     try:
-        asked = asyncio.create_task(dissectors.run(os.getpid))
+        asked = asyncio.create_task(dissectors.run_task(os.getpid))
         await asyncio.sleep(0)  # it is started here, and takes far longer to import its modules
         born = children() - before
         for pid in born:
@@ -54,9 +54,9 @@ async def test_a_cancelled_task_makes_no_traceback_where_a_dissector_dies(
     dissectors = Dissectors(1)
     try:
         pool = dissectors._pool
-        dying = asyncio.create_task(dissectors.run(
+        dying = asyncio.create_task(dissectors.run_task(
             functools.partial(end_when_told, str(begun), str(told))))
-        waiting = [asyncio.create_task(dissectors.run(os.getpid)) for _ in range(8)]
+        waiting = [asyncio.create_task(dissectors.run_task(os.getpid)) for _ in range(8)]
         await asyncio.to_thread(wait_until, begun.exists)
         manager = pool._executor_manager_thread
         for task in (dying, *waiting):
@@ -76,14 +76,14 @@ async def test_a_cancelled_task_makes_no_traceback_where_it_fails_later(tmp_path
     begun, told = tmp_path / "begun", tmp_path / "told"
     dissectors = Dissectors(1)
     try:
-        failing = asyncio.create_task(dissectors.run(
+        failing = asyncio.create_task(dissectors.run_task(
             functools.partial(fail_when_told, str(begun), str(told))))
         await asyncio.to_thread(wait_until, begun.exists)
         failing.cancel()
         await asyncio.gather(failing, return_exceptions=True)
         del failing
         told.touch()
-        assert await dissectors.run(os.getpid) != os.getpid()  # behind it
+        assert await dissectors.run_task(os.getpid) != os.getpid()  # behind it
         await asyncio.sleep(0)
         gc.collect()
     finally:

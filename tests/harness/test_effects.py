@@ -31,15 +31,15 @@ _NOT_HERE = {("authenticast1998", "video"), ("kerberos2002", "today_device")}
 
 def plans_of(study: Study) -> list[Plan]:
     """The plans of all profiles of a study, and of its policies on the air."""
-    asked = [RunRequest(study, name) for name in profiles.names(study)]
+    asked = [RunRequest(study, name) for name in profiles.profile_names(study)]
     if {"policy", "scenario"} <= {factor.name for factor in study.factors}:
         asked.append(RunRequest(study, levels={"policy": ["P1", "M10"] if study.id == "qop2007"
                                                else ["P1"], "scenario": ["N2"]}))
     made = []
     for each in asked:
         clock = "virtual" if each.levels and study.id != "qop2007" else None
-        made.append(request.plan(each, {"seed": 1, "builder": "mininet",
-                                        **({"clock": clock} if clock else {})}))
+        made.append(request.build_plan(each, {"seed": 1, "builder": "mininet",
+                                              **({"clock": clock} if clock else {})}))
     return made
 
 
@@ -74,8 +74,8 @@ def test_every_setting_has_an_effect_in_a_cell(study_id: str) -> None:
 def test_shipped_profiles_have_no_idle_setting(study_id: str) -> None:
     """What a profile says otherwise than usual changes a cell of its own."""
     study = studies.load(study_id)
-    for name in profiles.names(study):
-        assert request.plan(RunRequest(study, name), {"seed": 1, "builder": "mininet"}).cells
+    for name in profiles.profile_names(study):
+        assert request.build_plan(RunRequest(study, name), {"seed": 1, "builder": "mininet"}).cells
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -141,8 +141,8 @@ def test_levels_that_no_cell_has_are_refused() -> None:
     """A design goes through its own combinations: a level beside them was dropped in silence."""
     study = studies.load("adp1987")
     with pytest.raises(UserError) as caught:
-        request.plan(RunRequest(study, levels={"trace": ["ND"], "urgency": ["U1", "U3"]}),
-                     {"builder": "mininet"})
+        request.build_plan(RunRequest(study, levels={"trace": ["ND"], "urgency": ["U1", "U3"]}),
+                           {"builder": "mininet"})
     assert str(caught.value) == (
         "adp1987, factor urgency: level U1 is in no cell with the other levels chosen; leave it "
         "out, or choose others")
@@ -154,12 +154,12 @@ def test_a_profile_of_ones_own_is_held_to_it(tmp_path: Path) -> None:
     only = "only: {policy: [P1], scenario: [N2]}\n"
     file.write_text(f"title: mine\nset: {{move_stream_ms: 5}}\n{only}")
     with pytest.raises(UserError, match=r"mine\.yml: set\.move_stream_ms: would change nothing in"):
-        request.plan(RunRequest(study, str(file)), {"builder": "mininet"})
+        request.build_plan(RunRequest(study, str(file)), {"builder": "mininet"})
     for text in ("stream_bytes: 100000\nset: {stream_bytes: 200000}\n",
                  "repetitions: 3\nrepetitions: 4\n"):
         file.write_text(f"title: mine\n{text}{only}")
         with pytest.raises(UserError, match="is there twice"):
-            request.plan(RunRequest(study, str(file)), {"builder": "mininet"})
+            request.build_plan(RunRequest(study, str(file)), {"builder": "mininet"})
 
 
 @pytest.mark.parametrize(("words", "said"), [

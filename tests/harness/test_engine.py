@@ -33,8 +33,8 @@ from harness.engine import (
     setup,
     stopping,
 )
-from harness.engine.plan import Plan, devices
-from harness.engine.request import RunRequest, plan
+from harness.engine.plan import Plan, node_devices
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
 from measure import record
@@ -67,7 +67,7 @@ def test_a_testbed_warms_up_by_a_cell_that_goes_abroad(scenarios: str, warm: str
 def kept(folder: Path, *records: Record) -> results.ResultsFolder:
     """A results folder with these records in it."""
     for one in records:
-        record.write(one, folder / "records")
+        record.write_record(one, folder / "records")
     return results.ResultsFolder(folder)
 
 
@@ -83,8 +83,8 @@ def test_what_has_a_good_record_is_not_measured_again(tmp_path: Path) -> None:
     plan = plan_of()
     folder = kept(tmp_path, make("P1", 1), make("P2", 2))
     done = {"P1-N2-001", "P2-N2-002"}
-    assert [s.name for s in folder.missing(plan)] == [
-        s.name for s in plan.steps() if s.name not in done]
+    assert [s.name for s in folder.missing_steps(plan)] == [
+        s.name for s in plan.all_steps() if s.name not in done]
 
 
 def test_an_edited_policy_invalidates_its_own_cells_only(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_an_edited_policy_invalidates_its_own_cells_only(tmp_path: Path) -> None
     captures.mkdir(parents=True)
     (captures / "auth-air.pcap.gz").write_bytes(b"x")
     with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt(plan)
-        assert [s.name for s in folder.missing(plan)] == ["P2-N2-001"]
+        folder.adopt_plan(plan)
+        assert [s.name for s in folder.missing_steps(plan)] == ["P2-N2-001"]
     aside = tmp_path / "superseded" / ("0" * 12)
     assert stored.read(aside / "records" / "P2-N2-001.json") == stale
     assert (aside / "captures" / stale.name / "auth-air.pcap.gz").read_bytes() == b"x"
@@ -108,7 +108,7 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
     """Other settings are other results: one line, nothing changed."""
     plan = plan_of()
     with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt(plan)
+        folder.adopt_plan(plan)
     kept(tmp_path, make("P1", 1))
     other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
     others = {"seed 1 there, 2 here": other,
@@ -119,10 +119,10 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
               "other levels of policy": plans.plan_of("P1")}
     for says, unlike in others.items():
         with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError) as raised:
-            folder.adopt(unlike)
+            folder.adopt_plan(unlike)
         assert f": holds results of another plan ({says}); " in str(raised.value)
         with pytest.raises(UserError, match="holds results of another plan"):
-            preview.show(unlike, tmp_path, "all")
+            preview.print_preview(unlike, tmp_path, "all")
 
 
 def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
@@ -140,21 +140,21 @@ def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
     rewired = plans.with_levels(made, scenario=[dataclasses.replace(edited, digest=level.digest)])
     assert rewired.digest == made.digest and rewired.manifest.wires != made.manifest.wires
     with results.ResultsFolder(tmp_path / "run") as folder:
-        folder.adopt(made)
+        folder.adopt_plan(made)
     kept(tmp_path / "run", make("P1", 1))
     before = (tmp_path / "run" / "plan.json").read_bytes()
     with results.ResultsFolder(tmp_path / "run") as folder, \
             pytest.raises(UserError, match=r"another plan \(other wires\)"):
-        folder.adopt(rewired)
+        folder.adopt_plan(rewired)
     assert (tmp_path / "run" / "plan.json").read_bytes() == before
-    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "run"
-    assert choosing.choose(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
-    assert made.manifest.measures_as(plans.with_levels(made, scenario=[edited]).manifest)
+    assert choosing.choose_folder(None, tmp_path, made, fresh=False) == tmp_path / "run"
+    assert choosing.choose_folder(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
+    assert made.manifest.is_compatible_with(plans.with_levels(made, scenario=[edited]).manifest)
     document = json.loads(before)
     del document["wires"]
     results_folder.seal_anew(tmp_path / "run" / "plan.json", document)
     with results.ResultsFolder(tmp_path / "run") as folder:
-        assert folder.adopt(rewired) == ""
+        assert folder.adopt_plan(rewired) == ""
 
 
 def test_a_folder_whose_levels_stood_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_a_folder_whose_levels_stood_elsewhere_is_refused(tmp_path: Path) -> Non
               for level in plan_of().levels["scenario"] for number in (4.0, 40.0)]
     first, second = (plans.with_levels(plan_of(), scenario=[level]) for level in levels)
     with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt(first)
+        folder.adopt_plan(first)
     kept(tmp_path, make("P1", 1))
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
-        folder.adopt(second)
+        folder.adopt_plan(second)
 
 
 def test_the_newest_folder_is_the_one_measured_last(tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ def test_the_newest_folder_is_the_one_measured_last(tmp_path: Path) -> None:
     made = plan_of()
     for name in ("z-before", "a-after"):
         with results.ResultsFolder(tmp_path / name) as folder:
-            folder.adopt(made)
+            folder.adopt_plan(made)
         kept(tmp_path / name, make("P1", 1))
     for path in (tmp_path / "z-before").rglob("*"):
         os.utime(path, (1.0, 1.0))
     (tmp_path / "z-before" / "report.html").touch()  # somebody has looked at it since
-    assert results.latest(tmp_path) == tmp_path / "a-after"
-    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
+    assert results.latest_folder(tmp_path) == tmp_path / "a-after"
+    assert choosing.choose_folder(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
 
 
 SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
@@ -194,7 +194,7 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
     (tmp_path / "records" / "P2-N2-001.json").write_text(SCHEMA_3)
     before = results_folder.tree(tmp_path)
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="or move") as no:
-        folder.adopt(plan_of())
+        folder.adopt_plan(plan_of())
     assert str(tmp_path / "plan.json") in str(no.value) and "\n" not in str(no.value)
     assert results_folder.tree(tmp_path) == before
 
@@ -242,10 +242,10 @@ def test_what_does_not_count_is_moved_and_never_overwritten(tmp_path: Path, cont
     results_folder.write(tmp_path / "records" / "P1-N2-001.json", content.encode())
     results_folder.write(tmp_path / "captures" / "P1-N2-001" / "auth-air.pcap.gz", b"x")
     with results.ResultsFolder(tmp_path) as folder:
-        line = folder.adopt(plan)
-        assert [step.name for step in folder.missing(plan)] == ["P1-N2-001"]
-        folder.keep(make("P1", 1), None)
-        assert folder.adopt(plan) == "" and folder.missing(plan) == []
+        line = folder.adopt_plan(plan)
+        assert [step.name for step in folder.missing_steps(plan)] == ["P1-N2-001"]
+        folder.keep_record(make("P1", 1), None)
+        assert folder.adopt_plan(plan) == "" and folder.missing_steps(plan) == []
     assert says in line and "\n" not in line and "1 record of the plan" in line
     [aside] = tmp_path.glob("superseded/*/records/P1-N2-001.json")
     assert aside.read_text() == content
@@ -258,7 +258,7 @@ def test_what_is_put_aside_twice_is_there_twice(tmp_path: Path) -> None:
         stale = make("P2", 1, reason=reason, digests={"policy": "0" * 64})
         kept(tmp_path, stale)
         with results.ResultsFolder(tmp_path) as folder:
-            assert folder.adopt(plan_of(1)) == ""
+            assert folder.adopt_plan(plan_of(1)) == ""
     aside = tmp_path.glob("superseded/*/records/P2-N2-001.json")
     assert {stored.read(path).reason for path in aside} == {"first", "second"}
 
@@ -267,7 +267,7 @@ def test_a_repetition_that_a_stopping_rule_comes_to_is_not_overwritten(tmp_path:
     """Beyond the plan's own repetitions, a record that cannot be read moves aside, too."""
     results_folder.write(tmp_path / "records" / "P1-N2-004.json", SCHEMA_3.encode())
     with results.ResultsFolder(tmp_path) as folder:
-        assert "schema 3" in folder.adopt(plan_of(3))
+        assert "schema 3" in folder.adopt_plan(plan_of(3))
     assert not any((tmp_path / "records").iterdir())
 
 
@@ -275,9 +275,9 @@ def test_flagged_repetitions_are_measured_again_once(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was measured alone already stays as it is, flag and all; or every one, if asked."""
     folder = kept(tmp_path, make("P1", 1), flagged("P1", 2), flagged("P2", 1, alone=True))
-    assert [step.name for step in folder.flagged(plan_of())] == ["P1-N2-002"]
+    assert [step.name for step in folder.flagged_steps(plan_of())] == ["P1-N2-002"]
     monkeypatch.setenv("QOP_FLAGGED", "keep")
-    assert folder.flagged(plan_of()) == []
+    assert folder.flagged_steps(plan_of()) == []
 
 
 @pytest.mark.parametrize(("text", "widths"), [
@@ -286,14 +286,14 @@ def test_flagged_repetitions_are_measured_again_once(
     ("tcp:2%,auth=10%", {"tcp_goodput_bps": 0.02, "authentication_time_s": 0.1})])
 def test_stopping_rules(text: str, widths: dict[str, float]) -> None:
     """One width for the goodputs, or one by name."""
-    assert stopping.parse(text, 30, STUDY).widths == pytest.approx(widths)
+    assert stopping.parse_rule(text, 30, STUDY).widths == pytest.approx(widths)
 
 
 @pytest.mark.parametrize("text", ["", "x", "0%", "-2%", "rtt:2%", "2%%"])
 def test_bad_stopping_rules_are_one_line(text: str) -> None:
     """What is no width is named, with an example."""
     with pytest.raises(UserError, match="--until-ci") as caught:
-        stopping.parse(text, 30, STUDY)
+        stopping.parse_rule(text, 30, STUDY)
     assert "\n" not in str(caught.value)
 
 
@@ -302,11 +302,11 @@ def test_a_rule_goes_on_where_intervals_are_wide_and_only_there(tmp_path: Path) 
     plan = plan_of(3)
     kept(tmp_path, *(make("P1", i, tcp=5e6 + i) for i in (1, 2, 3)),
          *(make("P2", i, tcp=4e6 + i * 5e5) for i in (1, 2, 3)))
-    rule = stopping.parse("tcp:2%", 4, STUDY)
+    rule = stopping.parse_rule("tcp:2%", 4, STUDY)
     assert [s.name for s in rule.next_block(plan, tmp_path / "records")] == ["P2-N2-004"]
-    record.write(make("P2", 4, tcp=9e6), tmp_path / "records")
+    record.write_record(make("P2", 4, tcp=9e6), tmp_path / "records")
     assert rule.next_block(plan, tmp_path / "records") == []  # as many as may be
-    assert stopping.parse("tcp:300%", 9, STUDY).next_block(plan, tmp_path / "records") == []
+    assert stopping.parse_rule("tcp:300%", 9, STUDY).next_block(plan, tmp_path / "records") == []
 
 
 def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
@@ -315,23 +315,24 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
     plan = plans.plan_of("P1", repetitions=2)
     bad = make("P1", 3, status="failed", reason="no", authentication_time_s=None)
     kept(tmp_path, make("P1", 1), make("P1", 2, tcp=1e6), bad)
-    assert [s.repetition for s in stopping.parse("2%", 9, STUDY).next_block(
+    assert [s.repetition for s in stopping.parse_rule("2%", 9, STUDY).next_block(
         plan, tmp_path / "records")] == [4]
-    assert stopping.parse("2%", 3, STUDY).next_block(plan, tmp_path / "records") == []
+    assert stopping.parse_rule("2%", 3, STUDY).next_block(plan, tmp_path / "records") == []
 
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.names(STUDY) == ["quick", "channels", "clock", "devices", "moves", "paper",
+    assert profiles.profile_names(STUDY) == ["quick", "channels", "clock", "devices", "moves",
+                                             "paper",
                                       "subnets", "today"]
-    paper = profiles.load(STUDY, "paper")
+    paper = profiles.load_profile(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
 
 def test_a_profile_of_one_study_stands_for_both() -> None:
     """`./qop run today` is the study that has it, with it; of a name that several have, none."""
-    assert profiles.of_one_study("today") == "qop2007"
-    assert profiles.of_one_study("quick") == profiles.of_one_study("none") == ""
+    assert profiles.find_only_study("today") == "qop2007"
+    assert profiles.find_only_study("quick") == profiles.find_only_study("none") == ""
     assert options._with_profile(["--fresh", "today", "--seed", "2"], "today") == [
         "--fresh", "qop2007", "--profile", "today", "--seed", "2"]
     for name in ("qop2007", "paper", ""):
@@ -342,7 +343,8 @@ def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
     """As they did while there was one study: a user's own file goes on working."""
     path = tmp_path / "mine.yml"
     path.write_text("title: x\nrepetitions: 2\nstream_bytes: 200000\nset: {detection: event}\n")
-    assert profiles.load(STUDY, str(path)).set == {"stream_bytes": 200_000, "detection": "event"}
+    assert profiles.load_profile(STUDY, str(path)).set == {"stream_bytes": 200_000,
+                                                           "detection": "event"}
 
 
 def test_a_profile_says_otherwise_for_one_clock(tmp_path: Path) -> None:
@@ -352,8 +354,8 @@ def test_a_profile_says_otherwise_for_one_clock(tmp_path: Path) -> None:
                     "by_clock: {processor: {repetitions: 7, set: {stream_bytes: 100000}}}\n")
 
     def asked(clock: str, repetitions: int | None = None, **sets: str) -> tuple[int, object]:
-        made = plan(RunRequest(STUDY, profile=str(path), repetitions=repetitions, sets=sets),
-                    {"clock": clock, "builder": "mininet"})
+        made = build_plan(RunRequest(STUDY, profile=str(path), repetitions=repetitions, sets=sets),
+                          {"clock": clock, "builder": "mininet"})
         return made.settings.repetitions, made.asked.model_dump()["stream_bytes"]
 
     assert asked("real") == asked("virtual") == (2, 200_000)
@@ -369,14 +371,14 @@ def test_what_a_profile_says_by_one_clock_is_told(tmp_path: Path, monkeypatch: p
         "title: x\nset: {stream_bytes: 200000}\n"
         "by_clock: {virtual: {title: y, set: {authentications: 4}}}\n")
     defaults = {param.name: param.help.rpartition("[default: ")[2]
-                for param in options.of_run(STUDY)
+                for param in options.run_parameters(STUDY)
                 if isinstance(param, click.Option) and param.help}
     for name, default in (("stream_bytes", "the profile's]"), ("authentications", "the profile's]"),
                           ("udp_payload_bytes", "1400]")):
         assert defaults[f"setting_{name}"] == default
     monkeypatch.undo()
-    quick = profiles.load(STUDY, "quick")
-    title = quick.of(plan(RunRequest(STUDY), {}).settings.clock).title
+    quick = profiles.load_profile(STUDY, "quick")
+    title = quick.for_clock(build_plan(RunRequest(STUDY), {}).settings.clock).title
     assert f"  profile quick: {title}; " in qop_here("studies").stdout
 
 
@@ -394,7 +396,7 @@ def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> Non
     path = tmp_path / "mine.yml"
     path.write_text(text)
     with pytest.raises(UserError, match=words) as caught:
-        profiles.load(STUDY, str(path))
+        profiles.load_profile(STUDY, str(path))
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
 
 
@@ -416,8 +418,8 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
                          asked={"stream_bytes": "16M"})
     virtual = dataclasses.replace(plan, settings=dataclasses.replace(
         plan.settings, clock="virtual"))
-    air = preview.expected_s(plan, plan.steps(), 2)
-    assert preview.expected_s(virtual, plan.steps(), 2) < air / 3
+    air = preview.expected_s(plan, plan.all_steps(), 2)
+    assert preview.expected_s(virtual, plan.all_steps(), 2) < air / 3
 
 
 @pytest.mark.parametrize("study", studies.names())
@@ -425,12 +427,12 @@ def test_side_by_side_is_never_expected_to_take_longer(
         study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
     """Every profile, by both clocks: computing is compared with computing, waiting with waiting."""
-    monkeypatch.setattr(preview, "lasting", str)
+    monkeypatch.setattr(preview, "duration_text", str)
     of = studies.load(study)
-    for name in profiles.names(of):
-        made = plan(RunRequest(of, name), {})
+    for name in profiles.profile_names(of):
+        made = build_plan(RunRequest(of, name), {})
         for clock in ("real", "virtual"):
-            preview.show(dataclasses.replace(made, settings=dataclasses.replace(
+            preview.print_preview(dataclasses.replace(made, settings=dataclasses.replace(
                 made.settings, clock=clock)), tmp_path, "all")
             said = re.search(r"Expected time: (\S+) on \d+ processors \((\S+) one after the other",
                              capsys.readouterr().out)
@@ -449,7 +451,7 @@ def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: st
 
 def test_fresh_refuses_a_folder_with_records(qop_here: Qop) -> None:
     """Starting over never mixes with what is there, and never deletes it."""
-    record.write(make("P1", 1), qop_here.folder / "out" / "records")
+    record.write_record(make("P1", 1), qop_here.folder / "out" / "records")
     done = qop_here("run", "--fresh", "--out", "out")
     assert done.returncode == 2 and "holds records already" in done.stderr
     assert len(list((qop_here.folder / "out" / "records").iterdir())) == 1
@@ -460,7 +462,7 @@ def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
     found = Projection(measured=120, planned=960, lasted_s=200, later=60, later_s=60, air_s=4160)
     assert found.total_s == pytest.approx(1040)
     assert found.total_air_s == pytest.approx(33_280)
-    text = "\n".join(found.lines())
+    text = "\n".join(found.format_lines())
     assert "120 of 960" in text and "32.0 times faster" in text and "1.00 s x 840" in text
 
 
@@ -518,20 +520,20 @@ def test_studies_are_listed(qop_here: Qop) -> None:
 def test_a_run_is_what_its_events_add_up_to(tmp_path: Path) -> None:
     """Progress and status count the same: from events, as they come or from the folder."""
     heard = events.RunState()
-    log = events.EventLog(tmp_path, heard.take)
-    log.say("run-started", already=1, total=3)
-    log.say("testbed-starting", testbed="P1")
-    log.say("testbed-ready", testbed="P1")
-    log.say("repetition-started", name="P1-N2-001", testbed="P1")
-    log.say("repetition-started", name="P2-N2-001", testbed="P2")
-    recording.announce(STUDY, flagged("P1", 1), log)
-    recording.announce(STUDY, make("P2", 1, status="failed", reason="no"), log)
-    assert heard == events.RunState.of(tmp_path)
+    log = events.EventLog(tmp_path, heard.apply_event)
+    log.emit_event("run-started", already=1, total=3)
+    log.emit_event("testbed-starting", testbed="P1")
+    log.emit_event("testbed-ready", testbed="P1")
+    log.emit_event("repetition-started", name="P1-N2-001", testbed="P1")
+    log.emit_event("repetition-started", name="P2-N2-001", testbed="P2")
+    recording.announce_record(STUDY, flagged("P1", 1), log)
+    recording.announce_record(STUDY, make("P2", 1, status="failed", reason="no"), log)
+    assert heard == events.RunState.from_folder(tmp_path)
     assert (heard.done, heard.total, heard.already) == (3, 4, 1)  # one is to be measured again
     assert heard.flagged == {"P1-N2-001"} and heard.failed == {"P2-N2-001"}
     assert heard.running == {} and heard.testbeds == {"/P1"}
-    recording.announce(STUDY, make("P1", 1), log)
-    log.say("testbed-ended", testbed="P1")
+    recording.announce_record(STUDY, make("P1", 1), log)
+    log.emit_event("testbed-ended", testbed="P1")
     assert heard.flagged == set() and heard.testbeds == set() and heard.done == heard.total
 
 
@@ -540,29 +542,29 @@ def test_a_flagged_repetition_that_stays_is_counted_once(
     """With QOP_FLAGGED=keep nothing is planned again, so that a run does not end at 1 of 2."""
     monkeypatch.setenv("QOP_FLAGGED", "keep")
     heard = events.RunState()
-    log = events.EventLog(tmp_path, heard.take)
-    log.say("run-started", already=0, total=1)
-    recording.announce(STUDY, flagged("P1", 1), log)
+    log = events.EventLog(tmp_path, heard.apply_event)
+    log.emit_event("run-started", already=0, total=1)
+    recording.announce_record(STUDY, flagged("P1", 1), log)
     assert (heard.done, heard.total, heard.flagged) == (1, 1, {"P1-N2-001"})
 
 
 def test_what_a_machine_cannot_measure_has_not_failed(tmp_path: Path) -> None:
     """A skipped repetition is done, and does not make a run's end a bad one."""
     heard = events.RunState()
-    log = events.EventLog(tmp_path, heard.take)
-    log.say("run-started", already=0, total=1)
-    recording.announce(STUDY, make("P2", 1, status="skipped", reason="no GCMP here"), log)
+    log = events.EventLog(tmp_path, heard.apply_event)
+    log.emit_event("run-started", already=0, total=1)
+    recording.announce_record(STUDY, make("P2", 1, status="skipped", reason="no GCMP here"), log)
     assert heard.done == 1 and heard.failed == set()
 
 
 def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> None:
     """The next one begins on a line of its own."""
     log = events.EventLog(tmp_path)
-    log.say("run-started", already=0, total=1)
+    log.emit_event("run-started", already=0, total=1)
     with (tmp_path / events.FILE).open("ab") as file:
         file.write(b'{"at": 1, "event": "repetition-rec')
-    log.say("run-ended")
-    assert [event["event"] for event in events.read(tmp_path / events.FILE)] == [
+    log.emit_event("run-ended")
+    assert [event["event"] for event in events.read_events(tmp_path / events.FILE)] == [
         "run-started", "run-ended"]
 
 
@@ -576,8 +578,8 @@ def test_a_folder_of_schema_1_is_gone_on_with(
     (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
     kept(tmp_path, make("P1", 1), make("P2", 1))
     with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt(plan)
-        assert {s.name for s in folder.missing(plan)} == {"P1-N2-002", "P2-N2-002"}
+        folder.adopt_plan(plan)
+        assert {s.name for s in folder.missing_steps(plan)} == {"P1-N2-002", "P2-N2-002"}
     manifest = results.require_manifest(tmp_path)
     assert manifest.digest == plan.digest and manifest.former_digests == [before["digest"]]
     assert json.loads((tmp_path / "plan.json").read_text())["schema"] == 2
@@ -594,8 +596,8 @@ def test_an_edited_scenario_puts_records_of_schema_1_aside(
     (tmp_path / "provenance.json").write_text(json.dumps([circumstances]))
     kept(tmp_path, make("P1", 1))
     with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt(plan)
-        assert len(folder.missing(plan)) == 2
+        folder.adopt_plan(plan)
+        assert len(folder.missing_steps(plan)) == 2
     assert list(tmp_path.glob("superseded/*/records/P1-N2-001.json"))
 
 
@@ -646,9 +648,9 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, refusal: 
     asked = RunRequest(study, levels={"policy": ["P1"]})
     if refusal:
         with pytest.raises(UserError, match=f"a2: device {device}:? {refusal}"):
-            plan(asked, {"clock": clock})
+            build_plan(asked, {"clock": clock})
     else:
-        assert plan(asked, {"clock": clock}).cells
+        assert build_plan(asked, {"clock": clock}).cells
 
 
 @pytest.mark.parametrize(("devices", "said"), [
@@ -658,7 +660,7 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, refusal: 
 def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> None:
     """One line before anything starts: a strange node, and what is no device or not for nodes."""
     with pytest.raises(UserError, match=said):
-        plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
+        build_plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
 
 
 @pytest.mark.parametrize(("sets", "said"), [
@@ -669,13 +671,13 @@ def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> No
 def test_moves_that_cannot_be_are_refused(sets: dict[str, str], said: str) -> None:
     """One line before anything starts: a move has an authentication, and a stream has one move."""
     with pytest.raises(UserError, match=said):
-        plan(RunRequest(STUDY, sets=sets), {"clock": "real"})
+        build_plan(RunRequest(STUDY, sets=sets), {"clock": "real"})
 
 
 def test_moves_are_part_of_the_plan() -> None:
     """Where there are several; plans of before, in which a repetition moved once, go on."""
     asked = {"moves": "2", "authentications": "3"}
-    made = plan(RunRequest(STUDY, sets=asked), {"clock": "real"})
+    made = build_plan(RunRequest(STUDY, sets=asked), {"clock": "real"})
     assert made.manifest.asked["moves"] == 2
     told = {cell.value("scenario").roams_to is not None: STUDY.task(cell, made.asked)["moves"]
             for cell in made.cells}
@@ -685,7 +687,7 @@ def test_moves_are_part_of_the_plan() -> None:
 
 def test_moves_are_reckoned_with() -> None:
     """By what is expected of a repetition that moves, and by when it counts as hung."""
-    once, often = (plan(RunRequest(
+    once, often = (build_plan(RunRequest(
         STUDY, levels={"policy": ["P1"], "scenario": ["R1"]},
         sets={"authentications": "5", "moves": moves}), {"clock": "real"})
         for moves in ("1", "5"))
@@ -699,9 +701,9 @@ def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
     """It is given to every node of a network but those that have another; testbeds stay shared."""
     asked = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": ["N2", "N3"]},
                        sets={"devices": "all=today,a2=strongarm-206"})
-    made = plan(asked, {"clock": "processor"})
+    made = build_plan(asked, {"clock": "processor"})
     [testbed] = made.testbeds.values()
-    given = {node: device["name"] for node, device in devices(testbed.spec).items()}
+    given = {node: device["name"] for node, device in node_devices(testbed.spec).items()}
     assert given == {**dict.fromkeys(testbed.spec.network.nodes, "today"), "a2": "strongarm-206"}
     assert made.manifest.asked["devices"] == "all=today,a2=strongarm-206"
 
@@ -709,7 +711,7 @@ def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
 def test_devices_are_part_of_the_plan() -> None:
     """They are kept by node and in full; without any, nothing is said of them, as ever."""
     asked = "a2=strongarm-206,ha-b=pentium4-2600"
-    made = plan(RunRequest(STUDY, sets={"devices": asked}), {"clock": "processor"})
+    made = build_plan(RunRequest(STUDY, sets={"devices": asked}), {"clock": "processor"})
     assert made.manifest.asked["devices"] == asked
     assert sorted(made.manifest.devices) == ["pentium4-2600", "strongarm-206"]
     assert "devices" not in plan_of().manifest.asked
@@ -727,7 +729,7 @@ def test_a_network_that_a_study_composes_is_checked(node: dict[str, str], end: s
     study = type("Composed", (type(STUDY),), {
         "testbed": lambda *_: study_parts.TestbedSpec(composed)})()
     with pytest.raises(UserError, match=words):
-        plan(RunRequest(study), {})
+        build_plan(RunRequest(study), {})
 
 
 def test_the_plan_says_what_wires_do() -> None:
@@ -747,11 +749,11 @@ def test_the_plan_says_what_wires_do() -> None:
 def test_a_study_has_a_clock_of_its_own() -> None:
     """Where nobody says another; so a study of devices runs, and can be planned, as it stands."""
     study = type("Virtual", (type(STUDY),), {"clock": "virtual"})()
-    assert plan(RunRequest(study), {}).settings.clock == "virtual"
-    assert plan(RunRequest(study), {"clock": "real"}).settings.clock == "real"
-    assert plan(RunRequest(STUDY), {}).settings.clock == "processor"
+    assert build_plan(RunRequest(study), {}).settings.clock == "virtual"
+    assert build_plan(RunRequest(study), {"clock": "real"}).settings.clock == "real"
+    assert build_plan(RunRequest(STUDY), {}).settings.clock == "processor"
     for asked, clock in ((study, "virtual"), (STUDY, "processor")):
-        option = next(param for param in options.of_run(asked) if param.name == "clock")
+        option = next(param for param in options.run_parameters(asked) if param.name == "clock")
         assert str(option.show_default).startswith(clock)
 
 
@@ -761,8 +763,9 @@ def test_a_study_has_a_clock_of_its_own() -> None:
 def test_a_machines_own_kernel_counts_no_work(usual: str, on: str, clock: str) -> None:
     """So it is measured by in real time there; a clock that was asked for is never replaced."""
     study = type("Usual", (type(STUDY),), {"clock": usual})()
-    assert plan(RunRequest(study), {"on": on}).settings.clock == clock
-    assert plan(RunRequest(study), {"on": on, "clock": "processor"}).settings.clock == "processor"
+    assert build_plan(RunRequest(study), {"on": on}).settings.clock == clock
+    assert build_plan(RunRequest(study),
+                      {"on": on, "clock": "processor"}).settings.clock == "processor"
 
 
 def test_a_named_folder_goes_on_by_the_clock_that_it_was_begun_with(qop_here: Qop) -> None:
@@ -773,7 +776,7 @@ def test_a_named_folder_goes_on_by_the_clock_that_it_was_begun_with(qop_here: Qo
         made = plans.plan_of(repetitions=1, clock=clock)
         folder = qop_here.folder / clock
         with results.ResultsFolder(folder) as begun:
-            begun.adopt(made)
+            begun.adopt_plan(made)
         kept(folder, make("P1", 1))
         done = qop_here(*arguments, "--out", clock, "--repetitions", "1")
         assert done.returncode == 0, done.stderr
@@ -789,7 +792,7 @@ def test_a_new_folder_is_begun_with_a_word_of_one_by_another_clock(
     """Where that has the same cells and is not complete; it would be forgotten otherwise."""
     real, other = (plans.plan_of(repetitions=1, clock=clock) for clock in ("real", "virtual"))
     with results.ResultsFolder(tmp_path / "run") as folder:
-        folder.adopt(real)
+        folder.adopt_plan(real)
     kept(tmp_path / "run", make("P1", 1))
 
     def told(made: Plan) -> str:
@@ -829,10 +832,10 @@ def test_a_study_keeps_data_alone(tmp_path: Path, name: str, *, is_data: bool) -
     """Anything else could not be passed on: its archive would be refused."""
     study = type("Keeping", (type(STUDY),), {
         "judge": staticmethod(lambda _: Judged(None, files=[name]))})()
-    step = plan_of().steps()[0]
+    step = plan_of().all_steps()[0]
     repetition = Repetition(step.cell, plan_of().asked, tmp_path, {})
     if is_data:
-        assert recording.judge(study, repetition).files == [name]
+        assert recording.judge_repetition(study, repetition).files == [name]
     else:
         with pytest.raises(study_parts.StudyError, match=f"keeps {name}, which is no data"):
-            recording.judge(study, repetition)
+            recording.judge_repetition(study, repetition)

@@ -32,7 +32,7 @@ from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.events import EventLog, RunState
 from harness.engine.restart import RESTARTS, Restarts, has_failed
 from harness.engine.results import ResultsFolder
-from harness.engine.setup import embedded
+from harness.engine.setup import embedded_machine
 from harness.errors import UserError
 from harness.selftest import faults, faults_bench, sabotage, small
 from harness.selftest.ledger import Ledger
@@ -43,7 +43,7 @@ from recorded import POLICIES, SCENARIO, WEP_KEY, captures, dissected_once, path
 from studies import records as stored
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import Measured
-from studies.qop2007.judge import judge
+from studies.qop2007.judge import judge_repetition
 from studies.qop2007.metrics import STAGES
 from studies.study import Cell, Judged, Level, Repetition
 
@@ -58,10 +58,10 @@ async def test_a_killed_dissector_costs_nothing(tmp_path: Path) -> None:
     dissectors = Dissectors(1)
     try:
         done, beside = await asyncio.gather(
-            dissectors.run(functools.partial(end_once, str(tmp_path / "mark"))),
-            dissectors.run(os.getpid))
+            dissectors.run_task(functools.partial(end_once, str(tmp_path / "mark"))),
+            dissectors.run_task(os.getpid))
         assert done == "done" and beside != os.getpid()
-        assert await dissectors.run(os.getpid) != os.getpid()
+        assert await dissectors.run_task(os.getpid) != os.getpid()
     finally:
         dissectors.close()
 
@@ -70,7 +70,8 @@ async def test_only_what_kills_twice_is_given_up() -> None:
     """Its neighbour, whose process went down with it, is done all the same."""
     dissectors = Dissectors(2)
     try:
-        bad, good = await asyncio.gather(dissectors.run(end_always), dissectors.run(os.getpid),
+        bad, good = await asyncio.gather(dissectors.run_task(end_always),
+                                         dissectors.run_task(os.getpid),
                                          return_exceptions=True)
         assert isinstance(bad, DissectorLost) and isinstance(good, int)
     finally:
@@ -86,26 +87,26 @@ def test_a_doubted_testbed_is_replaced_a_bounded_number_of_times() -> None:
     beds: list[Any] = [object() for _ in range(RESTARTS + 2)]
     assert not restarts.is_due("P1", beds[0]) and not restarts.is_due("P1", None)
     for bed in beds[:RESTARTS]:
-        restarts.judged("P1", bed, is_good=False)
+        restarts.note_result("P1", bed, is_good=False)
         assert restarts.is_due("P1", bed)
     last = beds[RESTARTS]
-    restarts.judged("P1", last, is_good=False)
+    restarts.note_result("P1", last, is_good=False)
     assert not restarts.is_due("P1", last)
-    restarts.judged("P1", last, is_good=True)
+    restarts.note_result("P1", last, is_good=True)
     assert restarts.is_due("P1", last)
 
 
 def test_a_late_judgement_is_of_the_testbed_it_was_made_on() -> None:
     """What was measured on an earlier testbed says nothing against the one that is there now."""
     restarts, old, new = Restarts(is_allowed=True), object(), object()
-    restarts.judged("P1", old, is_good=False)  # type: ignore[arg-type]
+    restarts.note_result("P1", old, is_good=False)  # type: ignore[arg-type]
     assert not restarts.is_due("P1", new)  # type: ignore[arg-type]
 
 
 def test_under_a_negative_control_nothing_is_replaced() -> None:
     """It fails on every testbed."""
     restarts, bed = Restarts(is_allowed=False), object()
-    restarts.judged("P1", bed, is_good=False)  # type: ignore[arg-type]
+    restarts.note_result("P1", bed, is_good=False)  # type: ignore[arg-type]
     assert not restarts.is_due("P1", bed)  # type: ignore[arg-type]
 
 
@@ -140,8 +141,8 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
     folder = tmp_path / "run"
 
     def keep(repetition: int) -> None:
-        packing.pack(out, ["auth-air.pcap"], [], keeps_captures=True)
-        results.keep(make("P1", repetition, captures=taken), out)
+        packing.pack_files(out, ["auth-air.pcap"], [], keeps_captures=True)
+        results.keep_record(make("P1", repetition, captures=taken), out)
 
     with ResultsFolder(folder) as results:
         keep(1)
@@ -165,7 +166,7 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
      "No space left on device")])
 def test_a_full_disk_anywhere_is_one_line(error: OSError, words: str) -> None:
     """Whoever finds the disk full, the user reads what, where, and what to do."""
-    found = disk_full.of_group(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
+    found = disk_full.error_of_group(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
     assert isinstance(found, UserError) and found.status == 1
     assert str(found) == (f"out: cannot be written ({words}); make room and give the same command "
                           "again, which goes on from here")
@@ -175,8 +176,8 @@ def test_other_errors_are_not_made_out_to_be_a_full_disk() -> None:
     """A user's error comes first; what nobody foresaw comes as it is."""
     told, odd = UserError("told"), PermissionError(errno.EACCES, "no")
     full_disk = OSError(errno.ENOSPC, "full")
-    assert disk_full.of_group(Path("out"), ExceptionGroup("", [full_disk, told])) is told
-    assert disk_full.of_group(Path("out"), ExceptionGroup("", [odd])) is odd
+    assert disk_full.error_of_group(Path("out"), ExceptionGroup("", [full_disk, told])) is told
+    assert disk_full.error_of_group(Path("out"), ExceptionGroup("", [odd])) is odd
 
 
 # Measured again, with nothing beside it
@@ -187,7 +188,7 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
                                                            is_good: bool) -> None:
     """One that fails when it is measured again leaves what there was, and is tried once more."""
     plan = plans.plan_of("P1", repetitions=1)
-    [step] = plan.steps()
+    [step] = plan.all_steps()
     flagged, state = apart("P1", 1), RunState()
     flagged = flagged.model_copy(update={"environment": {
         **flagged.environment, "flags": ["processor"], "alone": False}})
@@ -195,14 +196,14 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
     with ResultsFolder(tmp_path) as results:
         machine = SimpleNamespace(processors=[0], at_once=1, max_testbeds=1,
                                   memory_mb=lambda nodes, *_: nodes)
-        running = Campaign(plan, machine, results, EventLog(tmp_path, state.take))
+        running = Campaign(plan, machine, results, EventLog(tmp_path, state.apply_event))
         running._again = deque()
-        running._keep(step, flagged, None, exclusive=False)
+        running._keep_record(step, flagged, None, exclusive=False)
         assert list(running._again) == [step] and state.flagged == {step.name}
-        running._keep(step, again, None, exclusive=True)
+        running._keep_record(step, again, None, exclusive=True)
         kept = stored.read(tmp_path / "records" / f"{step.name}.json")
         assert kept == (again if is_good else flagged)
-        assert [s.name for s in results.flagged(plan)] == ([] if is_good else [step.name])
+        assert [s.name for s in results.flagged_steps(plan)] == ([] if is_good else [step.name])
     assert state.done == 2 and (step.name in state.failed) != is_good
 
 
@@ -249,14 +250,16 @@ def judged_of(folder: Path, values: dict[str, Any]) -> Judged:
     cell = Cell({"policy": Level("P1", value=POLICIES["P1"]),
                  "scenario": Level("N2", value=SCENARIO)})
     with dissected_once():
-        return judge(Repetition(cell, Asked(), folder, {"network": {"wep_key": WEP_KEY}}))
+        return judge_repetition(Repetition(cell, Asked(), folder,
+                                           {"network": {"wep_key": WEP_KEY}}))
 
 
 def test_an_undisturbed_clock_is_not_complained_of() -> None:
     """What two readings differ by is no step."""
     first = clock.offset_s()
     assert abs(clock.offset_s() - first) < clock.TOLERATED_S
-    assert not clock.was_set({"stamps": {"start": 1.0, "end": 1.0}, "clock_step_s": 0.002})
+    assert not clock.describe_clock_step({"stamps": {"start": 1.0, "end": 1.0},
+                                          "clock_step_s": 0.002})
 
 
 @pytest.mark.parametrize("by_s", [-24 * HOUR_S, -HOUR_S, -1.0, 1.0, HOUR_S, 24 * HOUR_S])
@@ -274,7 +277,7 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
                 waits.ran.append(number / 50)
                 waits.waited.append(number / 50)
                 waits.unseen.append(number / 50)
-            shares = [value for name, value in contention.judge(
+            shares = [value for name, value in contention.judge_contention(
                 waits, {"stamps": jumping}, STAGES).items() if name.endswith("_share")]
             assert all(0 <= share <= 1 for share in shares), (split, samples, shares)
 
@@ -282,9 +285,9 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
 def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Setting the host's clock while a repetition lasts moves no sample."""
     waits = contention.Waits(os.getpid())
-    waits.sample()
+    waits.take_sample()
     monkeypatch.setattr("time.time", lambda: 0.0)
-    waits.sample()
+    waits.take_sample()
     assert 0 <= waits.at[1] - waits.at[0] < 60
 
 
@@ -294,15 +297,15 @@ def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.Mon
 def ledger_of(folder: Path, *kept: record.Record) -> Ledger:
     """A ledger that has seen these records."""
     for entry in kept:
-        record.write(entry, folder / "records")
+        record.write_record(entry, folder / "records")
     ledger = Ledger(folder)
-    assert ledger.look() == {"lost": [], "doubled": []}
+    assert ledger.inspect_folder() == {"lost": [], "doubled": []}
     return ledger
 
 
 def announced(folder: Path, name: str, *, exclusive: bool = False) -> None:
     """What a run says of a repetition that it has measured."""
-    EventLog(folder).say("repetition-recorded", name=name, status="ok", exclusive=exclusive)
+    EventLog(folder).emit_event("repetition-recorded", name=name, status="ok", exclusive=exclusive)
 
 
 def apart(policy: str, repetition: int, **changes: Any) -> record.Record:
@@ -317,14 +320,14 @@ def test_the_ledger_finds_every_loss(tmp_path: Path) -> None:
     places = [tmp_path / "records" / f"P1-N2-00{number}.json" for number in (1, 2, 3)]
     places[0].unlink()
     places[1].write_bytes(places[1].read_bytes()[:100])
-    record.write(apart("P1", 3, tcp=1e6), tmp_path / "records")
+    record.write_record(apart("P1", 3, tcp=1e6), tmp_path / "records")
     announced(tmp_path, "P1-N2-004")
-    assert not ledger.hear()
-    lost = "\n".join(ledger.look()["lost"])
+    assert not ledger.read_events()
+    lost = "\n".join(ledger.inspect_folder()["lost"])
     for words in ("001: was whole and is gone", "002: was whole and is gone", "002.json: is not",
                   "003: another record", "004: was said to be measured"):
         assert words in lost
-    assert [line for line in ledger.look()["lost"] if "002.json" not in line] == []
+    assert [line for line in ledger.inspect_folder()["lost"] if "002.json" not in line] == []
 
 
 def test_the_ledger_finds_what_is_there_twice(tmp_path: Path) -> None:
@@ -332,16 +335,16 @@ def test_the_ledger_finds_what_is_there_twice(tmp_path: Path) -> None:
     ledger = ledger_of(tmp_path, apart("P1", 1))
     where = tmp_path / "records"
     (where / "P1-N2-009.json").write_bytes((where / "P1-N2-001.json").read_bytes())
-    record.write(apart("P1", 1).model_copy(update={"repetition": 2}), where)
-    doubled = "\n".join(ledger.look()["doubled"])
+    record.write_record(apart("P1", 1).model_copy(update={"repetition": 2}), where)
+    doubled = "\n".join(ledger.inspect_folder()["doubled"])
     assert "P1-N2-009: holds the record P1-N2-001" in doubled
     assert "P1-N2-002: is the same measurement as P1-N2-001" in doubled
     announced(tmp_path, "P1-N2-001")
     announced(tmp_path, "P1-N2-001", exclusive=True)
-    assert not ledger.hear()
+    assert not ledger.read_events()
     announced(tmp_path, "P1-N2-001")
-    assert ledger.hear() == ["P1-N2-001: was measured already, and was measured again"]
-    assert not ledger.hear()
+    assert ledger.read_events() == ["P1-N2-001: was measured already, and was measured again"]
+    assert not ledger.read_events()
 
 
 def test_the_ledger_allows_what_the_rules_allow(tmp_path: Path) -> None:
@@ -350,53 +353,54 @@ def test_the_ledger_allows_what_the_rules_allow(tmp_path: Path) -> None:
     flagged = flagged.model_copy(update={"environment": {
         **flagged.environment, "flags": ["processor"], "alone": False}})
     ledger = ledger_of(tmp_path, flagged, apart("P1", 2))
-    record.write(flagged.model_copy(update={"environment": {
+    record.write_record(flagged.model_copy(update={"environment": {
         **flagged.environment, "flags": [], "alone": True}}), tmp_path / "records")
-    ledger.forget("P1-N2-002")
+    ledger.expect_again("P1-N2-002")
     (tmp_path / "records" / "P1-N2-002.json").write_bytes(b"")
-    assert ledger.look() == {"lost": [], "doubled": []}
-    record.write(apart("P1", 2, tcp=1e6), tmp_path / "records")
-    assert ledger.look() == {"lost": [], "doubled": []} and len(ledger.names) == 2
+    assert ledger.inspect_folder() == {"lost": [], "doubled": []}
+    record.write_record(apart("P1", 2, tcp=1e6), tmp_path / "records")
+    assert ledger.inspect_folder() == {"lost": [], "doubled": []} and len(ledger.names) == 2
 
 
 @pytest.mark.parametrize("kind", [k.name for k in faults.KINDS if k.when == "between"])
 def test_damage_to_a_folder_is_mended_by_the_next_run(tmp_path: Path, kind: str) -> None:
     """Whatever lies there, the run knows what is missing, and what is whole stays."""
     plan = plans.plan_of("P1,P2", repetitions=2)
-    steps = plan.steps()
+    steps = plan.all_steps()
     [inject] = [k.inject for k in faults.KINDS if k.name == kind]
     for seed in range(12):
         folder = tmp_path / str(seed)
         with ResultsFolder(folder) as results:
-            results.adopt(plan)
+            results.adopt_plan(plan)
         ledger = ledger_of(folder, *(apart(s.cell.ids["policy"], s.repetition) for s in steps[:3]))
         assert inject(faults.Target(folder, ledger, plan, Random(seed), None))
         faults.mend_plan(folder)  # as the refusal says
         with ResultsFolder(folder) as results:
-            results.adopt(plan)
-            missing = {step.name for step in results.missing(plan)}
-        assert ledger.look() == {"lost": [], "doubled": []}
+            results.adopt_plan(plan)
+            missing = {step.name for step in results.missing_steps(plan)}
+        assert ledger.inspect_folder() == {"lost": [], "doubled": []}
         assert missing == {step.name for step in steps} - set(ledger.names)
         assert json.loads((folder / "plan.json").read_text())["digest"] == plan.digest
 
 
 def test_every_kind_is_injected_as_often() -> None:
     """The order is the seed's, the counts are not."""
-    deck = faults_bench._deck(200, 1)
+    deck = faults_bench._shuffle_faults(200, 1)
     counts = Counter(kind.name for kind in deck)
     assert len(counts) == len(faults.KINDS) and max(counts.values()) - min(counts.values()) <= 1
-    assert deck == faults_bench._deck(200, 1) != faults_bench._deck(200, 2)
+    assert deck == faults_bench._shuffle_faults(200, 1) != faults_bench._shuffle_faults(200, 2)
 
 
 @pytest.mark.parametrize("name", studies.names())
 def test_every_study_has_small_plans(name: str) -> None:
     """What the bench disturbs: a few cells, which the command makes the same plan of."""
-    few = small.of(name)
-    assert few.typical() in few.levels()
-    plan = few.plan(few.levels()[:2], 3)
-    assert {cell.ids[few.study.factors[0].name] for cell in plan.cells} == set(few.levels()[:2])
-    assert len(plan.steps()) == 3 * len(plan.cells)
-    assert few.arguments(few.levels()[:2], 3)[0] == name
+    few = small.small_plans(name)
+    assert few.typical_level() in few.list_levels()
+    plan = few.make_plan(few.list_levels()[:2], 3)
+    assert {cell.ids[few.study.factors[0].name] for cell
+            in plan.cells} == set(few.list_levels()[:2])
+    assert len(plan.all_steps()) == 3 * len(plan.cells)
+    assert few.run_arguments(few.list_levels()[:2], 3)[0] == name
 
 
 def test_small_plans_are_small_by_every_clock(tmp_path: Path,
@@ -405,8 +409,8 @@ def test_small_plans_are_small_by_every_clock(tmp_path: Path,
     monkeypatch.setattr(profiles, "_folder", lambda _: tmp_path)
     (tmp_path / "quick.yml").write_text("title: x\nby_clock: {virtual: {set: "
                                         "{authentications: 4}}}\n")
-    few = small.of("qop2007")
-    assert few.sets() == {"stream_bytes": "50000", "authentications": "1"}
+    few = small.small_plans("qop2007")
+    assert few.small_settings() == {"stream_bytes": "50000", "authentications": "1"}
 
 
 # With guests
@@ -444,7 +448,7 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
         return running.poll() is not None
 
     def has_killed(daemon: str) -> bool:
-        return is_over() or any(sabotage.order(pid, sabotage.kill_daemon([daemon]), 10)
+        return is_over() or any(sabotage.run_in_guest(pid, sabotage.kill_daemon([daemon]), 10)
                                  for pid in target.guests if sabotage.is_measuring(pid))
 
     def is_told(bad: int, good: int) -> bool:
@@ -468,7 +472,7 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     done = qop(*arguments)
     assert done.returncode == 0, done.stderr
     assert all(found.status == "ok" for found in qop.records("out").values())
-    assert faults.left_over(qop.folder) == []
+    assert faults.find_leftovers(qop.folder) == []
 
 
 @pytest.mark.guest
@@ -476,15 +480,15 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
 async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: Path) -> None:
     """Between two, the next is right or says what failed; during one, it is never called right."""
     plan = plans.plan_of("P8", asked={"stream_bytes": "300k"})
-    machine, made = embedded(), secrets.make()
+    machine, made = embedded_machine(), secrets.make_secrets()
     [planned], [cell] = plan.testbeds.values(), plan.cells
     testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
 
     async def measured(name: str) -> Judged | None:
         try:
-            out = await testbed.measure(name, plan.study.task(cell, plan.asked),
-                                        plan.study.deadline_s(cell, plan.asked))
-            return judge(Repetition(cell, plan.asked, out, made))
+            out = await testbed.measure_repetition(name, plan.study.task(cell, plan.asked),
+                                                   plan.study.deadline_s(cell, plan.asked))
+            return judge_repetition(Repetition(cell, plan.asked, out, made))
         except (testbeds.TestbedFailed, MeasureError) as failure:
             assert str(failure)
             return None
@@ -495,12 +499,12 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
         assert first is not None and first.status == "ok", first
         for by_s in (-HOUR_S, 7.0, 48 * HOUR_S):
             order = f"date -s @$(( $(date +%s) + {by_s:.0f} ))"
-            said = await testbed.shell(node="ap-a", argv=["sh", "-c", order])
+            said = await testbed.run_shell(node="ap-a", argv=["sh", "-c", order])
             assert said["status"] == 0, said
             between = await measured(f"after-{by_s}")
             assert between is None or between.status == "ok" or between.reason
             later = f"(sleep 0.3; {order}) >/dev/null 2>&1 &"
-            await testbed.shell(node="ap-a", argv=["sh", "-c", later])
+            await testbed.run_shell(node="ap-a", argv=["sh", "-c", later])
             during = await measured(f"during-{by_s}")
             assert during is None or (during.status == "failed" and during.reason)
             for judged in (between, during):
@@ -511,11 +515,11 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
 
 def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """One record lost is told on one line, and ends with status 1."""
-    monkeypatch.setattr(faults_bench.setup, "embedded", lambda: None)
-    monkeypatch.setattr(faults_bench.Lane, "work",
+    monkeypatch.setattr(faults_bench.setup, "embedded_machine", lambda: None)
+    monkeypatch.setattr(faults_bench.Lane, "run_plans",
                         lambda lane: lane._tally.found("guest killed", "lost", ["P1-N2-001"]))
     with pytest.raises(UserError, match="lost") as caught:
-        faults_bench.bench(1, 1, studies.DEFAULT)
+        faults_bench.run_bench(1, 1, studies.DEFAULT)
     assert caught.value.status == 1 and "\n" not in str(caught.value)
 
 
@@ -526,6 +530,6 @@ def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_traceback_of_a_run_is_a_crash(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
                           check=False)
-    said = faults_bench._crash(done.stderr.splitlines(keepends=True))
+    said = faults_bench._find_crash(done.stderr.splitlines(keepends=True))
     assert said.startswith(("RuntimeError: broken (File", "RuntimeError: Error calling"))
-    assert faults_bench._crash(["qop: interrupted\n"]) == ""
+    assert faults_bench._find_crash(["qop: interrupted\n"]) == ""

@@ -15,7 +15,7 @@ import pytest
 from conftest import PATIENCE_S, PROJECT
 from harness import cli, host_process
 
-_PREPARED = "from harness import host_process; host_process.prepare(); "
+_PREPARED = "from harness import host_process; host_process.prepare_process(); "
 
 
 def run_prepared(program: str, *, prefix: Sequence[str] = (), output: int = subprocess.PIPE,

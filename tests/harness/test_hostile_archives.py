@@ -107,7 +107,7 @@ def test_hostile_archives_change_nothing(tmp_path: Path, how: str) -> None:
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"{file}: ")
     assert re.search(words, str(refused.value))
     assert_nothing_came(tmp_path / "results", tmp_path / "results" / "run", before)
-    verdict = verifying.verify(file)
+    verdict = verifying.verify_results(file)
     assert not verdict.ok and all("\n" not in finding.text for finding in verdict.findings)
 
 
@@ -128,7 +128,7 @@ def test_well_packed_is_not_yet_true(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = make(tmp_path / "run")
     add_record(folder, plan_of("P1"), "P1", 1)
     monkeypatch.setattr(exporting, "_refuse_damage", lambda *_: None)
-    file = exporting.export(folder, tmp_path / "x.tar.gz", "all").file
+    file = exporting.export_folder(folder, tmp_path / "x.tar.gz", "all").file
     with pytest.raises(UserError, match="was measured for another plan"):
         importing.import_archive(file, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
@@ -149,7 +149,7 @@ def test_manifest_that_does_not_agree(tmp_path: Path, old: bytes, new: bytes, wo
     digests = [hashlib.sha256(content).hexdigest().encode() for content in (text, changed)]
     rewrite(file, [member(sums.name, listed.replace(*digests)), member(manifest.name, changed),
                    *rest])
-    assert [words in finding.text for finding in verifying.verify(file).findings] == [True]
+    assert [words in finding.text for finding in verifying.verify_results(file).findings] == [True]
 
 
 def test_endless_zeros_do_not_fill_memory_or_disk(tmp_path: Path) -> None:
@@ -170,15 +170,15 @@ def test_a_page_with_a_program_stays_outside(
     for name in ("report.html", "handoff.svg", "tables/tables.tex"):
         write(folder / name, page)
     monkeypatch.setattr(exporting, "_LEFT_OUT", {FileKind.CAPTURE, FileKind.PACKING_LIST})
-    file = exporting.export(folder, tmp_path / "run.tar.gz", "all").file
+    file = exporting.export_folder(folder, tmp_path / "run.tar.gz", "all").file
     monkeypatch.undo()
-    assert verifying.verify(file).ok
+    assert verifying.verify_results(file).ok
     for _ in range(2):  # into a new folder, and into one that lacks them
         done = importing.import_archive(file, tmp_path / "out", tmp_path)
         assert sorted(done.left_out) == ["handoff.svg", "report.html", "tables/tables.tex"]
         assert not [name for name, content in tree(tmp_path / "out").items() if page in content]
     assert findings(tmp_path / "out") == []
-    assert not exporting.export(folder, tmp_path / "own.tar.gz", "all").foreign
+    assert not exporting.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign
     assert not [info.name for info, _ in members_of(tmp_path / "own.tar.gz")
                 if "report" in info.name or "tables" in info.name or "svg" in info.name]
 
@@ -193,14 +193,14 @@ def test_a_page_among_the_data_refuses_its_archive(
     write(folder / place, b"<script>alert('numbers to my taste')</script>")
     monkeypatch.setattr(contents, "_KINDS", (
         *contents._KINDS, (re.compile("(logs|files|provenance|superseded)/.+"), FileKind.LOG)))
-    file = exporting.export(folder, tmp_path / "run.tar.gz", "all").file
+    file = exporting.export_folder(folder, tmp_path / "run.tar.gz", "all").file
     monkeypatch.undo()
     assert place in "".join(info.name for info, _ in members_of(file))
     with pytest.raises(UserError, match="nothing that belongs to results"):
         importing.import_archive(file, tmp_path / "out", tmp_path)
-    assert not (tmp_path / "out").exists() and not verifying.verify(file).ok
+    assert not (tmp_path / "out").exists() and not verifying.verify_results(file).ok
     # Whose folder it is, is told of it, and passes on the rest.
-    assert exporting.export(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
+    assert exporting.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999, 1.0])
@@ -209,7 +209,7 @@ def test_truncated_archives(tmp_path: Path, part: float) -> None:
     file = packed(tmp_path)
     content = file.read_bytes()
     file.write_bytes(content[:min(int(len(content) * part), len(content) - 1)])
-    assert not verifying.verify(file).ok
+    assert not verifying.verify_results(file).ok
     with pytest.raises(UserError):
         importing.import_archive(file, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
@@ -219,7 +219,7 @@ def test_something_behind_the_end(tmp_path: Path) -> None:
     """A second archive behind the first is not passed over."""
     file = packed(tmp_path)
     file.write_bytes(file.read_bytes() + gzip.compress(b"more"))
-    assert "behind its end" in verifying.verify(file).findings[0].text
+    assert "behind its end" in verifying.verify_results(file).findings[0].text
 
 
 @pytest.fixture(scope="module")

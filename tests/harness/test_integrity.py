@@ -38,7 +38,7 @@ def replan(folder: Path, old: str, new: str) -> None:
     """Change a plan as somebody does who knows of its digest."""
     plan = folder / "plan.json"
     change(plan, old, new)
-    digest = manifest.digest_of(json.loads(plan.read_text()))
+    digest = manifest.plan_digest(json.loads(plan.read_text()))
     alter(plan, digest=digest)
     for file in (folder / "records").iterdir():
         entry = json.loads(file.read_text())
@@ -108,7 +108,7 @@ def test_damage_has_its_line(tmp_path: Path, how: str) -> None:
     found = findings(folder)
     assert found and found[0].startswith(words) and "\n" not in "".join(found)
     with pytest.raises(UserError, match="put them right first"):
-        exporting.export(folder, tmp_path / "x.tar.gz", "all")
+        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
     assert not (tmp_path / "x.tar.gz").exists()
 
 
@@ -125,7 +125,8 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, name: str) -> None:
         assert f"{name}: is no plain file, and nothing of it was looked at; move it away" \
             in findings(folder)
         with pytest.raises((record.RecordError, manifest.ManifestError), match="no plain file"):
-            manifest.read(folder) if name == "plan.json" else record.read(folder / name)
+            manifest.read_manifest(folder) if name == "plan.json" else record.read_record(
+                folder / name)
         (folder / name).unlink()
 
 
@@ -147,7 +148,7 @@ def test_what_is_larger_than_any_record_is_not_read(
         monkeypatch.setattr(module, "LARGEST_DOCUMENT_BYTES", size - 1)
     assert f"{RECORD}: has {size} bytes, more than such a file ever has" in findings(folder)
     with pytest.raises(record.RecordError, match=f"{size} bytes, more than such a file ever has"):
-        record.read(folder / RECORD)
+        record.read_record(folder / RECORD)
 
 
 def test_one_finding_for_one_damage(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_one_finding_for_one_damage(tmp_path: Path) -> None:
 def test_one_finding_in_a_sealed_folder(tmp_path: Path) -> None:
     """Listed, named by a record, and gone: still one finding."""
     folder = make(tmp_path / "run")
-    verifying.verify(folder, write=True)
+    verifying.verify_results(folder, write=True)
     (folder / CAPTURE).unlink()
     assert findings(folder) == [f"{CAPTURE}: is missing; SHA256SUMS lists it"]
 
@@ -169,8 +170,8 @@ def test_one_finding_in_a_sealed_folder(tmp_path: Path) -> None:
 def test_checksums_find_what_nothing_else_would(tmp_path: Path, path: str) -> None:
     """After --write, a change that leaves a file readable is found in any of them."""
     folder = make(tmp_path / "run")
-    assert verifying.verify(folder, write=True).sealed == 4 + 8 + 2 + 1
-    assert verifying.verify(folder).ok
+    assert verifying.verify_results(folder, write=True).sealed == 4 + 8 + 2 + 1
+    assert verifying.verify_results(folder).ok
     place = folder / path
     if path == CAPTURE:
         place.write_bytes(gzip.compress(PCAP))
@@ -178,37 +179,37 @@ def test_checksums_find_what_nothing_else_would(tmp_path: Path, path: str) -> No
         place.write_text(place.read_text() + " ")
     assert findings(folder) == [f"{path}: is not what it was when SHA256SUMS was written"]
     sums = (folder / "SHA256SUMS").read_text()
-    assert not verifying.verify(folder, write=True).ok
+    assert not verifying.verify_results(folder, write=True).ok
     assert (folder / "SHA256SUMS").read_text() == sums
     with pytest.raises(UserError, match="is not what it was"):
-        exporting.export(folder, tmp_path / "x.tar.gz", "all")
+        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
 
 
 def test_write_takes_in_what_is_new(tmp_path: Path) -> None:
     """Files that came later are findings until --write lists them; reports never are."""
     folder = make(tmp_path / "run")
-    verifying.verify(folder, write=True)
+    verifying.verify_results(folder, write=True)
     write(folder / "tables" / "table4.csv", b"1\n")
     (folder / "handoff.svg").write_bytes(b"<svg>made anew</svg>")
     assert findings(folder) == []
     write(folder / "logs" / "P1-N2" / "more.log", b"x")
     assert findings(folder) == ["logs/P1-N2/more.log: is not listed in SHA256SUMS"]
-    assert verifying.verify(folder, write=True).sealed == 16
+    assert verifying.verify_results(folder, write=True).sealed == 16
     done = subprocess.run(["sha256sum", "--strict", "--quiet", "-c", "SHA256SUMS"], cwd=folder,
                           capture_output=True, check=False)
-    assert done.returncode == 0 and verifying.verify(folder).ok
+    assert done.returncode == 0 and verifying.verify_results(folder).ok
 
 
 def test_a_run_that_goes_on_breaks_the_seal(tmp_path: Path) -> None:
     """New results make old checksums wrong, so a run takes them away; a mere look does not."""
     folder = make(tmp_path / "run")
-    verifying.verify(folder, write=True)
+    verifying.verify_results(folder, write=True)
     with ResultsFolder(folder) as kept:
-        kept.adopt(plan_of())
+        kept.adopt_plan(plan_of())
         assert (folder / "SHA256SUMS").exists()
         plan = plan_of()
-        kept.keep(recording.unmeasured(plan, plan.steps()[0], "lost", attempt=1,
-                                       environment={"plan": plan.digest}), None)
+        kept.keep_record(recording.unmeasured_record(plan, plan.all_steps()[0], "lost", attempt=1,
+                                                     environment={"plan": plan.digest}), None)
     assert not (folder / "SHA256SUMS").exists()
     assert findings(folder) == []
 
@@ -218,18 +219,18 @@ def test_verify_waits_for_nobody(tmp_path: Path) -> None:
     folder = make(tmp_path / "run")
     for write_sums in (False, True):
         with ResultsFolder(folder), pytest.raises(UserError, match="a run is writing"):
-            verifying.verify(folder, write=write_sums)
+            verifying.verify_results(folder, write=write_sums)
 
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     """Not a results folder, not there, or --write for an archive: one line each."""
     with pytest.raises(UserError, match="neither a plan nor records"):
-        verifying.verify(tmp_path)
+        verifying.verify_results(tmp_path)
     with pytest.raises(UserError, match="No such file"):
-        verifying.verify(tmp_path / "nowhere")
-    file = exporting.export(make(tmp_path / "run"), tmp_path / "x.tar.gz", "none").file
+        verifying.verify_results(tmp_path / "nowhere")
+    file = exporting.export_folder(make(tmp_path / "run"), tmp_path / "x.tar.gz", "none").file
     with pytest.raises(UserError, match="--write is for folders"):
-        verifying.verify(file, write=True)
+        verifying.verify_results(file, write=True)
 
 
 def test_findings_on_the_command_line(qop: Qop) -> None:
@@ -260,7 +261,7 @@ def test_capture_test(content: bytes, words: str, piece: int) -> None:
     test = CaptureTest("x.pcap.gz")
     for at in range(0, len(content), piece):
         test.feed(content[at:at + piece])
-    said = test.complaint()
+    said = test.find_fault()
     assert words in said and bool(said) == bool(words)
 
 
@@ -270,14 +271,14 @@ def test_capture_test(content: bytes, words: str, piece: int) -> None:
 def test_lists_that_are_none(text: str, words: str) -> None:
     """SHA256SUMS names files below it, each once."""
     with pytest.raises(checksums.ChecksumError, match=words):
-        checksums.parse(text, "SHA256SUMS")
+        checksums.parse_sums(text, "SHA256SUMS")
 
 
 def test_sealed_list_reads_as_written() -> None:
     """Rendering and parsing are inverse, for binary marks of sha256sum too."""
     sums = {"b c.log": "1" * 64, "a/é": "2" * 64}
-    assert checksums.parse(checksums.render(sums), "x") == sums
-    assert checksums.parse(checksums.render(sums).replace("  ", " *", 1), "x") == sums
+    assert checksums.parse_sums(checksums.render_sums(sums), "x") == sums
+    assert checksums.parse_sums(checksums.render_sums(sums).replace("  ", " *", 1), "x") == sums
 
 
 @pytest.mark.parametrize(("path", "kind"), [

@@ -46,7 +46,7 @@ def guests(qop: Qop) -> list[int]:
 
 def started(qop: Qop) -> set[str]:
     """The testbeds that have begun to measure."""
-    return {event["testbed"] for event in events.read(qop.folder / "out" / events.FILE)
+    return {event["testbed"] for event in events.read_events(qop.folder / "out" / events.FILE)
             if event["event"] == "repetition-started"}
 
 
@@ -129,7 +129,7 @@ def test_lost_guests_are_replaced_and_reported(
     assert running.returncode == 0, errors
     records = qop.records("out")
     assert len(records) == 6 and all(found.status == "ok" for found in records.values())
-    happened = list(events.read(qop.folder / "out" / events.FILE))
+    happened = list(events.read_events(qop.folder / "out" / events.FILE))
     lost = [event["reason"] for event in happened if event["event"] == "testbed-lost"]
     assert any("SIGKILL" in reason for reason in lost), lost
     assert any("watchdog" in reason for reason in lost), lost

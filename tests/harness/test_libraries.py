@@ -25,12 +25,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is compiled from now on, by content."""
     seen: list[str] = []
-    real = library.encoded
+    real = library.compile_library
 
     def encoded(path: Path) -> str:
         seen.append(path.read_text())
         return real(path)
-    monkeypatch.setattr(library, "encoded", encoded)
+    monkeypatch.setattr(library, "compile_library", encoded)
     return seen
 
 
@@ -58,6 +58,6 @@ def test_one_that_cannot_be_compiled_is_nothing_and_is_not_kept(
     with monkeypatch.context() as without:
         def refuse(_: Path) -> str:
             raise MeasureError("testbed", "there is no C compiler")
-        without.setattr(library, "encoded", refuse)
+        without.setattr(library, "compile_library", refuse)
         assert libraries.to_send(source) == ""
     assert libraries.to_send(source)

@@ -193,10 +193,10 @@ def test_a_page_hears_of_its_own_repetition_only(tmp_path: Path,
     def say(event: str, **fields: str) -> list[str]:
         heard.clear()
         run.say_of_run(event, **fields)
-        tail.look()
+        tail.feed_new_lines()
         return list(heard)
 
-    tail.look()
+    tail.feed_new_lines()
     assert heard == ["run-started", "about", "repetition-started"]
     for event in ("started", "measured", "recorded"):
         assert say(f"repetition-{event}", name="another", testbed="t") == []
@@ -219,8 +219,9 @@ def test_a_late_page_gets_the_newest_minute_of_what_is_fleeting(
     feed = Feed({"reading"})
     for number in range(600):
         now_s[0] = number * 0.2
-        feed.say({"event": "report", "name": "reading" if number % 50 else "refused", "n": number})
-    numbers = [json.loads(said.text)["n"] for said in feed.since(0, 0) or ()]
+        feed.add_line({"event": "report", "name": "reading" if number % 50 else "refused",
+                       "n": number})
+    numbers = [json.loads(said.text)["n"] for said in feed.wait_for_lines(0, 0) or ()]
     assert numbers[:3] == [0, 50, 100] and numbers == sorted(numbers)
     assert len(numbers) == pytest.approx(600 * WINDOW_S / 120, abs=10)
 
@@ -229,22 +230,22 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     """A reader that comes in the middle of a write gets neither half of it."""
     file = tmp_path / "x.jsonl"
     growing = GrowingFile(file)
-    assert list(growing.lines()) == []
+    assert list(growing.read_new_events()) == []
     file.write_text('{"event": "a"}\n{"eve')
-    assert [line["event"] for line in growing.lines()] == ["a"]
+    assert [line["event"] for line in growing.read_new_events()] == ["a"]
     file.write_text('{"event": "a"}\n{"event": "b"}\nnonsense\n[]\n')
-    assert [line["event"] for line in growing.lines()] == ["b"]
+    assert [line["event"] for line in growing.read_new_events()] == ["b"]
 
 
 def test_the_address_of_a_run_stays(tmp_path: Path) -> None:
     """A server that was killed and started again is where it was; its file is its user's alone."""
     with PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door()) as first:
-        door.keep(tmp_path, Door(first.port, first.token))
-        assert door.of(tmp_path, 0).port == 0  # while it is there, another has another
+        door.store_access(tmp_path, Door(first.port, first.token))
+        assert door.find_access(tmp_path, 0).port == 0  # while it is there, another has another
     assert stat.S_IMODE((tmp_path / door.FILE).stat().st_mode) == 0o600
-    assert door.of(tmp_path, 0) == Door(first.port, first.token)
+    assert door.find_access(tmp_path, 0) == Door(first.port, first.token)
     (tmp_path / door.FILE).write_text('{"port": 1, "token": "guessed"}')
-    assert door.of(tmp_path, 0).token != "guessed"
+    assert door.find_access(tmp_path, 0).token != "guessed"
 
 
 def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
@@ -256,7 +257,7 @@ def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
     wait_until(reports.exists)  # the run may have only begun
     size = reports.stat().st_size
     wait_until(lambda: reports.stat().st_size > size)
-    assert control.say(run.folder, run.name, {"client": "nobody"}) == [run.name]
+    assert control.send_message(run.folder, run.name, {"client": "nobody"}) == [run.name]
 
 
 @contextmanager
@@ -330,7 +331,7 @@ def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
     with ShownRun(run.folder, PAGE) as shown:
         wait_until(lambda: shown._tail.repetition)
         with pytest.raises(UserError, match="no run listens there"):
-            shown.tell({"client": "c1"})
+            shown.send_message({"client": "c1"})
 
 
 def test_a_taken_port_is_one_line(server: PageServer) -> None:
@@ -352,7 +353,7 @@ def test_bad_input_is_one_line(qop_here: QopHere, words: list[str], line: str) -
     """What, where, and what to do; and nothing was begun."""
     MadeUpRun(qop_here.folder / "live", 1)
     with results.ResultsFolder(qop_here.folder / "other") as kept:
-        kept.adopt(plans.plan_of("P1"))
+        kept.adopt_plan(plans.plan_of("P1"))
     before = sorted(qop_here.folder.rglob("*"))
     done = qop_here("thermostat", *words)
     [said] = done.stderr.splitlines()

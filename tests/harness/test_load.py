@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guest.processes import programs
+from guest.processes import list_programs
 from harness.engine import contention
 from harness.engine.contention import Waits
 from studies.qop2007.metrics import STAGES
@@ -28,7 +28,7 @@ def judge(waits: Waits, stamps: dict[str, float],
     raw: dict[str, Any] = {"stamps": stamps}
     if earlier:
         raw["parts"] = {str(number): {"stamps": each} for number, each in enumerate(earlier)}
-    return contention.judge(waits, raw, STAGES)
+    return contention.judge_contention(waits, raw, STAGES)
 
 
 def waits_of(waited_until_s: dict[float, float]) -> Waits:
@@ -92,8 +92,8 @@ def test_roaming_counts_the_second_stay_as_getting_on() -> None:
 def test_nothing_seen_is_nothing_known() -> None:
     """A process that was never there has no shares."""
     unseen = Waits(2**22 + 1)
-    unseen.sample()
-    assert unseen.at == [] and unseen.shares(0, 1) == (0.0, 0.0)
+    unseen.take_sample()
+    assert unseen.at == [] and unseen.run_and_wait_shares(0, 1) == (0.0, 0.0)
 
 
 def test_a_process_that_is_kept_from_running_is_seen_waiting() -> None:
@@ -105,14 +105,14 @@ def test_a_process_that_is_kept_from_running_is_seen_waiting() -> None:
         waits = Waits(busy[0].pid)
 
         async def watch() -> None:
-            task = asyncio.create_task(waits.watch())
+            task = asyncio.create_task(waits.sample_until_cancelled())
             await asyncio.sleep(1.5)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
         time.sleep(0.2)
         asyncio.run(watch())
-        ran, waited = waits.shares(waits.at[0], waits.at[-1])
+        ran, waited = waits.run_and_wait_shares(waits.at[0], waits.at[-1])
         assert ran < 0.7 and waited > 0.3
     finally:
         for process in busy:
@@ -133,15 +133,15 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
     try:
         waits = Waits(machine.pid)
         for _ in range(30):
-            waits.sample()
+            waits.take_sample()
             time.sleep(0.05)
-        ran, waited = waits.shares(waits.at[0], waits.at[-1])
+        ran, waited = waits.run_and_wait_shares(waits.at[0], waits.at[-1])
         assert ran < 0.7 and waited > 0.3
         before = waits.waited[-1]
         os.kill(program, signal.SIGKILL)
         time.sleep(0.2)
-        waits._look_at([program])
-        waits.sample()
+        waits._read_programs([program])
+        waits.take_sample()
         assert waits.waited[-1] >= before
     finally:
         for process in (*others, machine):
@@ -175,15 +175,15 @@ def test_programs_that_come_and_go_between_looks_are_told_of(stays: bool) -> Non
     assert machine.stdin is not None and machine.stdout is not None
     try:
         waits = Waits(machine.pid)
-        waits.sample()
+        waits.take_sample()
         begun = waits.at[-1]
         print(SPINS.format(stays=stays).strip().replace("\n", ";"), file=machine.stdin, flush=True)
         assert machine.stdout.readline() == "spun\n"
         if stays:
-            waits.sample()
-            os.kill(*programs(machine.pid), signal.SIGKILL)
+            waits.take_sample()
+            os.kill(*list_programs(machine.pid), signal.SIGKILL)
         assert machine.stdout.readline() == "gone\n"
-        waits.sample()
+        waits.take_sample()
         unseen_s = waits.unseen_share(begun, waits.at[-1]) * (waits.at[-1] - begun)
         assert (unseen_s < 0.1) is stays
     finally:

@@ -57,7 +57,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def start_anew() -> None:
     """As another process, which has not copied anything yet."""
-    code._kept.cache_clear()
+    code._cached_copy.cache_clear()
 
 
 def entries(folder: Path) -> set[str]:
@@ -145,8 +145,8 @@ def test_of_two_that_copy_at_once_the_first_ones_stays(
         real(folder, files)
         filled.append(folder.stat().st_ino)
     filled: list[int] = []
-    real = code._fill
-    monkeypatch.setattr(code, "_fill", fill)
+    real = code._write_files
+    monkeypatch.setattr(code, "_write_files", fill)
     folder = give_code(jobs("1"))
     waiting.join()
     assert given == [folder] and filled == [folder.stat().st_ino]

@@ -82,4 +82,4 @@ def test_the_least_of_all(tmp_path: Path) -> None:
 def test_this_machine() -> None:
     """The files of the machine that tests run on are understood."""
     assert 0 < memory.available_mb() <= memory.total_mb()
-    assert all(limit.available_bytes <= limit.most_bytes for limit in memory.limits())
+    assert all(limit.available_bytes <= limit.most_bytes for limit in memory.cgroup_limits())

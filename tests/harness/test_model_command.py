@@ -11,7 +11,7 @@ import pytest
 
 import results_folder
 from analysis import model_tables
-from analysis.queueing import apply, assess, find_answer, load, solve
+from analysis.queueing import apply_settings, assess_model, find_answer, load_model, solve_network
 from conftest import Qop
 
 MODEL = """
@@ -50,31 +50,33 @@ def file(tmp_path: Path) -> Path:
 
 def test_tables_show_what_the_toolkit_answers(file: Path) -> None:
     """Every number is the solution's, as it is and after what-ifs, by chain and by station."""
-    model = load(file)
-    changed = apply(model.network, {"radius.speed": 4, "renewals.population": 5})
+    model = load_model(file)
+    changed = apply_settings(model.network, {"radius.speed": 4, "renewals.population": 5})
     networks = [model.network, changed]
-    chains, stations = model_tables.tables(networks, [find_answer(each) for each in networks])
+    chains, stations = model_tables.make_model_tables(networks,
+                                                      [find_answer(each) for each in networks])
     for suffix, network in (("", model.network), ("_what_if", changed)):
-        solution = solve(network)
+        solution = solve_network(network)
         for row, chain in zip(chains.rows, solution.chains, strict=True):
-            response = row[chains.column(f"response_s{suffix}")].number
+            response = row[chains.column_index(f"response_s{suffix}")].number
             assert response is not None and response.value == chain.response_s
-        busy = stations.rows[0][stations.column(f"utilization{suffix}")].number
+        busy = stations.rows[0][stations.column_index(f"utilization{suffix}")].number
         assert busy is not None and busy.value == solution.station("radius").utilization
-    assert stations.rows[1][stations.column("utilization")].number is None  # a delay has no servers
+    assert stations.rows[1][
+        stations.column_index("utilization")].number is None  # a delay has no servers
 
 
 def test_predictions_stand_beside_measurements(file: Path) -> None:
     """Each with its error, and what was neither measured nor between such loads is marked."""
-    model = load(file)
-    assessment = assess(model.network, model.measured["logins"], chain="logins", loads=[45])
-    table = model_tables.predictions({"logins": assessment})
-    error, mark = table.column("response_error"), table.column("mark")
+    model = load_model(file)
+    assessment = assess_model(model.network, model.measured["logins"], chain="logins", loads=[45])
+    table = model_tables.make_prediction_table({"logins": assessment})
+    error, mark = table.column_index("response_error"), table.column_index("mark")
     assert [row[mark].text for row in table.rows] == ["calibrated", "modelled", "extrapolated"]
     number = table.rows[1][error].number
     assert number is not None and number.value == assessment.predictions[1].response_s.error
     assert table.rows[2][error].number is None
-    assert not table.has("p95_s")
+    assert not table.has_column("p95_s")
 
 
 def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Path) -> None:

@@ -17,7 +17,7 @@ import studies
 from conftest import Qop
 from fabricated import make, write_all
 from harness.engine.plan import Plan
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure import record
 from measure.record import CheckRecord, Record, RecordPart, StudyRecord
 from results_folder import seal_anew
@@ -32,22 +32,22 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def plan_of() -> Plan:
     """All its cells, twice."""
-    return plan(RunRequest(studies.load("hops"), repetitions=2), {"clock": "virtual"})
+    return build_plan(RunRequest(studies.load("hops"), repetitions=2), {"clock": "virtual"})
 
 
 def made(folder: Path, **changes: Any) -> Path:
     """A results folder of the study; `changes` are the first record's. Returns the folder."""
     made_of = plan_of()
-    for number, step in enumerate(made_of.steps()):
+    for number, step in enumerate(made_of.all_steps()):
         cell = step.cell.ids
         fields: dict[str, Any] = {
             "status": "ok", "reason": "",
             "environment": {"clock": "virtual", "plan": made_of.digest},
             "measured": {"round_trips_s": [int(cell["hops"]) * 2e-3] * 3},
             "evidence": [CheckRecord(check="hops", ok=True, detail="")]}
-        record.write(Record(
+        record.write_record(Record(
             schema=2, study=StudyRecord(id="hops", version=1), cell=cell, digests={},
-            repetition=step.repetition, asked=made_of.asked.kept(), captures=[],
+            repetition=step.repetition, asked=made_of.asked.to_stored_settings(), captures=[],
             **(fields | (changes if number == 0 else {}))), folder / "records")
     (folder / "plan.json").write_text(made_of.manifest.to_text())
     return folder
@@ -236,8 +236,9 @@ def test_the_default_study_reads_its_own_schema_only(qop_here: Qop) -> None:
     """A number nobody knows is not reported as usual."""
     good = make("P1", 1)
     write_all([good, make("P2", 1)], qop_here.folder / "run")
-    record.write(good.model_copy(update={"measured": {**(good.measured or {}), "schema": 99}}),
-                 qop_here.folder / "run" / "records")
+    record.write_record(good.model_copy(update={"measured": {**(good.measured or {}),
+                                                             "schema": 99}}),
+                        qop_here.folder / "run" / "records")
     done = qop_here("report", "run")
     assert "measured is of schema 99, this version of its study reads 2" in " ".join(
         done.stdout.split())

@@ -79,7 +79,7 @@ def have_named(monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
 def test_a_study_without_a_file_brings_none() -> None:
     """Nothing needs to be declared."""
     assert declarations.load("adp1987") == {}
-    assert variants.named(plan_of()) == {}
+    assert variants.packages_of_plan(plan_of()) == {}
 
 
 def test_variants_are_read_with_their_locks(own: Path) -> None:
@@ -87,7 +87,7 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     (own / "packages.yml").write_text("kdc: {debian: [krb5-kdc, krb5-user]}\n"
                                       "hello: {debian: [hello], python: python.lock}\n")
     (own / "python.lock").write_text(LOCK)
-    brought = variants.declared("qop2007")
+    brought = variants.declared_packages("qop2007")
     assert brought["kdc"].debian == ("krb5-kdc", "krb5-user")
     assert brought["kdc"].lock == "" and brought["kdc"].python == []
     assert brought["hello"].lock == LOCK
@@ -154,10 +154,10 @@ def test_a_variant_leaves_the_other_images_keys_alone() -> None:
             WithPackages(HELLO, mininet_wifi.WithMininetWifi()).key()}
     assert len(keys | {plain, with_wifi}) == 4
     assert (root.key(), mininet_wifi.WithMininetWifi().key()) == (plain, with_wifi)
-    kernel_part, root_part = image.parts(packages=HELLO)
-    assert kernel_part.recipe.key() == image.parts()[0].recipe.key()
-    assert image.parts()[1].recipe.key() == plain
-    assert root_part.store.folder == image.parts()[1].store.folder
+    kernel_part, root_part = image.image_parts(packages=HELLO)
+    assert kernel_part.recipe.key() == image.image_parts()[0].recipe.key()
+    assert image.image_parts()[1].recipe.key() == plain
+    assert root_part.store.folder == image.image_parts()[1].store.folder
 
 
 def test_a_variants_key_follows_its_lists() -> None:
@@ -235,7 +235,7 @@ def test_on_mininet_wifi_both_are_applied(tmp_path: Path, monkeypatch: pytest.Mo
     """One playbook for both, with both roles and all variables; Ansible finds what it names."""
     below = root.Addition(mininet_wifi.PLAYBOOK, mininet_wifi.ROLE, ["rfkill"],
                           {"mininet_wifi_tree": "/x"}, ("/y",))
-    wifi = SimpleNamespace(addition=lambda *_: (below, {"mininet_wifi": {"version": "1"}}))
+    wifi = SimpleNamespace(fetch_addition=lambda *_: (below, {"mininet_wifi": {"version": "1"}}))
     addition, manifest = build(monkeypatch, tmp_path, below=wifi)
     assert addition.packages == ["rfkill", "hello", "sl"]
     assert addition.variables == {"mininet_wifi_tree": "/x", "packages_debian": ["hello", "sl"]}
@@ -264,7 +264,7 @@ def hello(own: Path, naming: None) -> None:
 
 
 def images(*built: str) -> Any:
-    """Stands for guest.image.find where these are built, "" being the plain one."""
+    """Stands for guest.image.find_image where these are built, "" being the plain one."""
     def find(packages: Packages | None = None, **_: Any) -> Any:
         name = packages.name if packages else ""
         return image.Image(Path(), Path(), seccomp=True, key=f"key-{name}",
@@ -281,12 +281,12 @@ def test_a_plan_needs_the_images_that_its_testbeds_name(
         asked.append(packages.name if packages else "")
         return images(*asked)(packages)
 
-    monkeypatch.setattr(image, "find", images(""))
-    monkeypatch.setattr(image, "ensure", ensure)
-    plain = setup.machine(plan_of("P1"))
+    monkeypatch.setattr(image, "find_image", images(""))
+    monkeypatch.setattr(image, "ensure_image", ensure)
+    plain = setup.machine_for_plan(plan_of("P1"))
     assert isinstance(plain, EmbeddedMachine)
     assert (asked, plain.variants, plain.image_key()) == ([], {}, "key-")
-    both = setup.machine(plan_of("P1,P2"))
+    both = setup.machine_for_plan(plan_of("P1,P2"))
     assert asked == ["hello"]
     assert (both.image_key(), both.image_key("hello")) == ("key-", "key-hello")
 
@@ -298,24 +298,25 @@ def test_testbeds_whose_packages_cannot_be_built_are_skipped(
     def ensure(**_: Any) -> Any:
         raise BuildError("strongSwan cannot be fetched from http://a.test/b; log: /x\n  and so on")
 
-    monkeypatch.setattr(image, "find", images(""))
-    monkeypatch.setattr(image, "ensure", ensure)
+    monkeypatch.setattr(image, "find_image", images(""))
+    monkeypatch.setattr(image, "ensure_image", ensure)
     plan = plan_of("P1,P2")
-    made = setup.machine(plan)
+    made = setup.machine_for_plan(plan)
     assert made.lacking == {"hello": "strongSwan cannot be fetched"}
     assert capsys.readouterr().err == (
         "qop: skipping P2: strongSwan cannot be fetched from http://a.test/b; log: /x\n")
     assert (made.image_key(), made.image_key("hello")) == ("key-", "")
     # A worker of a cluster asks twice for a share, and its run says what it lacks.
-    assert setup.machine(plan, builds=False).lacking.keys() == {"hello"}
+    assert setup.machine_for_plan(plan, builds=False).lacking.keys() == {"hello"}
     assert capsys.readouterr().err == ""
     with pytest.raises(Lacking, match="cannot be fetched"):
-        asyncio.run(made.start(tmp_path, 0, 2, study="qop2007", packages="hello"))
-    step = next(step for step in plan.steps() if step.cell.ids["policy"] == "P2")
-    record = recording.unmeasured(plan, step, "why", environment={}, attempt=1, is_skipped=True)
+        asyncio.run(made.start_worker(tmp_path, 0, 2, study="qop2007", packages="hello"))
+    step = next(step for step in plan.all_steps() if step.cell.ids["policy"] == "P2")
+    record = recording.unmeasured_record(plan, step, "why", environment={}, attempt=1,
+                                         is_skipped=True)
     assert (record.status, record.reason) == ("skipped", "why")
     with pytest.raises(UserError, match="cannot be fetched"):
-        setup.machine(plan_of("P2"))
+        setup.machine_for_plan(plan_of("P2"))
 
 
 @pytest.mark.parametrize(("lacking", "skipped"), [
@@ -331,14 +332,14 @@ def test_only_if_no_testbed_can_be_measured_nothing_starts(
             raise BuildError(f"{packages.name} cannot be had; try later")
         return images(packages.name)(packages)
 
-    monkeypatch.setattr(image, "find", images(""))
-    monkeypatch.setattr(image, "ensure", ensure)
+    monkeypatch.setattr(image, "find_image", images(""))
+    monkeypatch.setattr(image, "ensure_image", ensure)
     plan = plan_of("P2,P3")
     if lacking == {"hello", "other"}:
         with pytest.raises(UserError, match=r"^other cannot be had; try later$"):
-            setup.machine(plan)
+            setup.machine_for_plan(plan)
     else:
-        made = setup.machine(plan)
+        made = setup.machine_for_plan(plan)
         assert made.lacking == {name: f"{name} cannot be had" for name in lacking}
         [there] = {"hello", "other"} - lacking
         assert made.image_key(there) == f"key-{there}"
@@ -350,10 +351,10 @@ def test_strongswan_with_ml_kem_is_an_image_of_its_own(
         own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes it changes its key and no other; a file may ask for nothing else of this kind."""
     (own / "packages.yml").write_text("mlkem: {compiled: [strongswan]}\nbare: {debian: [hello]}\n")
-    brought = variants.declared("qop2007")
+    brought = variants.declared_packages("qop2007")
 
     def keys() -> list[str]:
-        return [image.parts(packages=which)[1].recipe.key()
+        return [image.image_parts(packages=which)[1].recipe.key()
                 for which in (None, brought["bare"], brought["mlkem"])]
 
     before = keys()
@@ -366,7 +367,7 @@ def test_strongswan_with_ml_kem_is_an_image_of_its_own(
     assert lacking == f"strongSwan {strongswan.VERSION} in /nowhere"
     (own / "packages.yml").write_text("mlkem: {compiled: [openssl]}\n")
     with pytest.raises(StudyError, match="what is compiled is strongswan"):
-        variants.declared("qop2007")
+        variants.declared_packages("qop2007")
 
 
 def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: None) -> None:
@@ -374,22 +375,24 @@ def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: Non
     (own / "packages.yml").write_text("hello: {debian: [bash, nosuch-x], python: x.lock}")
     (own / "x.lock").write_text(f"{LOCK}pytest==1.0 {HASH}\nnosuch-y==1.0 {HASH}\n")
     plan = plan_of("P1,P2")
-    told = {name: testbed.TestbedClient(SpeakingMachine(), 0, planned, plan, Path())._job("", {})
+    told = {name: testbed.TestbedClient(SpeakingMachine(), 0, planned, plan,
+                                        Path())._job_document("", {})
             ["packages"] for name, planned in plan.testbeds.items()}
     assert told == {"P1": {}, "P2": {"debian": ["bash", "nosuch-x"],
                                      "python": ["six", "pytest", "nosuch-y"]}}
-    versions = measured.versions(told["P2"])
+    versions = measured.collect_versions(told["P2"])
     assert versions["python:pytest"] == pytest.__version__ and "bash" in versions
-    assert not {"bash", "python:pytest"} & measured.versions(told["P1"]).keys()
+    assert not {"bash", "python:pytest"} & measured.collect_versions(told["P1"]).keys()
     assert not [name for name in versions if "nosuch" in name]
 
 
 def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variants stand beside the plain image, and only where a plan has them."""
-    monkeypatch.setattr(image, "find", images("", "hello"))
-    monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
+    monkeypatch.setattr(image, "find_image", images("", "hello"))
+    monkeypatch.setattr(image, "ensure_image", lambda packages, **_: images("hello")(packages))
     plans = plan_of("P1"), plan_of("P1,P2")
-    plain, both = (provenance.describe(plan, setup.machine(plan)) for plan in plans)
+    plain, both = (provenance.describe_provenance(plan, setup.machine_for_plan(plan)) for plan
+                   in plans)
     assert "variants" not in plain
     assert both["image"] == plain["image"] == {"root": {"key": ""}}
     assert both["variants"] == {"hello": {"root": {"key": "hello"}}}
@@ -398,40 +401,40 @@ def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch
 def test_a_worker_tells_the_images_that_it_has(hello: None, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """One that lacks some may measure the rest; one without any, or with another, may not."""
-    monkeypatch.setattr(provenance, "describe", lambda *_: {})
+    monkeypatch.setattr(provenance, "describe_provenance", lambda *_: {})
     plan = plan_of("P1,P2")
 
     def identity(*built: str, plan: Any = plan) -> WorkerIdentity:
-        monkeypatch.setattr(image, "find", images(*built))
-        monkeypatch.setattr(image, "ensure", lambda packages, **_: images(*built)(packages))
-        return WorkerIdentity(**measuring.identity(plan))
+        monkeypatch.setattr(image, "find_image", images(*built))
+        monkeypatch.setattr(image, "ensure_image", lambda packages, **_: images(*built)(packages))
+        return WorkerIdentity(**measuring.describe_machine(plan))
 
     lacking, whole = identity(""), identity("", "hello")
     assert lacking.images == {"": "key-"}
     assert whole.images == {"": "key-", "hello": "key-hello"}
     assert whole.processors == lacking.processors == len(os.sched_getaffinity(0))
     checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
-    assert checker._complaint(lacking) == checker._complaint(whole) == ""
+    assert checker._find_difference(lacking) == checker._find_difference(whole) == ""
     other = whole.model_copy(update={"images": {"": "key-", "hello": "key-2"}})
-    assert "another guest image (key-2, not key-hello)" in checker._complaint(other)
+    assert "another guest image (key-2, not key-hello)" in checker._find_difference(other)
     for nothing in (identity(), identity("hello")):
-        assert "give './qop provision --study qop2007' there" in checker._complaint(nothing)
+        assert "give './qop provision --study qop2007' there" in checker._find_difference(nothing)
     without = checking.Checker(plan_of("P2"), SimpleNamespace(), tmp_path)
-    assert "has no guest image" in without._complaint(identity("", plan=plan_of("P2")))
+    assert "has no guest image" in without._find_difference(identity("", plan=plan_of("P2")))
 
 
 def lacks_on(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The packages hello are built nowhere, or on all workers but the first that is asked."""
     asked: list[str] = []
-    real = measuring.identity
+    real = measuring.describe_machine
 
     def identity(plan: Any) -> dict[str, Any]:
         asked.append(get_worker().address)
         has = first and asked[0] != asked[-1]
         return real(plan) | ({"images": {"": "key-", "hello": "key-hello"}} if has else {})
 
-    monkeypatch.setattr(image, "find", images(""))
-    monkeypatch.setattr(measuring, "identity", identity)
+    monkeypatch.setattr(image, "find_image", images(""))
+    monkeypatch.setattr(measuring, "describe_machine", identity)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -450,7 +453,7 @@ async def test_on_a_cluster_who_lacks_packages_measures_the_rest(
         run.campaign.measurer = made_up_measuring.measure if is_somewhere else \
             made_up_measuring.measure_or_skip
         records = await run()
-    assert records.keys() == {step.name for step in plan.steps()}
+    assert records.keys() == {step.name for step in plan.all_steps()}
     named = [entry for entry in records.values() if entry.cell["policy"] == "P2"]
     lines = [line for line in run.told if "no guest image with packages hello; give "
              "'./qop provision --study qop2007' there" in line]
@@ -468,24 +471,24 @@ async def test_on_a_cluster_who_lacks_packages_measures_the_rest(
 
 def test_what_there_is_can_be_seen(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """`studies` lists packages; doctor says which images are not built, and how to get them."""
-    monkeypatch.setattr(image, "find", images("", "other"))
+    monkeypatch.setattr(image, "find_image", images("", "other"))
     done = CliRunner().invoke(studies_command.command)
     assert "  packages hello: Debian's hello; its guest image is built when it is first needed" \
         in done.output
     assert "  packages other: Debian's sl; its guest image is built\n" in done.output
-    finding = doctor._packages()
+    finding = doctor._check_packages()
     assert not finding.ok and not finding.needed
     assert finding.what == "packages that studies bring: hello of qop2007, other of qop2007"
     assert "'./qop provision --study qop2007'" in finding.remedy
-    monkeypatch.setattr(image, "find", images("", "hello", "other"))
-    assert doctor._packages().ok
+    monkeypatch.setattr(image, "find_image", images("", "hello", "other"))
+    assert doctor._check_packages().ok
 
 
 def test_provision_builds_what_a_study_brings(hello: None,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain image, then each of the study's; no such study is one line."""
     built: list[str] = []
-    monkeypatch.setattr(image, "ensure", lambda packages, **_: built.append(
+    monkeypatch.setattr(image, "ensure_image", lambda packages, **_: built.append(
         packages.name if packages else "") or images(*built)(packages))
     done = CliRunner().invoke(provision_command.command, ["--study", "qop2007"])
     assert done.exception is None, done.exception

@@ -50,16 +50,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [cell] = plan.cells
     out = Path(shutil.copytree(recorded.FOLDER / "P2", folder.parent / "out"))
     with ResultsFolder(folder) as results:
-        results.adopt(plan)
+        results.adopt_plan(plan)
         verdict = plan.study.judge(Repetition(cell, plan.asked, out, SECRETS))
         with pytest.MonkeyPatch.context() as patch:
             # Of the recording's run no other secret is known.
             patch.setattr("studies.qop2007.study.Qop2007.judged_with", ("network.wep_key",))
-            entry = recording.judged(plan, Step(cell, 1), verdict, attempt=1, secrets=SECRETS,
-                                     environment={"plan": plan.digest})
-        sums = packing.pack(out, [capture["file"] for capture in entry.captures], [],
-                            keeps_captures=True)
-        results.keep(entry.model_copy(update={"sha256": sums}), out)
+            entry = recording.judged_record(plan, Step(cell, 1), verdict, attempt=1,
+                                            secrets=SECRETS,
+                                            environment={"plan": plan.digest})
+        sums = packing.pack_files(out, [capture["file"] for capture in entry.captures], [],
+                                  keeps_captures=True)
+        results.keep_record(entry.model_copy(update={"sha256": sums}), out)
     assert entry.status == "ok"
     return folder
 
@@ -72,7 +73,7 @@ def copied(run: Path, tmp_path: Path) -> Path:
 
 def redone(folder: Path) -> redoing.Redone:
     """What comes of the folder's only record."""
-    verdict = verifying.verify(folder)
+    verdict = verifying.verify_results(folder)
     assert verdict.ok
     return redoing.redo_record(folder, verdict.survey.plan, NAME, verdict.survey.records[NAME])
 
@@ -91,13 +92,13 @@ def change(path: Path, alter: Callable[[Any], Any]) -> None:
 
 def test_an_archive_is_judged_anew_elsewhere(run: Path, tmp_path: Path) -> None:
     """By content alone: neither the user's policy nor the run's key is anywhere but in it."""
-    packed = exporting.export(run, tmp_path / "run.tar.gz", "all").file
+    packed = exporting.export_folder(run, tmp_path / "run.tar.gz", "all").file
     imported = importing.import_archive(packed, tmp_path / "there", tmp_path).folder
     for place in (packed, imported):
         done = CliRunner().invoke(command, ["--redo", str(place)], standalone_mode=False)
         assert done.return_value == 0, done.output
         assert done.output.endswith("; 1 records judged anew say the same\n")
-    assert record.read(run / RECORD).secrets == {"network.wep_key": recorded.WEP_KEY}
+    assert record.read_record(run / RECORD).secrets == {"network.wep_key": recorded.WEP_KEY}
 
 
 def test_one_byte_of_a_capture_is_named(copied: Path) -> None:
@@ -141,7 +142,7 @@ def numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 def test_each_number_of_a_record_is_compared(run: Path) -> None:
     """Any number of the body or of the raw values, altered by a millionth or turned, is named."""
-    entry = record.read(run / RECORD).model_dump(mode="json", by_alias=True)
+    entry = record.read_record(run / RECORD).model_dump(mode="json", by_alias=True)
     places = [place for field in redoing._COMPARED for place in numbers(entry[field], (field,))]
     assert len(places) > 100
     for place in places:
@@ -187,9 +188,9 @@ def test_what_differs_is_a_bad_end(copied: Path) -> None:
 
 def altered(copied: Path, alter: Callable[[Any], Any]) -> redoing.Redone:
     """The same once its record was altered: whether the folder verifies does not matter."""
-    plan = verifying.verify(copied).survey.plan
+    plan = verifying.verify_results(copied).survey.plan
     change(copied / RECORD, alter)
-    return redoing.redo_record(copied, plan, NAME, record.read(copied / RECORD))
+    return redoing.redo_record(copied, plan, NAME, record.read_record(copied / RECORD))
 
 
 @pytest.mark.parametrize("damage", [
@@ -202,7 +203,7 @@ def altered(copied: Path, alter: Callable[[Any], Any]) -> redoing.Redone:
 def test_a_damaged_file_has_one_line(copied: Path, file: str,
                                      damage: Callable[[bytes], bytes]) -> None:
     """By the command, and by judging anew alone; whatever the decompressor makes of it."""
-    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    plan, entry = verifying.verify_results(copied).survey.plan, record.read_record(copied / RECORD)
     (copied / file).write_bytes(damage((copied / file).read_bytes()))
     done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
     assert done.return_value == 1
@@ -252,7 +253,7 @@ def test_one_doctored_record_among_good_ones_is_a_bad_end(copied: Path) -> None:
     document = json.loads((copied / RECORD).read_text())
     document.update(repetition=2, captures=[], files=[], sha256={})
     seal_anew((copied / RECORD).with_name(f"{OWN}-N2-002.json"), document)
-    assert verifying.verify(copied).ok
+    assert verifying.verify_results(copied).ok
     done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
     assert done.return_value == 1
     assert f"{OWN}-N2-002.json: says ok, and cannot be judged anew: was measured" in done.output
@@ -262,10 +263,11 @@ def test_one_doctored_record_among_good_ones_is_a_bad_end(copied: Path) -> None:
 def test_captures_that_a_run_did_not_keep_are_no_damage_and_no_proof(copied: Path) -> None:
     """As after `qop run --captures none`: whole, to be exported, and not verified anew."""
     second = f"{OWN}-N2-002"
-    entry = record.read(copied / RECORD).model_copy(update={"repetition": 2})
-    record.write(recording.packed(entry, entry.sha256, keeps=False), copied / "records")
+    entry = record.read_record(copied / RECORD).model_copy(update={"repetition": 2})
+    record.write_record(recording.with_checksums(entry, entry.sha256, keeps=False),
+                        copied / "records")
     shutil.copytree(copied / "files" / NAME, copied / "files" / second)
-    verdict = verifying.verify(copied, redo=True)
+    verdict = verifying.verify_results(copied, redo=True)
     assert verdict.ok
     assert verdict.summary().endswith(
         "; 1 of 2 records judged anew say the same, not redone: 1 records kept no captures")
@@ -273,15 +275,15 @@ def test_captures_that_a_run_did_not_keep_are_no_damage_and_no_proof(copied: Pat
     assert note == (f"records/{second}.json: not judged anew: its captures were left out or "
                     "removed by choice")
     assert f"{len(entry.captures)} removed or left out by choice" in verdict.summary()
-    exporting.export(copied, copied.parent / "run.tar.gz", "all")
+    exporting.export_folder(copied, copied.parent / "run.tar.gz", "all")
     (copied / RECORD).unlink()
     shutil.rmtree(copied / "captures")
-    assert not verifying.verify(copied, redo=True).ok
+    assert not verifying.verify_results(copied, redo=True).ok
 
 
 def test_what_a_folder_refers_to_outside_is_not_read(copied: Path, tmp_path: Path) -> None:
     """A symbolic link in a capture's place, or in that of the folder above it."""
-    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    plan, entry = verifying.verify_results(copied).survey.plan, record.read_record(copied / RECORD)
     captures = copied / "captures" / NAME
     away = tmp_path / "away"
     captures.rename(away)
@@ -300,15 +302,15 @@ def test_a_capture_that_unpacks_without_end_is_not_unpacked(
     """It is refused at the bound."""
     monkeypatch.setattr(redoing, "_MAX_BYTES", 0)
     monkeypatch.setattr(redoing, "_PIECE_BYTES", 16)
-    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    plan, entry = verifying.verify_results(copied).survey.plan, record.read_record(copied / RECORD)
     assert "unpacks to more than" in redoing.redo_record(copied, plan, NAME, entry).differences[0]
 
 
 def test_pruned_captures_and_studies_that_cannot_are_notes(
         copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is absent by choice is no damage; but with nothing judged nothing is confirmed."""
-    entry = record.read(copied / RECORD)
-    plan = verifying.verify(copied).survey.plan
+    entry = record.read_record(copied / RECORD)
+    plan = verifying.verify_results(copied).survey.plan
     monkeypatch.setattr("studies.qop2007.study.Qop2007.not_redone", "needs what nobody keeps")
     assert redoing.redo_record(copied, plan, NAME, entry).not_redone == "needs what nobody keeps"
     monkeypatch.undo()
@@ -322,7 +324,7 @@ def test_a_level_that_is_not_what_its_digest_says_is_refused(copied: Path) -> No
     """The plan's own word on a policy is compared with its digest, which every record bears."""
     change(copied / "plan.json",
            lambda plan: plan["levels"]["policy"][OWN]["content"].update(layers={}))
-    verdict = verifying.verify(copied)
+    verdict = verifying.verify_results(copied)
     [finding] = verdict.findings
     assert finding.text.startswith("plan.json: policy OWN-WEP is not what its digest says")
     assert verdict.survey.plan is not None

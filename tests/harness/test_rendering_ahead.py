@@ -43,15 +43,15 @@ async def test_the_next_policies_are_rendered_ahead(
     # The program that stands in for the worker takes its commands from a line in any case.
     monkeypatch.setattr(testbeds.TestbedClient, "_skips_waiting", False)
     plan = plans.plan_of("P1,P2,P3,P4", warm_up=0)
-    monkeypatch.setattr(RunSettings, "waits", waits)
+    monkeypatch.setattr(RunSettings, "is_real_time", waits)
     machine: Any = SpeakingMachine()
     machine.processors = [0, 1]
     scheduler = Mock(testbeds=lambda: [*plan.testbeds])
     there = testbeds.Testbeds(plan, machine, Mock(work=tmp_path), scheduler=scheduler,
-                              secrets=secrets.make(), events=Mock())
+                              secrets=secrets.make_secrets(), events=Mock())
     there._starting = starting
     try:
-        await there.serving(next(iter(plan.testbeds)), 0)
+        await there.get_or_start(next(iter(plan.testbeds)), 0)
     finally:
         await there.close()
     assert renderer.begun == ["P1", *ahead]

@@ -22,14 +22,14 @@ def scheduler_of(plan: Plan, **changes: object) -> Scheduler:
     """A scheduler with two processors, room for all, and the plan's steps to come."""
     made = dataclasses.replace(Scheduler(plan, [0, 1], at_once=8, max_testbeds=64, free_mb=10_000),
                                **changes)
-    made.add(plan.steps())
+    made.add_steps(plan.all_steps())
     return made
 
 
 def started(scheduler: Scheduler) -> list[tuple[Step, int]]:
     """Everything that can be started now."""
     starts = []
-    while (start := scheduler.start()) is not None:
+    while (start := scheduler.start_next()) is not None:
         starts.append(start)
     return starts
 
@@ -38,7 +38,7 @@ def test_steps_start_in_the_plans_order_one_a_testbed() -> None:
     """The first block's first scenario goes first, and no policy twice at a time."""
     plan = plan_of(4)
     first = started(scheduler_of(plan))
-    assert [step for step, _ in first] == plan.steps()[:4]
+    assert [step for step, _ in first] == plan.all_steps()[:4]
     assert len({step.cell.ids["policy"] for step, _ in first}) == 4
 
 
@@ -51,8 +51,8 @@ def test_everything_is_measured_exactly_once() -> None:
     while scheduler.waiting or running:
         running += [step for step, _ in started(scheduler)]
         seen.append(running.pop(len(seen) % len(running)))
-        scheduler.ended(seen[-1], used=0.2)
-    assert sorted(step.name for step in seen) == sorted(step.name for step in plan.steps())
+        scheduler.note_end(seen[-1], used=0.2)
+    assert sorted(step.name for step in seen) == sorted(step.name for step in plan.all_steps())
 
 
 def test_a_testbed_stays_on_its_processor_and_both_are_used() -> None:
@@ -61,7 +61,7 @@ def test_a_testbed_stays_on_its_processor_and_both_are_used() -> None:
     first = {step.cell.ids["policy"]: place for step, place in started(scheduler)}
     assert sorted(first.values()) == [0, 0, 1, 1]
     for step in scheduler.running:
-        scheduler.ended(step)
+        scheduler.note_end(step)
     second = {step.cell.ids["policy"]: place for step, place in started(scheduler)}
     assert second == first
 
@@ -70,16 +70,16 @@ def test_an_idle_processor_takes_over_a_testbed() -> None:
     """What waits for a busy processor moves to one that has nothing to do, and stays there."""
     plan = plan_of(3, "N2", repetitions=2)
     scheduler = scheduler_of(plan, at_once=1)
-    processors = [scheduler.reserve(key) for key in scheduler.testbeds()]
+    processors = [scheduler.reserve_slot(key) for key in scheduler.waiting_testbeds()]
     assert processors == [0, 1, 0]
     _, (second, where) = started(scheduler)
-    assert where == 1 and scheduler.start() is None
-    third = plan.steps()[2]
-    scheduler.ended(second)
-    assert scheduler.start() == (plan.steps()[5], 1)  # its own first, if one waits
-    scheduler.ended(plan.steps()[5])
-    assert scheduler.start() == (third, 1)
-    assert scheduler.start() is None
+    assert where == 1 and scheduler.start_next() is None
+    third = plan.all_steps()[2]
+    scheduler.note_end(second)
+    assert scheduler.start_next() == (plan.all_steps()[5], 1)  # its own first, if one waits
+    scheduler.note_end(plan.all_steps()[5])
+    assert scheduler.start_next() == (third, 1)
+    assert scheduler.start_next() is None
 
 
 def test_a_processor_takes_no_more_than_it_has_power_for() -> None:
@@ -87,11 +87,11 @@ def test_a_processor_takes_no_more_than_it_has_power_for() -> None:
     scheduler = scheduler_of(plan_of(12, "N2"))
     assert len(started(scheduler)) == 4  # as long as nothing is known: two on each
     for step in scheduler.running:
-        scheduler.ended(step, used=0.09)
+        scheduler.note_end(step, used=0.09)
     light = started(scheduler)
     assert len(light) > 4
     for processor in (0, 1):
-        needs = [scheduler.need(step.cell) for step, place in light if place == processor]
+        needs = [scheduler.expected_share(step.cell) for step, place in light if place == processor]
         assert sum(needs) <= FULL
 
 
@@ -100,7 +100,7 @@ def test_a_heavy_repetition_still_gets_a_processor() -> None:
     plan = plan_of(1, "N2", repetitions=3)
     scheduler = scheduler_of(plan)
     [(step, _)] = started(scheduler)
-    scheduler.ended(step, used=1.7)
+    scheduler.note_end(step, used=1.7)
     assert len(started(scheduler)) == 1
 
 
@@ -116,10 +116,10 @@ def test_testbeds_without_room_wait_and_get_it() -> None:
     scheduler = scheduler_of(plan, free_mb=1000, memory_mb=memory)
     first = started(scheduler)
     assert len(first) == 2 and scheduler.is_short_of_memory()
-    scheduler.ended(first[0][0])
+    scheduler.note_end(first[0][0])
     assert not started(scheduler)  # its testbed is still there
-    for key in scheduler.idle():
-        scheduler.gone(key)
+    for key in scheduler.idle_testbeds():
+        scheduler.release_slot(key)
     assert len(started(scheduler)) == 1 and not scheduler.is_short_of_memory()
 
 
@@ -133,10 +133,10 @@ def test_one_testbed_is_always_possible() -> None:
 def test_blocks_hold_every_cell_once_and_the_seed_decides_their_order() -> None:
     """Same seed, same order; another seed, another; long scenarios first."""
     one, again, other = plan_of(12), plan_of(12), plan_of(12, seed=2)
-    assert one.steps() == again.steps()
-    assert [s.name for s in one.steps()] != [s.name for s in other.steps()]
+    assert one.all_steps() == again.all_steps()
+    assert [s.name for s in one.all_steps()] != [s.name for s in other.all_steps()]
     for repetition in (1, 2):
-        block = one.block(repetition)
+        block = one.block_steps(repetition)
         assert {step.cell.name for step in block} == {cell.name for cell in one.cells}
         assert len(block) == 24
         assert [step.cell.ids["scenario"] for step in block] == ["N1"] * 12 + ["N2"] * 12
@@ -180,16 +180,16 @@ def test_waiting_makes_it_careful_and_idleness_bold() -> None:
     """Processors that were the limit get less to do, within bounds; and slowly more again."""
     scheduler = scheduler_of(plan_of(2))
     for _ in range(3):
-        scheduler.waited(1.5)
+        scheduler.note_wait(1.5)
     careful = scheduler.full
     assert careful < FULL
     for _ in range(50):
-        scheduler.waited(1.5)
+        scheduler.note_wait(1.5)
     assert scheduler.full == MIN_FULL
-    scheduler.waited(0.7)
+    scheduler.note_wait(0.7)
     assert scheduler.full == MIN_FULL
     for _ in range(5):
-        scheduler.waited(0.1)
+        scheduler.note_wait(0.1)
     assert MIN_FULL < scheduler.full < careful
 
 
@@ -198,8 +198,8 @@ def test_testbeds_are_seated_ahead_in_the_order_of_their_steps() -> None:
     plan = plan_of(3, "N2", repetitions=1)
     scheduler = scheduler_of(plan, free_mb=1000,
                              memory_mb=dict.fromkeys(plan.testbeds, 400))
-    keys = scheduler.testbeds()
-    assert keys == [step.cell.ids["policy"] for step in plan.steps()]
-    assert [scheduler.reserve(key) for key in keys] == [0, 1, None]
-    assert [scheduler.reserve(key) for key in keys] == [0, 1, None]
-    assert {step.name for step, _ in started(scheduler)} == {s.name for s in plan.steps()[:2]}
+    keys = scheduler.waiting_testbeds()
+    assert keys == [step.cell.ids["policy"] for step in plan.all_steps()]
+    assert [scheduler.reserve_slot(key) for key in keys] == [0, 1, None]
+    assert [scheduler.reserve_slot(key) for key in keys] == [0, 1, None]
+    assert {step.name for step, _ in started(scheduler)} == {s.name for s in plan.all_steps()[:2]}

@@ -31,9 +31,9 @@ from measure import record
 from measure.document import (
     DIGEST_FIELD,
     find_non_finite,
-    is_as_written,
-    printable,
+    matches_digest,
     seal_text,
+    to_printable,
 )
 from measure.manifest import Manifest
 from measure.record import RecordError
@@ -83,7 +83,7 @@ def test_no_flipped_bit_changes_what_is_shown_unnoticed(sound: Path, copied: Pat
         path.write_bytes(content)
         # A survey reads what verify, export and import judge.
         survey = verifying.Survey()
-        survey.look(where, io.BytesIO(altered))
+        survey.add_file(where, io.BytesIO(altered))
         said = [finding.text for finding in survey.findings] + list(survey.altered.values())
         assert any(line.startswith(f"{where}: ") for line in said), (where, at)
     assert shown(copied) == before
@@ -116,7 +116,7 @@ def test_every_edit_is_noticed_sealed_anew_or_not(copied: Path, name: str) -> No
     path = copied / name
     text = path.read_text()
     document = json.loads(text)
-    told = verifying.verify(copied).digest
+    told = verifying.verify_results(copied).digest
     chosen = random.Random(7).sample(
         [place for place in places(document) if place != (DIGEST_FIELD,)], 50)
     for place in chosen:
@@ -124,10 +124,10 @@ def test_every_edit_is_noticed_sealed_anew_or_not(copied: Path, name: str) -> No
         path.write_text(json.dumps(altered))
         assert findings(copied), place
         seal_anew(path, altered)
-        verdict = verifying.verify(copied)
+        verdict = verifying.verify_results(copied)
         assert verdict.findings or verdict.digest != told, place
     path.write_text(text)
-    assert verifying.verify(copied).digest == told and not findings(copied)
+    assert verifying.verify_results(copied).digest == told and not findings(copied)
 
 
 def test_the_digest_is_what_sha256sum_says(copied: Path, tmp_path: Path) -> None:
@@ -135,11 +135,12 @@ def test_the_digest_is_what_sha256sum_says(copied: Path, tmp_path: Path) -> None
     by_hand = subprocess.run(
         "LC_ALL=C; export LC_ALL; sha256sum plan.json records/*.json | sha256sum", shell=True,
         cwd=copied, capture_output=True, text=True, check=True).stdout.split()[0]
-    done = exporting.export(copied, tmp_path / "x.tar.gz", "none")
+    done = exporting.export_folder(copied, tmp_path / "x.tar.gz", "none")
     came = importing.import_archive(done.file, tmp_path / "there", tmp_path)
     assert {by_hand} == {done.digest, came.digest, seal.read_seal(copied, None).digest,
-                         verifying.verify(done.file).digest, verifying.verify(came.folder).digest}
-    assert by_hand in verifying.verify(copied).summary()
+                         verifying.verify_results(done.file).digest,
+                         verifying.verify_results(came.folder).digest}
+    assert by_hand in verifying.verify_results(copied).summary()
 
 
 def test_a_document_of_an_earlier_version_has_no_digest_and_is_read(copied: Path) -> None:
@@ -147,10 +148,10 @@ def test_a_document_of_an_earlier_version_has_no_digest_and_is_read(copied: Path
     document = json.loads((copied / RECORD).read_text())
     del document[DIGEST_FIELD]
     (copied / RECORD).write_text(json.dumps(document))
-    verdict = verifying.verify(copied)
+    verdict = verifying.verify_results(copied)
     [note] = verdict.notes
     assert verdict.ok and note.startswith(f"no digest in {RECORD}, of 5: written by an earlier")
-    results = report.load(copied)
+    results = report.load_results(copied)
     assert "no digest in " in results.digest and len(results.good) == 4
 
 
@@ -190,7 +191,8 @@ def test_a_level_whose_content_is_another_is_refused_by_every_command(copied: Pa
         document["levels"]["policy"]["P8"]["content"]["layers"]
     seal_anew(copied / "plan.json", document)
     assert any("policy P1 is not what its digest says" in line for line in findings(copied))
-    for read in (report.load, lambda folder: exporting.export(folder, folder / "x", "none"),
+    for read in (report.load_results,
+                 lambda folder: exporting.export_folder(folder, folder / "x", "none"),
                  lambda folder: CliRunner().invoke(status, [str(folder)], standalone_mode=False,
                                                    catch_exceptions=False)):
         with pytest.raises(UserError, match="policy P1 is not what its digest says"):
@@ -220,7 +222,7 @@ def test_a_merge_never_overwrites_the_folders_plan(copied: Path, tmp_path: Path)
     seal_anew(forged / "plan.json", document)
     for name in ("P1-N2-003", "P8-N2-003"):
         shutil.rmtree(copied / "captures" / name, ignore_errors=True)
-    file = exporting.export(forged, tmp_path / "x.tar.gz", "none").file
+    file = exporting.export_folder(forged, tmp_path / "x.tar.gz", "none").file
     before = read_manifest(copied)
     assert before is not None
     done = importing.import_archive(file, copied, tmp_path)
@@ -238,7 +240,7 @@ def test_another_number_of_a_level_is_not_merged(copied: Path, tmp_path: Path) -
     document = json.loads((forged / "plan.json").read_text())
     document["levels"]["policy"]["P1"].update(number=40.0, content={})
     seal_anew(forged / "plan.json", document)
-    file = exporting.export(forged, tmp_path / "x.tar.gz", "none").file
+    file = exporting.export_folder(forged, tmp_path / "x.tar.gz", "none").file
     before = tree(copied)
     with pytest.raises(UserError, match="another plan"):
         importing.import_archive(file, copied, tmp_path)
@@ -264,8 +266,8 @@ def test_a_value_that_no_table_can_use_is_said_alike_by_all(copied: Path, tmp_pa
     what = complaint.removeprefix(str(copied / RECORD))
     assert findings(copied)[0] == f"{RECORD}{what}"
     with pytest.raises(UserError, match="put them right first"):
-        exporting.export(copied, tmp_path / "x.tar.gz", "none")
-    assert report.load(copied).complaints == [complaint]
+        exporting.export_folder(copied, tmp_path / "x.tar.gz", "none")
+    assert report.load_results(copied).complaints == [complaint]
     other = make(tmp_path / "other")
     for command, arguments in ((status, [str(copied)]), (compare, [str(other), str(copied)]),
                                (verify, [str(copied)])):
@@ -286,25 +288,25 @@ def test_circumstances_that_no_table_can_show_make_a_record_unusable(
     document = json.loads((copied / RECORD).read_text())
     alter(document)
     seal_anew(copied / RECORD, document)
-    results = report.load(copied)
+    results = report.load_results(copied)
     assert len(results.complaints) == 1 and len(results.good) == 3
-    study = report.study_of(copied)
+    study = report.find_folder_study(copied)
     study.report(results, {"baseline": ""})
 
 
 def test_a_report_says_when_a_seal_is_broken(copied: Path) -> None:
     """Of a record that was edited and sealed anew since, and of one that went."""
-    assert verifying.verify(copied, write=True).ok
+    assert verifying.verify_results(copied, write=True).ok
     assert seal.read_seal(copied, None).notices == ()
     document = json.loads((copied / RECORD).read_text())
     document["elapsed_s"] += 1
     seal_anew(copied / RECORD, document)
     (copied / "records" / "P8-N2-001.json").unlink()
-    results = report.load(copied)
+    results = report.load_results(copied)
     [notice] = results.notices
     assert notice == (f"the seal is broken: {RECORD} is not what it was when SHA256SUMS was "
                       f"written (and 1 more); './qop verify {copied}' names all")
-    table = report.study_of(copied).run_table(analysis.Cells(results))
+    table = report.find_folder_study(copied).run_table(analysis.Cells(results))
     assert notice in table.warnings
 
 
@@ -316,7 +318,7 @@ def test_a_folder_whose_scenario_or_medium_has_a_taken_name_is_told(copied: Path
     def taken(alter: Callable[[dict[str, Any]], object]) -> list[str]:
         document = json.loads((copied / "plan.json").read_text())
         alter(document)
-        return builtin.find_taken(Manifest.model_validate(document))
+        return builtin.find_changed_builtins(Manifest.model_validate(document))
 
     said = "is not qop's own of that name: somebody's file has its name, or it has changed since"
     assert taken(lambda _: None) == []
@@ -343,7 +345,7 @@ def test_a_file_of_the_users_may_not_take_a_name_of_qops_own(tmp_path: Path) -> 
             load(str(own))
     own.write_text("id: M5\nname: mine\nlayers: {}\n")
     with pytest.raises(policies.PolicyError, match="M5 comes with qop, and is another"):
-        policies.load(own)
+        policies.load_policy(own)
 
 
 # Text -----------------------------------------------------------------------------------------
@@ -355,8 +357,8 @@ STEERING = ("\x1b]0;owned\x07", "\x07", "\0", "\x9b31m", "\u202e", "\u2066", "\u
 def test_text_that_steers_is_not_printable() -> None:
     """Controls, bidirectional signs and halves of letters become blanks; words stay."""
     for text in STEERING:
-        assert printable(f"a{text}b").isprintable()
-    assert printable("µ 95\u00a0% é") == "µ 95\u00a0% é"
+        assert to_printable(f"a{text}b").isprintable()
+    assert to_printable("µ 95\u00a0% é") == "µ 95\u00a0% é"
 
 
 @pytest.mark.parametrize("text", STEERING[:-1])
@@ -401,9 +403,9 @@ def test_only_the_last_field_of_that_name_is_the_digest() -> None:
          "status": "failed", "reason": f'"{DIGEST_FIELD}": ""', "digests": {}, "asked": {},
          "measured": None, "evidence": [], "environment": {DIGEST_FIELD: "0" * 64}, "captures": []})
     text = record.to_text(made)
-    assert is_as_written(text) and record.parse(text, "x") == made
-    assert not is_as_written(text.replace("0" * 64, "1" * 64))
-    assert not is_as_written(text.replace('"failed"', '"skipped"'))
+    assert matches_digest(text) and record.parse_record(text, "x") == made
+    assert not matches_digest(text.replace("0" * 64, "1" * 64))
+    assert not matches_digest(text.replace('"failed"', '"skipped"'))
 
 
 def test_non_finite_numbers_are_found_however_deep() -> None:

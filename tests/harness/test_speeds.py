@@ -20,44 +20,44 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_first_measured_is_kept(cache: Path) -> None:
     """Later testbeds are told it, and what they measured meanwhile changes nothing."""
-    assert speeds.known("image") == {}
-    speeds.keep("image", {})
-    assert speeds.known("image") == {}
-    speeds.keep("image", FOUND)
-    speeds.keep("image", {"entry_ns": 1.0})
-    assert speeds.known("image") == FOUND
+    assert speeds.stored_speeds("image") == {}
+    speeds.store_speeds("image", {})
+    assert speeds.stored_speeds("image") == {}
+    speeds.store_speeds("image", FOUND)
+    speeds.store_speeds("image", {"entry_ns": 1.0})
+    assert speeds.stored_speeds("image") == FOUND
     assert [file.suffix for file in (cache / "speeds").iterdir()] == [".json"]
 
 
 def test_a_least_value_becomes_less_and_is_added() -> None:
     """Whoever measures it with less company says what it is, and the rest stays."""
-    speeds.keep("image", FOUND)
-    speeds.keep("image", {"entry_ns": 1.0, "least_call_ns": 20.0})
-    speeds.keep("image", {"least_call_ns": 30.0})
-    assert speeds.known("image") == {**FOUND, "least_call_ns": 20.0}
-    speeds.keep("image", {"least_call_ns": 10.0})
-    assert speeds.known("image") == {**FOUND, "least_call_ns": 10.0}
+    speeds.store_speeds("image", FOUND)
+    speeds.store_speeds("image", {"entry_ns": 1.0, "least_call_ns": 20.0})
+    speeds.store_speeds("image", {"least_call_ns": 30.0})
+    assert speeds.stored_speeds("image") == {**FOUND, "least_call_ns": 20.0}
+    speeds.store_speeds("image", {"least_call_ns": 10.0})
+    assert speeds.stored_speeds("image") == {**FOUND, "least_call_ns": 10.0}
 
 
 def test_another_image_or_another_boot_is_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another kernel switches otherwise, and so may the machine after it was moved."""
-    speeds.keep("image", FOUND)
-    assert speeds.known("other") == {}
+    speeds.store_speeds("image", FOUND)
+    assert speeds.stored_speeds("other") == {}
     (tmp_path / "boot_id").write_text("another\n")
     monkeypatch.setattr(speeds, "_BOOT_ID", tmp_path / "boot_id")
-    assert speeds.known("image") == {}
+    assert speeds.stored_speeds("image") == {}
 
 
 def test_a_damaged_file_or_no_room_is_as_if_nobody_had_measured(
     cache: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run goes on: each testbed measures."""
-    speeds.keep("image", FOUND)
+    speeds.store_speeds("image", FOUND)
     next((cache / "speeds").iterdir()).write_text("[1]")
-    assert speeds.known("image") == {}
+    assert speeds.stored_speeds("image") == {}
     (cache / "file").write_text("")
     monkeypatch.setenv("QOP_CACHE", str(cache / "file"))
-    speeds.keep("image", FOUND)
-    assert speeds.known("image") == {}
+    speeds.store_speeds("image", FOUND)
+    assert speeds.stored_speeds("image") == {}

@@ -27,7 +27,7 @@ REFUSED = struct.pack("=III", 1, 0, 16) + b"Unknown command\0"
 def judged(readings: Iterable[tuple[GuestClock | None, float]]) -> list[Standstill | None]:
     """What becomes of readings, each with the processor time by then."""
     judge = StandstillJudge()
-    return [judge.take(clock, computed_s) for clock, computed_s in readings]
+    return [judge.add_reading(clock, computed_s) for clock, computed_s in readings]
 
 
 def test_answer_of_the_kernel_is_parsed() -> None:
@@ -86,11 +86,11 @@ def test_status_and_terminal_show_what_is_waited_for(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which repetition, since when its guest's clock has not moved, and the program that runs."""
     plan = plans.plan_of("P1")
-    events = EventLog(tmp_path, Progress(plan, tmp_path).take)
-    events.say("run-started", already=0, total=1)
-    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
-    events.say("clock-still", testbed="P1", at_s=12.5, since=0.0, computed_s=10.0,
-               program="freeradius")
+    events = EventLog(tmp_path, Progress(plan, tmp_path).show_event)
+    events.emit_event("run-started", already=0, total=1)
+    events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.emit_event("clock-still", testbed="P1", at_s=12.5, since=0.0, computed_s=10.0,
+                      program="freeradius")
     status._show_live(tmp_path)
     shown = capsys.readouterr()
     assert "P1-N2-001: the guest's clock stands still at 12.500 s for " in shown.err
@@ -102,17 +102,17 @@ def test_status_and_terminal_show_what_is_waited_for(
 def test_status_and_terminal_show_a_wait_that_a_repetition_reports(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Until the repetition has been measured, or begins anew."""
-    events = EventLog(tmp_path, Progress(plans.plan_of("P1"), tmp_path).take)
-    events.say("run-started", already=0, total=1)
-    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
-    events.say("repetition-waits", name="P1-N2-001", waits="latency: 20 messages in 30 h")
+    events = EventLog(tmp_path, Progress(plans.plan_of("P1"), tmp_path).show_event)
+    events.emit_event("run-started", already=0, total=1)
+    events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.emit_event("repetition-waits", name="P1-N2-001", waits="latency: 20 messages in 30 h")
     status._show_live(tmp_path)
     shown = capsys.readouterr()
     assert "P1-N2-001: latency: 20 messages in 30 h" in shown.err
     [line] = [line for line in shown.out.splitlines() if "running: P1-N2-001" in line]
     assert line.endswith("; latency: 20 messages in 30 h")
-    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=2)
-    state = RunState.of(tmp_path)
+    events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=2)
+    state = RunState.from_folder(tmp_path)
     assert state is not None and not state.waits
 
 
@@ -120,11 +120,12 @@ def test_status_and_terminal_show_a_wait_that_a_repetition_reports(
 def test_standstill_is_shown_no_longer_than_it_lasts(tmp_path: Path, event: str) -> None:
     """The clock moves again, or the guest is gone."""
     events = EventLog(tmp_path)
-    events.say("run-started", already=0, total=1)
-    events.say("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
-    events.say("clock-still", testbed="P1", at_s=None, since=0.0, computed_s=10.0, program="x")
-    events.say(event, testbed="P1")
-    state = RunState.of(tmp_path)
+    events.emit_event("run-started", already=0, total=1)
+    events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
+    events.emit_event("clock-still", testbed="P1", at_s=None, since=0.0, computed_s=10.0,
+                      program="x")
+    events.emit_event(event, testbed="P1")
+    state = RunState.from_folder(tmp_path)
     assert state is not None and not state.still and "P1-N2-001" in state.running
 
 
@@ -134,13 +135,13 @@ async def test_guest_out_of_memory_is_lost_with_the_program_that_was_ended(tmp_p
     [planned] = plan.testbeds.values()
     testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, tmp_path)
     try:
-        await testbed.open(secrets.make(), EmptyRenderer(tmp_path / "none"))  # type: ignore[arg-type]
-        await testbed.measure("first", {}, 20)
+        await testbed.open(secrets.make_secrets(), EmptyRenderer(tmp_path / "none"))  # type: ignore[arg-type]
+        await testbed.measure_repetition("first", {}, 20)
         (testbed.logs / "console.log").write_text(
             "Out of memory: Killed process 56 (freeradius) total-vm:351204kB, anon-rss:97280kB, "
             "file-rss:3072kB, shmem-rss:0kB, UID:0 pgtables:340kB oom_score_adj:0\n")
         with pytest.raises(testbeds.TestbedLost,
                            match="out of memory: its kernel ended freeradius, which had 95 of"):
-            await testbed.measure("second", {}, 20)
+            await testbed.measure_repetition("second", {}, 20)
     finally:
         await testbed.close()

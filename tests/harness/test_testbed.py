@@ -17,7 +17,7 @@ import plans
 from harness import secrets
 from harness.commands import options
 from harness.engine import testbed as testbeds
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from speaking_machine import EmptyRenderer, SpeakingMachine
 from studies.study import Fault
@@ -30,7 +30,7 @@ async def opened(work: Path) -> AsyncIterator[testbeds.TestbedClient]:
     [planned] = plan.testbeds.values()
     testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, work)
     try:
-        await testbed.open(secrets.make(), EmptyRenderer(work / "none"))  # type: ignore[arg-type]
+        await testbed.open(secrets.make_secrets(), EmptyRenderer(work / "none"))  # type: ignore[arg-type]
         yield testbed
     finally:
         await testbed.close()
@@ -43,25 +43,25 @@ async def test_reports_come_in_order_and_what_is_told_arrives(tmp_path: Path) ->
         def hear(report: Mapping[str, Any]) -> None:
             heard.append(report)
             if report["name"] == "shareable":
-                testbed.tell({"level": 3})
+                testbed.send_message({"level": 3})
 
-        out = await testbed.measure("P1-N2-001", {"what": "listen"}, 20, heard=hear)
+        out = await testbed.measure_repetition("P1-N2-001", {"what": "listen"}, 20, on_report=hear)
         assert out.name == "P1-N2-001" and testbed.environment == {"kernel": "Linux"}
         assert [report["name"] for report in heard] == ["began", "shareable", "told"]
         assert heard[-1]["command"] == {"do": "tell", "level": 3}
-        assert await testbed.call("connect", {"a": 1}) == {"said": {"a": 1}}
+        assert await testbed.call_command("connect", {"a": 1}) == {"said": {"a": 1}}
 
 
 async def test_the_turn_is_over_once_the_processor_may_be_shared(tmp_path: Path) -> None:
     """From then on another one may get on the network; and in any case when it has ended."""
     turn, seen = asyncio.Lock(), []
     async with opened(tmp_path) as testbed:
-        await testbed.measure(
+        await testbed.measure_repetition(
             "x", {}, 20, turn=turn,
-            heard=lambda report: seen.append((report["name"], turn.locked())))
+            on_report=lambda report: seen.append((report["name"], turn.locked())))
         assert seen == [("began", True), ("shareable", True)] and not turn.locked()
         with pytest.raises(testbeds.TestbedFailed, match="no such thing"):
-            await testbed.measure("y", {"what": "fail"}, 20, turn=turn)
+            await testbed.measure_repetition("y", {"what": "fail"}, 20, turn=turn)
         assert not turn.locked()
 
 
@@ -81,7 +81,7 @@ async def test_what_hangs_or_speaks_nonsense_is_lost(tmp_path: Path, what: str, 
     monkeypatch.setenv("QOP_WATCHDOG_S", "1")
     async with opened(tmp_path) as testbed:
         with pytest.raises(testbeds.TestbedLost) as caught:
-            await testbed.measure("x", {"what": what}, 0.2)
+            await testbed.measure_repetition("x", {"what": what}, 0.2)
         assert words in str(caught.value)
 
 
@@ -90,15 +90,15 @@ def test_a_studys_control_is_what_the_study_says_of_it() -> None:
     study = type("Spoiling", (type(plans.STUDY),), {"faults": {
         "no-server": Fault("no server", {"network.radius_secret": "x"}, ["echo"]),
         "by-itself": "the workload spoils it", "slip": Fault("", {"network.passwd": ""})}})()
-    made = plan(RunRequest(study), {"fault": "no-server"})
+    made = build_plan(RunRequest(study), {"fault": "no-server"})
     [planned] = list(made.testbeds.values())[:1]
-    job = testbeds.TestbedClient(SpeakingMachine(), 0, planned, made, Path())._job("", {})
+    job = testbeds.TestbedClient(SpeakingMachine(), 0, planned, made, Path())._job_document("", {})
     assert (job["withhold"], job["fault"]) == (["echo"], "no-server")
     assert study.fault("by-itself") == Fault("the workload spoils it")
     unknown = "has no such negative control; choose from no-server, by-itself, slip"
     for name, words in (("wrong-ca", f"--fault wrong-ca: qop2007 {unknown}"),
                         ("slip", "spoils the secret 'network.passwd', which there is not")):
         with pytest.raises(UserError, match=words):
-            plan(RunRequest(study), {"fault": name})
-    [option] = [param for param in options.of_study(study) if param.name == "fault"]
+            build_plan(RunRequest(study), {"fault": name})
+    [option] = [param for param in options.study_parameters(study) if param.name == "fault"]
     assert "no-server: no server; by-itself: the workload spoils it" in (option.help or "")

@@ -37,7 +37,7 @@ ITSELF = Path(__file__).relative_to(PROJECT)
 def test_what_is_run_beside_what(
         arguments: Sequence[str], expected: list[tuple[str, ...]]) -> None:
     """What measures in time comes last, by itself; files that are named are run as they stand."""
-    assert list(testing.passes(arguments)) == expected
+    assert list(testing.pytest_passes(arguments)) == expected
 
 
 @pytest.mark.parametrize(("statuses", "expected"), [
@@ -46,7 +46,7 @@ def test_what_is_run_beside_what(
 ])
 def test_the_exit_status_is_that_of_all(statuses: list[int], expected: int) -> None:
     """One pass without any test is no error, unless the other has none, too."""
-    assert testing.outcome(statuses) == expected
+    assert testing.overall_status(statuses) == expected
 
 
 @pytest.mark.parametrize(("path", "expected"), [
@@ -124,7 +124,7 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
         "@pytest.mark.parametrize('number', range(9))\ndef test_core(number): say('core')\n")
     # One that has none of them is not even imported.
     (tmp_path / "test_unasked.py").write_text("raise RuntimeError('imported')\n")
-    [_, shareable, _] = testing.passes(())
+    [_, shareable, _] = testing.pytest_passes(())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *shareable, "--numprocesses=2"], cwd=tmp_path,
         capture_output=True, text=True, check=False,

@@ -42,7 +42,7 @@ def used_ticks(pid: int) -> int:
 
 def test_each_processor_has_a_program_that_gives_way() -> None:
     """One a processor, on no other, of the lowest priority; it never waits for anything."""
-    with wakefulness.kept_awake(PROCESSORS) as pids:
+    with wakefulness.keep_awake(PROCESSORS) as pids:
         assert [os.sched_getaffinity(pid) for pid in pids] == [{each} for each in PROCESSORS]
         assert {os.sched_getscheduler(pid) for pid in pids} == {os.SCHED_IDLE}
         sessions = [Path(f"/proc/{pid}/autogroup") for pid in pids]
@@ -55,7 +55,7 @@ def test_they_end_however_the_run_ends() -> None:
     """Killed, too: what is left over would take a processor for good."""
     program = ("from harness.engine import wakefulness\n"
                "import time\n"
-               f"with wakefulness.kept_awake({PROCESSORS[:1]}) as pids:\n"
+               f"with wakefulness.keep_awake({PROCESSORS[:1]}) as pids:\n"
                "    print(*pids, flush=True)\n"
                "    time.sleep(600)\n")
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def test_they_end_however_the_run_ends() -> None:
 def test_only_guests_in_real_time_have_them(on: str, clock: str, keeps: bool) -> None:
     """What is skipped needs no waking up, and a machine of one's own is left as it is."""
     settings = RunSettings(on=on, clock=clock)  # type: ignore[arg-type]
-    assert settings.keeps_awake is keeps
+    assert settings.needs_idle_burners is keeps
 
 
 @pytest.mark.parametrize(("listed", "processors"), [
@@ -83,7 +83,7 @@ def test_guests_have_the_processors_that_are_listed(
 ) -> None:
     """Whatever the harness itself may use; without a list they are the same."""
     monkeypatch.setenv("QOP_PROCESSORS", listed)
-    assert machine._processors() == processors
+    assert machine._guest_processors() == processors
 
 
 @pytest.mark.parametrize("listed", ["one", "0-1", "-1", "4096"])
@@ -91,4 +91,4 @@ def test_what_is_no_processor_is_refused(monkeypatch: pytest.MonkeyPatch, listed
     """One line that names the variable."""
     monkeypatch.setenv("QOP_PROCESSORS", listed)
     with pytest.raises(UserError, match=f"QOP_PROCESSORS={listed}"):
-        machine._processors()
+        machine._guest_processors()

@@ -32,12 +32,12 @@ HIS = Path("/run/twin")
 
 def test_the_longest_data_frame_of_the_station_is_sent_again() -> None:
     """Neither a longer one of somebody else's, nor of management; without the radio's header."""
-    asked = injection.from_station(STATION, CELL, CELL, bytes(90))
-    heard = [injection.from_station(STATION, CELL, CELL, bytes(8)), asked,
-             injection.from_station(OTHER, CELL, CELL, bytes(200)),
-             injection.deauthentication(STATION, CELL) + bytes(200)]
-    assert replay.longest([RADIOTAP + frame for frame in heard], STATION) == asked
-    assert replay.longest([RADIOTAP + heard[2]], STATION) == b""
+    asked = injection.station_frame(STATION, CELL, CELL, bytes(90))
+    heard = [injection.station_frame(STATION, CELL, CELL, bytes(8)), asked,
+             injection.station_frame(OTHER, CELL, CELL, bytes(200)),
+             injection.deauthentication_frame(STATION, CELL) + bytes(200)]
+    assert replay.longest_frame([RADIOTAP + frame for frame in heard], STATION) == asked
+    assert replay.longest_frame([RADIOTAP + heard[2]], STATION) == b""
 
 
 @pytest.mark.parametrize("secret", ["wpa_passphrase=correct horse battery", "wep_key0=" + "5" * 26,
@@ -45,7 +45,7 @@ def test_the_longest_data_frame_of_the_station_is_sent_again() -> None:
 def test_a_twin_looks_the_same_and_has_no_secret(secret: str) -> None:
     """Name and channel are the network's; its passphrase or key, bridge and sockets are not."""
     name, _, value = secret.partition("=")
-    settings = evil_twin.settings_of(f"{REAL}{secret}\n", HIS, says_yes=False)
+    settings = evil_twin.twin_settings(f"{REAL}{secret}\n", HIS, says_yes=False)
     assert (settings["ssid"], settings["channel"], settings["interface"]) == ("qop", "1", "wlan-a")
     assert settings[name] != value and (name != "wep_key0" or len(settings[name]) == len(value))
     assert "bridge" not in settings and settings["ctrl_interface"] == "/run/twin/hostapd"
@@ -54,10 +54,10 @@ def test_a_twin_looks_the_same_and_has_no_secret(secret: str) -> None:
 
 def test_a_twin_is_its_own_authentication_server() -> None:
     """With a certificate of its own for TLS's methods; for MD5 it needs none and lets all in."""
-    certified = evil_twin.settings_of(REAL + EAP, HIS, says_yes=False)
+    certified = evil_twin.twin_settings(REAL + EAP, HIS, says_yes=False)
     assert certified["eap_server"] == "1" and certified["server_cert"] == "/run/twin/cert.pem"
     assert certified["ieee8021x"] == "1"
-    open_to_all = evil_twin.settings_of(REAL + EAP, HIS, says_yes=True)
+    open_to_all = evil_twin.twin_settings(REAL + EAP, HIS, says_yes=True)
     assert "ieee8021x" not in open_to_all and "server_cert" not in open_to_all
     for settings in (certified, open_to_all):
         assert "told-nobody" not in settings.values() and "auth_server_addr" not in settings
@@ -72,10 +72,10 @@ def test_a_twin_is_whoever_is_asked_for() -> None:
     """A question by ARP for any address gets the twin's; its own is not answered."""
     question = "0001080006040001" + NODE.hex() + "0a01000c" + "000000000000" + "0a010001"
     reply = "0001080006040002" + TWIN.hex() + "0a010001" + NODE.hex() + "0a01000c"
-    assert twins_answers.answer(said("0806", question), TWIN, says_yes=False) == (
+    assert twins_answers.build_answer(said("0806", question), TWIN, says_yes=False) == (
         NODE + TWIN + bytes.fromhex("0806" + reply))
-    assert twins_answers.answer(said("0806", question, TWIN), TWIN, says_yes=False) == b""
-    assert twins_answers.answer(said("0806", reply), TWIN, says_yes=True) == b""
+    assert twins_answers.build_answer(said("0806", question, TWIN), TWIN, says_yes=False) == b""
+    assert twins_answers.build_answer(said("0806", reply), TWIN, says_yes=True) == b""
 
 
 @pytest.mark.parametrize(("heard", "expected"), [
@@ -87,6 +87,6 @@ def test_a_twin_is_whoever_is_asked_for() -> None:
     ids=["start", "a name", "any proof", "another method asked for"])
 def test_a_twin_lets_everybody_in_by_md5(heard: str, expected: str) -> None:
     """It asks for a name and for a proof, and takes any; with another method it has nothing."""
-    answer = twins_answers.answer(said("888e", heard), TWIN, says_yes=True)
+    answer = twins_answers.build_answer(said("888e", heard), TWIN, says_yes=True)
     assert answer == (NODE + TWIN + bytes.fromhex("888e" + expected) if expected else b"")
-    assert twins_answers.answer(said("888e", heard), TWIN, says_yes=False) == b""
+    assert twins_answers.build_answer(said("888e", heard), TWIN, says_yes=False) == b""

@@ -15,14 +15,14 @@ from harness.engine import testbed as testbeds
 from harness.render import Renderer
 from measure import nl80211
 from plans import plan_of
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 from xfrm_text import parse_xfrm_state
 
 PATIENCE_S = 60.0
 PYTHON = "cd /host/code; /opt/qop/venv/bin/python3 -c 'import json, os; from measure import "
 #: Both say what the same kernel has, in a node's network.
 SAS = ("ip -s xfrm state list; echo ====; "
-       f"{PYTHON} xfrm; print(json.dumps(xfrm.states(os.getpid())))'")
+       f"{PYTHON} xfrm; print(json.dumps(xfrm.read_states(os.getpid())))'")
 STATIONS = ("iw dev wlan-a station dump; echo ====; "
             f"{PYTHON} nl80211; print(json.dumps(nl80211.station_flags(os.getpid(), \"wlan-a\")))'")
 #: A neighbour that was learned, and one that was set, which stays.
@@ -30,19 +30,20 @@ NEIGHBOURS = (
     "ip neigh replace 10.1.0.77 lladdr 02:00:00:00:00:77 nud reachable dev wlan0; "
     "ip neigh replace 10.1.0.78 lladdr 02:00:00:00:00:78 nud permanent dev wlan0; "
     "ip neigh replace 127.0.0.77 lladdr 02:00:00:00:00:79 nud reachable dev lo; "
-    f"ip neigh; echo ====; {PYTHON} routing; routing.forget_neighbours(os.getpid(), \"wlan0\")'; "
+    f"ip neigh; echo ====; {PYTHON} routing; routing.delete_neighbours(os.getpid(), \"wlan0\")'; "
     "ip neigh")
 ROUTE = ("ip route get 10.1.0.1; echo ====; "
-         f"{PYTHON} routing; print(json.dumps(routing.device_to(os.getpid(), \"10.1.0.1\")))'")
+         f"{PYTHON} routing; print(json.dumps(routing.output_device(os.getpid(), \"10.1.0.1\")))'")
 
 
 def test_a_station_has_the_flags_that_are_told() -> None:
     """A bit that the kernel does not tell of is no flag, whatever it is set to."""
     told, are_set = 1 << 1 | 1 << 5 | 1 << 7, 1 << 4 | 1 << 5 | 1 << 7
-    update = attribute(17, struct.pack("=II", told, are_set))
-    assert nl80211.parse({6: bytes.fromhex("02000000a200"), 21: attribute(2, b"....") + update}) \
+    update = encode_attribute(17, struct.pack("=II", told, are_set))
+    assert nl80211.parse_station({6: bytes.fromhex("02000000a200"), 21: encode_attribute(2, b"....")
+                                  + update}) \
         == ("02:00:00:00:a2:00", {"authorized": "no", "authenticated": "yes", "associated": "yes"})
-    assert nl80211.parse({6: bytes(6), 21: b""}) == ("00:00:00:00:00:00", {})
+    assert nl80211.parse_station({6: bytes(6), 21: b""}) == ("00:00:00:00:00:00", {})
 
 
 @pytest.mark.guest
@@ -52,14 +53,15 @@ def test_programs_say_the_same(tmp_path: Path) -> None:
     async def said() -> dict[str, str]:
         plan = plan_of("P12", "N2")
         [planned] = plan.testbeds.values()
-        machine, made = setup.embedded(), secrets.make()
+        machine, made = setup.embedded_machine(), secrets.make_secrets()
         testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
         asked = {"a2": SAS, "ha-a": SAS, "ap-a": STATIONS}
         try:
             await testbed.open(made, Renderer(made, tmp_path))
-            await testbed.call("connect", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)
+            await testbed.call_command("connect", plan.study.task(plan.cells[0], plan.asked),
+                                       PATIENCE_S)
             return {f"{node}: {script}":
-                    (await testbed.shell(node=node, argv=["sh", "-c", script]))["output"]
+                    (await testbed.run_shell(node=node, argv=["sh", "-c", script]))["output"]
                     for node, script in [*asked.items(), ("a2", ROUTE), ("a2", NEIGHBOURS)]}
         finally:
             await testbed.close()

@@ -29,7 +29,7 @@ class Copied:
 
     asked: list[tuple[list[str], dict[str, Any]]]
 
-    def start(self, argv: list[str], *_: object, **how: Any) -> list[str]:
+    def start_copy(self, argv: list[str], *_: object, **how: Any) -> list[str]:
         """A copy."""
         self.asked.append((argv, how))
         return argv
@@ -47,11 +47,11 @@ class FewNodes:
         """A process in the node's network."""
         return type("Node", (), {"pid": int(name.removeprefix("a"))})
 
-    def tool(self, name: str, argv: Sequence[str]) -> list[str]:
+    def tool_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """A command on a node, which dies with the worker."""
         return ["with", *self.on(name, argv)]
 
-    def on(self, name: str, argv: Sequence[str]) -> list[str]:
+    def plain_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """A command on a node."""
         return ["on", name, *argv]
 
@@ -126,9 +126,9 @@ def test_a_second_is_waited_for_where_captures_are_not_prompt(
     """What tcpdump holds back for a second is waited for, unless it has been told otherwise."""
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    capture.settle()
-    capture.settle(cast("Testbed", FewNodes()))
-    capture.settle(cast("Testbed", FewNodes(for_captures="/prompt.so")))
+    capture.settle_captures()
+    capture.settle_captures(cast("Testbed", FewNodes()))
+    capture.settle_captures(cast("Testbed", FewNodes(for_captures="/prompt.so")))
     assert waited[0] == waited[1] > 1
     assert 0.1 < waited[2] < 1
 
@@ -138,17 +138,17 @@ def test_getting_on_is_captured_in_blocks_where_captures_are_prompt(
 ) -> None:
     """In real time few turns of the processor go to captures; elsewhere nothing is waited for."""
     prompt, other = (cast("Testbed", FewNodes(for_captures=library)) for library in ("/p.so", ""))
-    detail = capture.whole(prompt)
+    detail = capture.whole_frames(prompt)
     _, env = started(monkeypatch, FewNodes(for_captures="/p.so"), "a1", detail)
     assert env is not None
     assert env["QOP_PROMPTLY_MS"] == "20"
-    assert capture.whole(other) == WHOLE
+    assert capture.whole_frames(other) == WHOLE
     assert detail.snap_bytes == WHOLE.snap_bytes
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    capture.settle(prompt, detail)
-    capture.settle(prompt, WHOLE)
-    capture.settle(other, WHOLE)
+    capture.settle_captures(prompt, detail)
+    capture.settle_captures(prompt, WHOLE)
+    capture.settle_captures(other, WHOLE)
     assert len(waited) == 1
     assert 0.02 < waited[0] < 0.1
 

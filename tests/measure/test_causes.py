@@ -14,7 +14,7 @@ from measure.causes import (
     find_cause,
     hide_secrets,
     last_line,
-    secrets_of,
+    secret_values,
 )
 
 _AFTER = """wlan-a: interface state UNINITIALIZED->DISABLED
@@ -164,7 +164,8 @@ a2                         : ok=4    changed=1    unreachable=0    failed=1 """,
      'unknown, got: strangers found in qop"], "argument_spec_data": {"qop": {"options": {}}}}',
      "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: value of peers must be one of: "
      "known, unknown, got: strangers found in qop"),
-    (_TASK + """fatal: [a2]: FAILED! => {"changed": false, "msg": "pki: [Errno 20] Not a directory: '/x/.locks'"}""",  # noqa: E501
+    (_TASK
+     + """fatal: [a2]: FAILED! => {"changed": false, "msg": "pki: [Errno 20] Not a directory: '/x/.locks'"}""",  # noqa: E501
      "a2: wpa_supplicant : Render or remove wpa_supplicant.conf: pki: Not a directory: "
      "'/x/.locks'"),
     (_TASK + 'fatal: [a2]: FAILED! => {"msg": "non-zero return code", '
@@ -182,7 +183,7 @@ def test_a_cause_shows_no_secret() -> None:
     """Neither one of the run's, nor what a daemon repeats of a line with one."""
     run = {"station": {"passphrase": "0123456789abcdef0123", "eap_identity": "mobile-node"},
            "gateway": {"peers": "known"}}
-    secrets = [*secrets_of(run.values())]
+    secrets = [*secret_values(run.values())]
     assert secrets == ["0123456789abcdef0123"]
     assert hide_secrets("Line 3: bad 0123456789abcdef0123 for mobile-node", secrets) == \
         "Line 3: bad (secret) for mobile-node"

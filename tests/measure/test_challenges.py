@@ -27,12 +27,12 @@ _EAP_AT = 4
 
 
 def _read(station: Path = STATION, secrets: dict[str, dict[str, str]] = SECRETS) -> Challenged:
-    [seen] = challenges.read([station], [WIRE], secrets)
+    [seen] = challenges.recompute_all([station], [WIRE], secrets)
     return seen
 
 
 def _packets() -> list[packets.AkaPacket]:
-    return [packet for _, frame in pcap.eapol(STATION)
+    return [packet for _, frame in pcap.eapol_frames(STATION)
             if (packet := packets.parse(frame[_EAP_AT:])) is not None]
 
 
@@ -56,7 +56,7 @@ def test_another_secret_does_not_fit(place: str, name: str, said: str) -> None:
 
 def test_a_changed_byte_of_the_method_is_seen(tmp_path: Path) -> None:
     """In whichever packet with a MAC it is, at its end or in its middle."""
-    frames = list(pcap.frames(STATION))
+    frames = list(pcap.read_frames(STATION))
     signed = [at for at, frame in enumerate(frames) if frame.kind == 0x888E
               and (packet := packets.parse(frame.payload[_EAP_AT:])) and packet.mac]
     assert len(signed) == 2
@@ -65,8 +65,8 @@ def test_a_changed_byte_of_the_method_is_seen(tmp_path: Path) -> None:
             data = bytearray(frames[at].data)
             data[place] ^= 1
             file = tmp_path / "altered.pcap"
-            pcap.write(file, [*frames[:at], replace(frames[at], data=bytes(data)),
-                              *frames[at + 1:]])
+            pcap.write_frames(file, [*frames[:at], replace(frames[at], data=bytes(data)),
+                                     *frames[at + 1:]])
             assert _read(file).faults
 
 
@@ -95,7 +95,7 @@ def test_another_method_takes_other_keys() -> None:
 def _check(made: Iterable[Challenged], *, moves: bool = False) -> bool:
     stamps = {"stamps": {"foreign_start": 10.0} if moves else {}}
     seen = Observed(stamps, {}, "", frozenset(), frozenset(), moves=moves, challenges=[*made])
-    return evidence.challenged(seen).ok
+    return evidence.check_challenges(seen).ok
 
 
 def test_there_is_one_in_each_negotiation() -> None:
@@ -112,14 +112,14 @@ def test_there_is_one_in_each_negotiation() -> None:
 def test_packets_that_are_sent_again_count_once(tmp_path: Path) -> None:
     """Each EAP packet twice, as where an answer was lost; another challenge beside it is seen."""
     file = tmp_path / "again.pcap"
-    frames = list(pcap.frames(STATION))
-    pcap.write(file, [frame for frame in frames for _ in range(1 + (frame.kind == 0x888E))])
-    twice = challenges.read([file], [WIRE], SECRETS)
+    frames = list(pcap.read_frames(STATION))
+    pcap.write_frames(file, [frame for frame in frames for _ in range(1 + (frame.kind == 0x888E))])
+    twice = challenges.recompute_all([file], [WIRE], SECRETS)
     assert [each.faults for each in twice if each.faults] == []
     challenge = next(frame for frame in frames if frame.kind == 0x888E
                      and (packet := packets.parse(frame.payload[_EAP_AT:])) and packet.mac)
     other = bytearray(challenge.data)
     other[14 + _EAP_AT + 1] ^= 1
-    pcap.write(file, [replace(challenge, data=bytes(other)), *frames])
-    assert any("packets of a challenge" in fault for each in challenges.read(
+    pcap.write_frames(file, [replace(challenge, data=bytes(other)), *frames])
+    assert any("packets of a challenge" in fault for each in challenges.recompute_all(
         [file], [WIRE], SECRETS) for fault in each.faults)

@@ -59,12 +59,12 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def charged(folder: Path, pki: Path, threads: int, costs: dict[str, float],
             processors: int = 1) -> Charged:
     """What so many handshakes at once are charged."""
-    device = ChargedDevice(folder, library.encoded(), costs, processors)
+    device = ChargedDevice(folder, library.compile_library(), costs, processors)
     # A daemon is linked to OpenSSL; Python loads it later, where nobody else looks for it.
     preloaded = f"{device.environment['LD_PRELOAD']}:libcrypto.so.3"
     subprocess.run([sys.executable, "-c", _PROGRAM, str(pki), str(threads)], check=True,
                    env={**os.environ, **device.environment, "LD_PRELOAD": preloaded})
-    return device.charged()
+    return device.read_account()
 
 
 def test_every_signature_and_verification_is_charged(tmp_path: Path, pki: Path) -> None:
@@ -146,7 +146,7 @@ def _with_prompt(folder: Path, libpcap: str, program: str,
                  variables: Mapping[str, str] = MappingProxyType({})) -> tuple[int, int]:
     """How a program ends without and with what is preloaded; `libpcap` stands in that place."""
     prompt = folder / "prompt.so"
-    prompt.write_bytes(base64.b64decode(library.encoded(library.PROMPT)))
+    prompt.write_bytes(base64.b64decode(library.compile_library(library.PROMPT)))
     (folder / "pcap.c").write_text(libpcap)
     (folder / "main.c").write_text(program)
     pcap = folder / "libpcap.so"
@@ -194,7 +194,7 @@ def test_a_stream_is_over_when_all_of_it_is_acknowledged(tmp_path: Path, state: 
                                                          is_over: bool) -> None:
     """Iperf3's word for the end (4) waits for the stream; another, and an iperf3 alone, do not."""
     drained = tmp_path / "drained.so"
-    drained.write_bytes(base64.b64decode(library.encoded(library.DRAINED)))
+    drained.write_bytes(base64.b64decode(library.compile_library(library.DRAINED)))
     by_itself, preloaded = (
         int(subprocess.run([sys.executable, "-c", _STREAM, str(state)], check=True, timeout=60,
                            capture_output=True, text=True,

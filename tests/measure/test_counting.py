@@ -27,7 +27,7 @@ def without(capture: str, match: Callable[[Packet], Any], recording: str,
     Tcpdump's count is lowered with it: a capture that was not there in time counts nothing.
     """
     seen = observed(recording)
-    packets = list(seen.packets(capture))
+    packets = list(seen.packets_of(capture))
     for packet in [p for p in packets if match(p)][left:]:
         packets.remove(packet)
     for entry in seen.raw["captures"]:
@@ -49,7 +49,7 @@ def test_recordings_hold_what_was_counted(recording: str) -> None:
 def test_a_file_cut_at_a_packet_is_seen() -> None:
     """Tcpdump has counted one more than the file has."""
     seen = observed("P5")
-    cut = {**seen.captures, "auth-air": seen.packets("auth-air")[:-1]}
+    cut = {**seen.captures, "auth-air": seen.packets_of("auth-air")[:-1]}
     ok, detail = judged(replace(seen, captures=cut))
     assert not ok
     assert "packets in auth-air" in detail
@@ -76,8 +76,8 @@ def test_datagrams_in_transport_mode_are_counted_as_esp(
         lost: int, source: str, *, holds: bool) -> None:
     """The kernel shows ESP at the peer, and it is the mobile node's."""
     seen = observed("P3")
-    _, received = iperf.datagrams(seen.raw["iperf_udp"])
-    model = next(p for p in seen.packets("traffic-peer") if p.udp_dst == iperf.PORT)
+    _, received = iperf.udp_totals(seen.raw["iperf_udp"])
+    model = next(p for p in seen.packets_of("traffic-peer") if p.udp_dst == iperf.PORT)
     packet = replace(model, udp_dst=None, ip_proto=ESP, esp_spi="0x1", ip_bytes=1500,
                      time_s=seen.raw["stamps"]["udp_start"],
                      ip_src=source or seen.home_address)
@@ -100,7 +100,7 @@ def test_tcp_is_held_to_the_bytes_that_arrived(recording: str, one_in: int, segm
     Recordings have no frame of TCP's left: the UDP stream's stand for them, a little earlier.
     """
     seen = observed(recording)
-    stamps, air = seen.raw["stamps"], seen.packets("traffic-air")
+    stamps, air = seen.raw["stamps"], seen.packets_of("traffic-air")
     model = next(p for p in air if p.is_data and p.transmitter == seen.mac and p.length >= 1400)
     for entry in seen.raw["captures"]:
         entry["one_in"] = one_in
@@ -120,7 +120,7 @@ def test_tcp_is_held_to_the_bytes_that_arrived(recording: str, one_in: int, segm
 def test_tcp_cannot_have_taken_less_time_than_its_frames(said: float, *, holds: bool) -> None:
     """A server that says a shorter time, and so a higher goodput, has too few frames in it."""
     seen = observed("P12")
-    stamps, air, report = seen.raw["stamps"], seen.packets("traffic-air"), seen.raw["iperf_tcp"]
+    stamps, air, report = seen.raw["stamps"], seen.packets_of("traffic-air"), seen.raw["iperf_tcp"]
     model = next(p for p in air if p.is_data and p.transmitter == seen.mac and p.length >= 1400)
     received, count = report["end"]["sum_received"], 100
     lasted_s = (stamps["udp_start"] - stamps["tcp_start"]) / 2
@@ -140,7 +140,7 @@ def test_tcp_cannot_have_taken_less_time_than_its_frames(said: float, *, holds: 
     (0, 1, 0), (500, 1, 500), (0, 16, 0), (100, 16, 0), (1600, 16, 62)])
 def test_samples_have_a_floor(total: int, one_in: int, least: int) -> None:
     """Four standard deviations of the binomial below the mean; without sampling, every one."""
-    assert counting.sampled_at_least(total, one_in) == least
+    assert counting.least_sampled(total, one_in) == least
 
 
 def test_a_sampled_stream_may_lack_most_packets_and_not_all() -> None:

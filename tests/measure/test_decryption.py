@@ -46,7 +46,7 @@ def test_without_the_runs_secret_captures_give_no_key_that_opens_a_frame(cipher:
                                     ssids=["qop"])
     assert keys is not None
     assert cipher != "WEP-104" or keys == []
-    frames = [p for p in dissect.read(folder / "auth-air.pcap", keys) if p.protected]
+    frames = [p for p in dissect.read_packets(folder / "auth-air.pcap", keys) if p.protected]
     assert frames and not any(frame.has_llc for frame in frames)
 
 

@@ -163,7 +163,7 @@ def test_frames_of_rsn_ciphers(tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     wep, ccmp = bytes([0, 1, 2, 0]), bytes([1, 0, 0, 0x20, 3, 0, 0, 0])
     file.write_bytes(pcap([data_frame(wep), data_frame(ccmp)]))
-    first, second = dissect.read(file)
+    first, second = dissect.read_packets(file)
     assert (first.wep_iv, first.ccmp_iv) == ("0x000102", "")
     assert (second.wep_iv, second.ccmp_iv) == ("", "0x000000030001")
     assert first.protected
@@ -177,7 +177,7 @@ def test_frames_of_tkip(tmp_path: Path) -> None:
     """A TKIP frame shows its packet number, as verifying a TKIP policy needs."""
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([data_frame(bytes([1, 0x21, 2, 0x20, 3, 0, 0, 0]))]))
-    [frame] = dissect.read(file)
+    [frame] = dissect.read_packets(file)
     assert (frame.ccmp_iv, frame.tkip_iv) == ("", "0x000000030102")
 
 
@@ -189,12 +189,13 @@ def test_long_streams_under_ccmp_have_no_frame_that_only_tkip_could_have(tmp_pat
     file = tmp_path / "x.pcap"
     numbers = [number.to_bytes(6, "little") for number in range(0x1f80, 0x2480)]
     file.write_bytes(pcap(data_frame(number[:2] + b"\0\x20" + number[2:]) for number in numbers))
-    frames = dissect.read(file)
+    frames = dissect.read_packets(file)
     assert any(frame.tkip_iv and not frame.ccmp_iv for frame in frames)
-    assert all(evidence.counted_by("CCMP", frame) for frame in frames)
+    assert all(evidence.frame_counter("CCMP", frame) for frame in frames)
     file.write_bytes(pcap(data_frame(bytes([0, 0x20, low, 0x20, 0, 0, 0, 0]))
                           for low in range(256)))
-    assert sum(bool(evidence.counted_by("CCMP", frame)) for frame in dissect.read(file)) == 1
+    assert sum(bool(evidence.frame_counter("CCMP", frame)) for frame
+               in dissect.read_packets(file)) == 1
 
 
 def test_association_request_names_cipher_and_key_management(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_association_request_names_cipher_and_key_management(tmp_path: Path) -> 
     frame = struct.pack("<HH", 0, 0) + access_point + station + access_point + b"\0\0" + body
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([frame]))
-    packet = dissect.read(file)[0]
+    packet = dissect.read_packets(file)[0]
     assert (packet.subtype, packet.rsn_cipher, packet.rsn_akm) == (0, 4, 8)
     assert packet.subtype in dissect.ASSOCIATION_SUBTYPES
     assert not packet.is_data
@@ -236,7 +237,7 @@ def test_right_key_shows_what_is_inside(policy: str) -> None:
 @pytest.mark.parametrize("key", ["00" * 13, WEP_KEY[:-1] + "1", WEP_KEY[:10]])
 def test_wrong_key_shows_nothing(key: str) -> None:
     """A key that is wrong, wrong by a digit or too short opens no frame."""
-    frames = [p for p in dissect.read(path("P7", "auth-air"), [f"wep:{key}"])
+    frames = [p for p in dissect.read_packets(path("P7", "auth-air"), [f"wep:{key}"])
               if p.is_data and p.protected]
     assert frames
     assert not any(p.ip_src or p.arp_opcode is not None for p in frames)
@@ -267,7 +268,7 @@ def test_truncated_frames_are_not_whole_and_do_not_decrypt() -> None:
 def test_missing_file_is_named(tmp_path: Path) -> None:
     """A capture that is not there is a MeasureError that names it."""
     with pytest.raises(MeasureError, match=r"tshark cannot read .*none\.pcap") as caught:
-        dissect.read(tmp_path / "none.pcap")
+        dissect.read_packets(tmp_path / "none.pcap")
     assert caught.value.stage == "testbed"
     assert len(str(caught.value).splitlines()) == 1
 
@@ -278,7 +279,7 @@ def test_capture_cut_short_is_named(cut_at: int, tmp_path: Path) -> None:
     file = tmp_path / "half.pcap"
     file.write_bytes(path("P12", "auth-mn").read_bytes()[:cut_at])
     with pytest.raises(MeasureError, match=r"cannot read .*half\.pcap.*cut short"):
-        dissect.read(file)
+        dissect.read_packets(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk\n", b"{}", b"\xd4\xc3"])
@@ -287,14 +288,14 @@ def test_file_that_is_no_capture_is_named(content: bytes, tmp_path: Path) -> Non
     file = tmp_path / "junk.pcap"
     file.write_bytes(content)
     with pytest.raises(MeasureError, match=r"junk\.pcap"):
-        dissect.read(file)
+        dissect.read_packets(file)
 
 
 def test_capture_without_packets_is_fine(tmp_path: Path) -> None:
     """Nothing heard is a finding, not a failure."""
     file = tmp_path / "quiet.pcap"
     file.write_bytes(pcap([]))
-    assert dissect.read(file) == []
+    assert dissect.read_packets(file) == []
 
 
 def test_without_tshark_the_error_says_what_to_do(
@@ -306,7 +307,7 @@ def test_without_tshark_the_error_says_what_to_do(
     (tmp_path / "nice").symlink_to(nice)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MeasureError, match=r"tshark is missing; .*qop doctor") as caught:
-        dissect.read(path("P1", "auth-mn"))
+        dissect.read_packets(path("P1", "auth-mn"))
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -314,7 +315,7 @@ def test_with_an_empty_path_the_error_says_what_to_do(monkeypatch: pytest.Monkey
     """Nothing at all on the PATH is no traceback either."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MeasureError, match="missing"):
-        dissect.read(path("P1", "auth-mn"))
+        dissect.read_packets(path("P1", "auth-mn"))
 
 
 def test_slow_tshark_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,7 @@ def test_slow_tshark_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-mn\.pcap"):
-        dissect.read(path("P1", "auth-mn"), timeout_s=0.2)
+        dissect.read_packets(path("P1", "auth-mn"), timeout_s=0.2)
 
 
 def test_without_mergecap_the_error_says_what_to_do(
@@ -337,7 +338,7 @@ def test_without_mergecap_the_error_says_what_to_do(
         (tmp_path / tool).symlink_to(found)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MeasureError, match=r"mergecap is missing; .*qop doctor"):
-        dissect.read(path("P1", "auth-mn"))
+        dissect.read_packets(path("P1", "auth-mn"))
 
 
 def test_tshark_that_stops_early_is_no_end_of_the_captures(
@@ -351,7 +352,7 @@ def test_tshark_that_stops_early_is_no_end_of_the_captures(
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(MeasureError, match=r"cannot read .*big\.pcap: no memory"):
-        dissect.read(big)
+        dissect.read_packets(big)
 
 
 def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +363,7 @@ def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     files = [path("P1", capture) for capture in captures("P1")]
     with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-air\.pcap and 5 more"):
-        dissect.read_all(files, timeout_s=0.2)
+        dissect.read_all_packets(files, timeout_s=0.2)
 
 
 @pytest.mark.parametrize(("recording", "capture"), [("P12-R1", "auth-wire"), ("P8", "auth-wire")])
@@ -370,9 +371,9 @@ def test_nothing_is_missed_without_tsharks_files(
     recording: str, capture: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither a dictionary of RADIUS nor any other file of its own tells tshark of a field."""
-    without = dissect.read(path(recording, capture))
+    without = dissect.read_packets(path(recording, capture))
     monkeypatch.setattr(dissect, "ENVIRONMENT", dissect.UNCONFIGURED)
-    assert dissect.read(path(recording, capture)) == without
+    assert dissect.read_packets(path(recording, capture)) == without
     assert any(p.radius_code for p in without)
     assert any(p.eap_code for p in without)
 
@@ -389,7 +390,7 @@ def test_root_gives_up_its_rights_for_tshark(monkeypatch: pytest.MonkeyPatch) ->
             place.chmod(0o755)
         monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
         with pytest.raises(MeasureError, match="user 65534, groups 65534, /nonexistent"):
-            dissect.read(path("P1", "auth-mn"))
+            dissect.read_packets(path("P1", "auth-mn"))
 
 
 def test_a_users_own_preferences_do_not_count(
@@ -398,7 +399,7 @@ def test_a_users_own_preferences_do_not_count(
     """A protocol that somebody disabled in Wireshark is dissected here all the same."""
     (tmp_path / "disabled_protos").write_text("icmp\n")
     monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(tmp_path))
-    assert any(p.icmp_type for p in dissect.read(path("P1", "auth-mn")))
+    assert any(p.icmp_type for p in dissect.read_packets(path("P1", "auth-mn")))
 
 
 # Several captures ----------------------------------------------------------------------------
@@ -412,7 +413,8 @@ def test_captures_read_at_once_are_what_each_is_alone(recording: str, names: lis
     key = WEP_KEY if has_static_key(policy_of(recording)) else ""
     keys = [f"wep:{key}"] if key else []
     for name in names:
-        assert tuple(dissect.read(path(recording, name), keys)) == recorded(recording, name, key)
+        assert tuple(dissect.read_packets(path(recording, name),
+                                          keys)) == recorded(recording, name, key)
 
 
 def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> None:
@@ -428,13 +430,14 @@ def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> 
                 "wired": pcap([bytes(60)], link_type=made_up_captures.ETHERNET)}
     for name, content in contents.items():
         (tmp_path / f"{name}.pcap").write_bytes(content)
-    late, none, fine, wired = dissect.read_all([tmp_path / f"{name}.pcap" for name in contents])
+    late, none, fine, wired = dissect.read_all_packets([tmp_path / f"{name}.pcap" for name
+                                                        in contents])
     assert [p.time_s for p in late] == [2.0, 1.000001, 1.000002]
     assert none == []
     assert [p.time_s for p in fine] == [1.0, 1.000000001]
     assert [(p.ethernet_src, p.subtype) for p in wired] == [("00:00:00:00:00:00", None)]
     assert {p.transmitter for p in (*late, *fine)} == {MAC}
-    assert dissect.read_all([]) == []
+    assert dissect.read_all_packets([]) == []
 
 
 SPOILT = [(pcap([bytes(60)] * 3)[:-1], "cut short"), (pcap([])[:20], "cut short"),
@@ -453,7 +456,7 @@ def test_the_spoilt_one_of_several_captures_is_named(
     for file in files:
         file.write_bytes(content if file.stem == spoilt else pcap([bytes(60)] * 3))
     with pytest.raises(MeasureError, match=f"cannot read .*{spoilt}\\.pcap.*{complaint}") as caught:
-        dissect.read_all(files)
+        dissect.read_all_packets(files)
     assert len(str(caught.value).splitlines()) == 1
     assert sum(file.name in str(caught.value) for file in files) == 1
 
@@ -469,7 +472,7 @@ def test_iperf_datagrams_keep_their_ports() -> None:
 def test_datagrams_are_what_tshark_says_that_they_are(recording: str) -> None:
     """In every attribute; the dissector is spared, which takes as long as for any packet."""
     capture = path(recording, "traffic-peer")
-    plain, told = dissect.datagrams(capture), dissect.read(capture)
+    plain, told = dissect.read_datagrams(capture), dissect.read_packets(capture)
     assert plain
     assert {packet.udp_dst for packet in plain} == {iperf.PORT}
     assert [dataclasses.replace(packet, time_s=0) for packet in plain] == [
@@ -486,7 +489,7 @@ def test_what_is_no_datagram_is_a_packet_all_the_same(tmp_path: Path) -> None:
     later = first[:20] + b"\0\1" + first[22:]
     capture = tmp_path / "traffic-peer.pcap"
     capture.write_bytes(pcap([first, later, first[:12] + b"\x08\x06" + bytes(28)], 1))
-    assert [packet.udp_dst for packet in dissect.datagrams(capture)] == [0x1451, None, None]
+    assert [packet.udp_dst for packet in dissect.read_datagrams(capture)] == [0x1451, None, None]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", bytes(64)])
@@ -495,7 +498,7 @@ def test_datagrams_of_a_file_that_is_no_capture(content: bytes, tmp_path: Path) 
     capture = tmp_path / "traffic-peer.pcap"
     capture.write_bytes(content)
     with pytest.raises(MeasureError, match="traffic-peer"):
-        dissect.datagrams(capture)
+        dissect.read_datagrams(capture)
 
 
 def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
@@ -506,7 +509,7 @@ def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([bytes.fromhex("02000000a000 02000000a200 0800") + header + segment],
                           link_type=made_up_captures.ETHERNET))
-    (found,) = dissect.read(file)
+    (found,) = dissect.read_packets(file)
     assert (found.ip_src, found.ip_dst, found.ip_proto) == (ADDRESS, "10.1.0.1", TCP)
     assert (found.ethernet_src, found.udp_dst, found.length) == (MAC, None, 94)
 
@@ -565,7 +568,7 @@ def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Pat
     """The captures are as they were, so a second try gives the same packets."""
     capture = tmp_path / "air.pcap"
     capture.write_bytes(pcap([data_frame(bytes(8))]))
-    before = dissect.read_as_tshark([capture])
+    before = dissect.read_uncorrected([capture])
     program = tmp_path / tool
     program.write_text(f"#!/bin/sh\necho >>{tmp_path}/started\n"
                        f"[ $(wc -l <{tmp_path}/started) -gt {killings} ] || kill -9 $$\n"
@@ -576,7 +579,7 @@ def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Pat
     (tmp_path / "started").chmod(0o666)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     if killings == 1:
-        assert dissect.read_as_tshark([capture]) == before
+        assert dissect.read_uncorrected([capture]) == before
     else:
         with pytest.raises(MeasureError, match=f"{tool} was killed .* is memory short"):
-            dissect.read_as_tshark([capture])
+            dissect.read_uncorrected([capture])

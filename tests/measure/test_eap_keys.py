@@ -73,25 +73,25 @@ def test_the_session_key_is_in_the_accept() -> None:
     other = SessionKey(bytes(32), bytes(range(32)))
     messages = [radius(1, 6), radius(11, 6), radius(1, 7), accept(), radius(1, 9),
                 accept(9, other)]
-    assert eap_keys.sessions(messages, SECRET) == [SESSION, other]
+    assert eap_keys.session_keys(messages, SECRET) == [SESSION, other]
 
 
 def test_a_session_is_of_the_station_that_was_asked_for() -> None:
     """By the request that the Access-Accept answers; "" where it named none."""
     messages = [radius(1, 6), radius(1, 7, attribute(31, b"02-00-00-00-5E-0A")), accept(),
                 radius(1, 8), accept(8)]
-    assert [session.station for session in eap_keys.sessions(messages, SECRET)] == [
+    assert [session.station for session in eap_keys.session_keys(messages, SECRET)] == [
         "02:00:00:00:5e:0a", ""]
 
 
 def test_what_is_no_accept_with_keys_gives_none() -> None:
     """An unasked one, one without keys, a reject, and whatever is cut."""
-    assert eap_keys.sessions([accept()], SECRET) == []
-    assert eap_keys.sessions([radius(1, 7), radius(2, 7), radius(3, 7)], SECRET) == []
+    assert eap_keys.session_keys([accept()], SECRET) == []
+    assert eap_keys.session_keys([radius(1, 7), radius(2, 7), radius(3, 7)], SECRET) == []
     whole = accept()
     for length in range(len(whole)):
-        assert eap_keys.sessions([radius(1, 7), whole[:length]], SECRET) in ([], [SESSION])
-    assert eap_keys.sessions([radius(1, 7), whole], b"another") != [SESSION]
+        assert eap_keys.session_keys([radius(1, 7), whole[:length]], SECRET) in ([], [SESSION])
+    assert eap_keys.session_keys([radius(1, 7), whole], b"another") != [SESSION]
 
 
 def test_wep_keys_come_from_signed_frames() -> None:

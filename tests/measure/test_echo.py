@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from conftest import PROJECT
-from topologies.mobile_ip.ipv4 import checksum
+from topologies.mobile_ip.ipv4 import internet_checksum
 
 _IN_A_NAMESPACE = """
 import os, subprocess
@@ -28,7 +28,7 @@ print(with_echoes.answered("127.0.0.1", 0.5))
 
 def test_checksum_is_that_of_rfc_1071() -> None:
     """The example of section 3: its sum is ddf2."""
-    assert checksum(bytes.fromhex("0001f203f4f5f6f7")) == ~0xddf2 & 0xffff
+    assert internet_checksum(bytes.fromhex("0001f203f4f5f6f7")) == ~0xddf2 & 0xffff
 
 
 def test_answers_are_heard_and_silence_is_none() -> None:

@@ -49,10 +49,10 @@ def test_a_tunnels_packet_opens(name: str, algorithm: TripleDES | algorithms.AES
     vector = b"v" * size
     cipher = Cipher(algorithm, modes.CBC(vector)).encryptor()
     frame = carried(0x0A0B0C0D, vector + cipher.update(INNER) + b"integrity..." * 2)
-    [seen] = esp.opened([frame], keys(name, _KEY))
+    [seen] = esp.decrypt_frames([frame], keys(name, _KEY))
     assert (seen.at_s, seen.kind, seen.payload[:len(INNER)]) == (1.5, 0x0800, INNER)
     cut = CapturedFrame(1.5, frame.data[:14 + 20 + 8 + size + 70], frame.wire_bytes)
-    [seen] = esp.opened([cut], keys(name, _KEY))
+    [seen] = esp.decrypt_frames([cut], keys(name, _KEY))
     assert seen.payload == INNER[:64]
 
 
@@ -60,7 +60,7 @@ def test_an_aeads_packet_opens() -> None:
     """Counted from the block after the tag's, with the salt that ends the key."""
     salted = _KEY[:16] + b"salt"
     body = b"8 octets" + AESGCM(salted[:16]).encrypt(b"salt8 octets", INNER, b"")
-    [seen] = esp.opened([carried(0x01020304, body)], keys("cbc(aes)", _KEY, salted))
+    [seen] = esp.decrypt_frames([carried(0x01020304, body)], keys("cbc(aes)", _KEY, salted))
     assert seen.payload[:len(INNER)] == INNER
 
 
@@ -72,4 +72,4 @@ def test_what_no_key_opens_stays_as_it_is() -> None:
     for frame, held in ((carried(0x99, body), known),
                         (carried(0x0A0B0C0D, body), keys("cbc(des3_ede)", _KEY[::-1])),
                         (CapturedFrame(1.5, _ETHERNET + INNER, 142), known)):
-        assert list(esp.opened([frame], held)) == [frame]
+        assert list(esp.decrypt_frames([frame], held)) == [frame]

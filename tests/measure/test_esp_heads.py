@@ -62,8 +62,8 @@ def verified(file: Path, body: bytes, said: dict[str, str], *, spi: int = SPI,
     text = struct.pack("!II", spi, 7) + body
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(text), 9, flags, 64, 50, 0) + bytes(8)
     frame = bytes(12) + b"\x08\0" + head + text
-    pcap.write(file, [pcap.CapturedFrame(1.0, frame[:SNAP], len(frame))])
-    found = esp_heads.verify([file, file.with_name("none.pcap")], [said])
+    pcap.write_frames(file, [pcap.CapturedFrame(1.0, frame[:SNAP], len(frame))])
+    found = esp_heads.verify_heads([file, file.with_name("none.pcap")], [said])
     return found.opened, found.closed
 
 

@@ -40,7 +40,7 @@ def judged(tunnel: str, traffic: Sequence[Packet], told: Sequence[Packet] = (),
     raw = {"stamps": {"foreign_start": 5.0}, "kernel": kernel}
     seen = observe(SCENARIO, raw, {"traffic-foreign": traffic, "auth-mn": told,
                                    "traffic-air": [FRAME]})
-    return {check.check: check for check in following.verify(seen.visiting(HERE, tunnel))}
+    return {check.check: check for check in following.verify(seen.with_visit(HERE, tunnel))}
 
 
 def failing(checks: dict[str, Check]) -> set[str]:
@@ -80,7 +80,7 @@ def test_a_node_at_home_has_nothing_to_prove_but_that_no_mobile_ip_runs() -> Non
     """Without a move, two checks are left."""
     at_home = replace(SCENARIO, roams_to=None)
     seen = observe(at_home, {"stamps": {}, "kernel": {}}, {"traffic-air": [FRAME]})
-    names = [check.check for check in following.verify(seen.visiting("", MOBIKE))]
+    names = [check.check for check in following.verify(seen.with_visit("", MOBIKE))]
     assert names == ["no Mobile IP", "all traffic passes the agent"]
 
 
@@ -99,4 +99,4 @@ def test_a_tunnel_is_negotiated_anew_only_by_who_left() -> None:
     seen: Observed = replace(observe(SCENARIO, {"stamps": {}, "kernel": {}}, {}))
     assert seen.renews_tunnel
     assert not replace(seen, roaming="full").renews_tunnel
-    assert not seen.visiting(HERE, MOBIKE).renews_tunnel
+    assert not seen.with_visit(HERE, MOBIKE).renews_tunnel

@@ -44,7 +44,7 @@ def forks_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(
         [str(tmp_path / "code"), *filter(None, sys.path)]))
     testbed = SimpleNamespace(preloaded={}, node=lambda _: SimpleNamespace(pid=""))
-    site: Any = SimpleNamespace(testbed=testbed, log=lambda program, node: (
+    site: Any = SimpleNamespace(testbed=testbed, log_path=lambda program, node: (
         tmp_path / f"{node}-{program}.log"))
     made = Forks(site, ["of_a_test"])
     made.start()
@@ -56,7 +56,7 @@ def run(forks: Forks, folder: Path, *arguments: str) -> tuple[Fork, Path, Path]:
     """A fork, and the files that its output and errors go to."""
     output, said = folder / "output", folder / "said"
     with output.open("wb") as one, said.open("wb") as other:
-        return forks.program("mn", "of_a_test", *arguments)(one, other), output, said
+        return forks.program_starter("mn", "of_a_test", *arguments)(one, other), output, said
 
 
 def test_a_fork_has_files_and_arguments_of_its_own(forks: Forks, tmp_path: Path) -> None:
@@ -80,7 +80,8 @@ def test_a_fork_that_fails_says_why(forks: Forks, tmp_path: Path) -> None:
 def test_a_fork_is_a_daemon(forks: Forks, tmp_path: Path) -> None:
     """It is ready, can be held still, and ends by its signal or is ended."""
     log = tmp_path / "log"
-    with Daemon("one", forks.program("mn", "of_a_test", "stay"), log, "ready stay") as running:
+    with Daemon("one", forks.program_starter("mn", "of_a_test", "stay"), log,
+                "ready stay") as running:
         running.wait_ready()
         assert running.process.poll() is None
         assert not has_ended(running.process, 0)
@@ -97,7 +98,7 @@ def test_a_fork_that_is_told_something_answers(forks: Forks, tmp_path: Path) -> 
     ours, its = socket.socketpair()
     with ours, (tmp_path / "said").open("wb") as said:
         with its:
-            fork = forks.talking("mn", "of_a_test", "answer")(its, said)
+            fork = forks.socket_program_starter("mn", "of_a_test", "answer")(its, said)
         ours.sendall(b"abc\n")
         assert fork.wait() == 0
         assert ours.recv(1000).splitlines()[-1] == b"cba"

@@ -35,17 +35,18 @@ def recorded() -> list[Handshake]:
     kind = bytes.fromhex("888e")
     frames = [CapturedFrame(1.0, STATION + ACCESS_POINT + kind + message(NONCES[0]), 113),
               CapturedFrame(1.1, ACCESS_POINT + STATION + kind + second(), 113)]
-    return list(guessing.handshakes(frames))
+    return list(guessing.find_handshakes(frames))
 
 
 def test_the_right_word_is_known_by_its_check() -> None:
     """Of several words the one that the handshake was made with; in another network, none."""
     assert len(recorded()) == 1
-    assert guessing.guessed(recorded(), ["guess", "password", "other"], "IEEE") == "password"
-    assert guessing.guessed(recorded(), ["password"], "IEEF") == ""
+    assert guessing.guess_passphrase(recorded(), ["guess", "password", "other"],
+                                     "IEEE") == "password"
+    assert guessing.guess_passphrase(recorded(), ["password"], "IEEF") == ""
 
 
 def test_a_handshake_under_another_key_gives_no_word_away() -> None:
     """As with keys of SAE: the same word, and another check."""
     other = [replace(each, nonces=(NONCES[0], NONCES[0])) for each in recorded()]
-    assert guessing.guessed(other, ["password"], "IEEE") == ""
+    assert guessing.guess_passphrase(other, ["password"], "IEEE") == ""

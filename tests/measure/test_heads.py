@@ -83,9 +83,9 @@ def layer(cipher: str) -> LinkLayer:
 def verified(file: Path, cipher: str, frames: list[bytes], keys: list[bytes], *,
              cut: int = SNAP) -> heads.OpenedHeads:
     """What comes of frames of which so many bytes are captured."""
-    pcap.write(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:cut], len(RADIO + data))
-                      for n, data in enumerate(frames)], pcap.RADIOTAP)
-    return heads.verify(layer(cipher), [file], list(map(TemporalKey, keys)), [MAC], [ADDRESS])
+    pcap.write_frames(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:cut], len(RADIO + data))
+                             for n, data in enumerate(frames)], pcap.RADIOTAP)
+    return heads.verify_heads(layer(cipher), [file], list(map(TemporalKey, keys)), [MAC], [ADDRESS])
 
 
 @pytest.mark.parametrize("cipher", BODIES)
@@ -151,13 +151,13 @@ def test_frames_of_several_stations_open_each_under_its_own(tmp_path: Path) -> N
     mine, theirs = HEADER + ccmp(TEXT, 16), HEADER.replace(STATION, other) + numbered(
         TEXT, lambda nonce, plain, beside: AESCCM(bytes(16), tag_length=8).encrypt(
             b"\0" + other + nonce[6:], plain, beside))
-    pcap.write(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:SNAP], len(RADIO + data))
-                      for n, data in enumerate((mine, theirs, theirs, mine))], pcap.RADIOTAP)
+    pcap.write_frames(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:SNAP], len(RADIO + data))
+                             for n, data in enumerate((mine, theirs, theirs, mine))], pcap.RADIOTAP)
     macs = [MAC, "02:00:00:00:a1:00"]
     for keys in ([TemporalKey(KEY[:16]), TemporalKey(bytes(16))],
                  [TemporalKey(bytes(16), other), TemporalKey(KEY[:16], STATION)]):
-        assert heads.verify(layer("CCMP"), [file], keys, macs, [ADDRESS]).opened == 4
-    assert len(heads.verify(layer("CCMP"), [file], keys[:1], macs, [ADDRESS]).closed) == 2
+        assert heads.verify_heads(layer("CCMP"), [file], keys, macs, [ADDRESS]).opened == 4
+    assert len(heads.verify_heads(layer("CCMP"), [file], keys[:1], macs, [ADDRESS]).closed) == 2
 
 
 def test_question_for_an_address_has_no_ipv4_header(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_stream_of_noise_fails_a_recorded_repetition(tmp_path: Path, noise: int)
         folder = tmp_path / name
         folder.mkdir()
         frames = [replace(frame, data=_noisy(frame, noise) if spoils else frame.data)
-                  for frame in pcap.frames(source, pcap.IEEE802_11)]
-        pcap.write(folder / "traffic-air.pcap", frames, pcap.RADIOTAP)
+                  for frame in pcap.read_frames(source, pcap.IEEE802_11)]
+        pcap.write_frames(folder / "traffic-air.pcap", frames, pcap.RADIOTAP)
         known = replace(seen, folder=folder, link_keys=(f"wep:{recorded.WEP_KEY}",))
-        [check] = [check for check in evidence.link(link, known)
+        [check] = [check for check in evidence.check_link(link, known)
                    if check.check == "static WEP key in use"]
         assert check.ok is not spoils
         assert "open to a header of their length" in check.detail

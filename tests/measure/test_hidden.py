@@ -58,4 +58,4 @@ def test_network_is_hidden_by_the_option(options: dict[str, int], is_hidden: boo
     """0 is hostapd's default."""
     link = {"cipher": "CCMP", "keys": "psk", "options": {"hostapd": options}}
     policy = Policy.model_validate({"id": "X", "name": "x", "layers": {"link": link}})
-    assert hidden.is_hidden(policy) is is_hidden
+    assert hidden.hides_ssid(policy) is is_hidden

@@ -271,4 +271,4 @@ REPLY = replace(BLANK, time_s=4, mip_type=3, mip_code=133)
 def test_retransmissions_are_found(packets: list[Packet], said: list[str]) -> None:
     """A request of the same identifier, or another before any answer; its wait is in the time."""
     observed = replace(seen([], 5), captures={"auth-mn": packets})
-    assert retransmissions.find(observed) == said
+    assert retransmissions.find_retransmissions(observed) == said

@@ -34,7 +34,7 @@ from measure.load.generator import (
     LoadTarget,
 )
 from measure.load.instants import MAX_AHEAD_S, InstantTimer
-from measure.load.schedule import even, poisson
+from measure.load.schedule import even_arrivals, poisson_arrivals
 from measure.load.yardstick import BEAT_S
 
 _SECRET = b"secret"
@@ -76,7 +76,7 @@ class TlsServer:
         while True:
             piece, waiting = waiting[:_FRAGMENT_BYTES], waiting[_FRAGMENT_BYTES:]
             requests += 1
-            answer = peer.answer(request(requests, flags | (MORE if waiting else 0), piece))
+            answer = peer.answer_request(request(requests, flags | (MORE if waiting else 0), piece))
             flags = 0
             inner.write(answer[10:] if answer[5] & LENGTH else answer[6:])
             if waiting or answer[5] & MORE:
@@ -101,9 +101,9 @@ def request(identifier: int, flags: int, data: bytes) -> bytes:
 
 def test_arrivals_are_poisson_and_repeatable() -> None:
     """Equal arguments give equal arrivals; gaps are exponential, of the rate, and in order."""
-    first = list(islice(poisson(50, 3, stations=7, offering_share=0.25), 4000))
-    assert first == list(islice(poisson(50, 3, stations=7, offering_share=0.25), 4000))
-    assert first != list(islice(poisson(50, 4, stations=7, offering_share=0.25), 4000))
+    first = list(islice(poisson_arrivals(50, 3, stations=7, offering_share=0.25), 4000))
+    assert first == list(islice(poisson_arrivals(50, 3, stations=7, offering_share=0.25), 4000))
+    assert first != list(islice(poisson_arrivals(50, 4, stations=7, offering_share=0.25), 4000))
     gaps = [later.due_s - earlier.due_s for earlier, later in pairwise(first)]
     assert stats.kstest(gaps, "expon", args=(0, 1 / 50)).pvalue > 0.01
     assert {arrival.station for arrival in first} == set(range(7))
@@ -113,11 +113,11 @@ def test_arrivals_are_poisson_and_repeatable() -> None:
 def test_a_request_is_signed_and_whole() -> None:
     """The Message-Authenticator is that of RFC 3579, and a long EAP packet comes back as it was."""
     eap = os.urandom(700)
-    made = radius.request(9, bytes(16), eap, user="load", state=b"state", calling="02",
-                          nas="10.0.0.1", secret=_SECRET)
+    made = radius.build_request(9, bytes(16), eap, user="load", state=b"state", calling="02",
+                                nas="10.0.0.1", secret=_SECRET)
     said = made[-16:]
     assert said == hmac.new(_SECRET, made[:-16] + bytes(16), "md5").digest()
-    packet = radius.parse(made)
+    packet = radius.parse_packet(made)
     assert packet is not None
     assert (packet.code, packet.identifier, packet.eap, packet.state) == (1, 9, eap, b"state")
 
@@ -127,13 +127,13 @@ def test_a_request_is_signed_and_whole() -> None:
                                   b"\x01\x02\x00\x17" + bytes(16) + b"\x4f\x09x"])
 def test_what_is_no_packet_is_refused(data: bytes) -> None:
     """Too short, longer than it came, an attribute without room or past the end."""
-    assert radius.parse(data) is None
+    assert radius.parse_packet(data) is None
 
 
 def test_a_peer_authenticates_and_resumes(pki: Path) -> None:
     """Both sides' chains of three pass in fragments; offered its session, the server takes it."""
     server = TlsServer(pki)
-    made = eap_tls.context(pki / "client" / "pki", "1.2")
+    made = eap_tls.create_context(pki / "client" / "pki", "1.2")
     first = EapTlsPeer(lambda: made, "client")
     assert first.identity()[5:] == b"client"
     long = server.authenticate(first)
@@ -151,7 +151,7 @@ def test_a_peer_refuses_a_server_of_another_authority(pki: Path, tmp_path: Path)
                    capture_output=True)
     with pytest.raises(EapTlsError, match="CERTIFICATE_VERIFY_FAILED"):
         TlsServer(pki).authenticate(EapTlsPeer(
-            lambda: eap_tls.context(tmp_path / "pki", "1.2"), "client"))
+            lambda: eap_tls.create_context(tmp_path / "pki", "1.2"), "client"))
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def slow_server() -> Iterator[tuple[int, threading.Event]]:
 def test_equal_gaps_keep_rate_and_stations() -> None:
     """A control changes nothing but the gaps."""
     usual, made = (list(islice(schedule(20, 1, stations=5, offering_share=0.5), 50))
-                   for schedule in (poisson, even))
+                   for schedule in (poisson_arrivals, even_arrivals))
     assert [arrival.due_s for arrival in made] == pytest.approx(
         [number / 20 for number in range(1, 51)])
     assert [(arrival.station, arrival.offers_session) for arrival in made] == [
@@ -204,7 +204,7 @@ def test_who_is_begun_late_is_late_from_when_it_was_due(
         reading, writing = os.pipe()
         with LoadGenerator(target) as load:
             threading.Timer(0.5, os.write, (writing, b"stop\n")).start()
-            _, ended = load.open_loop(poisson(40, 1, stations=5), 1, reading, control_s)
+            _, ended = load.open_loop(poisson_arrivals(40, 1, stations=5), 1, reading, control_s)
         late.append(min(attempt.begun_s - attempt.due_s for attempt in ended))
         os.close(reading)
         os.close(writing)
@@ -233,10 +233,11 @@ def test_nobody_is_left_out_while_the_server_stands_still(
     thread = threading.Thread(target=end)
     thread.start()
     with LoadGenerator(target) as load:
-        began_s, ended = load.open_loop(poisson(200, 1, stations=5), 1, reading)
+        began_s, ended = load.open_loop(poisson_arrivals(200, 1, stations=5), 1, reading)
     thread.join()
     due_s = [attempt.due_s - began_s for attempt in ended if attempt.due_s < spoke_s[0]]
-    expected = [arrival.due_s for arrival in islice(poisson(200, 1, stations=5), len(due_s))]
+    expected = [arrival.due_s for arrival
+                in islice(poisson_arrivals(200, 1, stations=5), len(due_s))]
     assert due_s
     assert sorted(due_s) == pytest.approx(expected)
     assert all(not attempt.reason and attempt.peer is None for attempt in ended)
@@ -290,7 +291,7 @@ def test_who_wakes_up_late_sets_the_timer_earlier(monkeypatch: pytest.MonkeyPatc
         began = []
         for _ in range(2000):
             due_s = now_s[0] + 0.01
-            began.append(timer.wait([], due_s)[1] - due_s)
+            began.append(timer.wait_until([], due_s)[1] - due_s)
         monkeypatch.undo()
         timer.close()
         assert min(began) >= 0

@@ -40,15 +40,15 @@ def frame(number: int = 1, inside: bytes = PACKET, *, encrypted: bool = True,
 def test_a_frame_opens_with_its_key_alone(encrypted: bool) -> None:
     """Encrypted or only authenticated; no other key, and no frame with one bit changed."""
     made = frame(encrypted=encrypted)
-    assert made.opened(KEY) == ADDRESSES + PACKET
+    assert made.decrypt(KEY) == ADDRESSES + PACKET
     assert (made.is_encrypted, made.number, made.channel, made.association) == (
         encrypted, 1, SCI, 0)
-    assert made.opened(bytes(16)) is None
+    assert made.decrypt(bytes(16)) is None
     for place in range(len(made.data)):
         changed = bytearray(made.data)
         changed[place] ^= 0x80
         if place not in (12, 13):  # what makes it MACsec's
-            assert ProtectedFrame(0.0, bytes(changed), made.wire_bytes).opened(KEY) is None
+            assert ProtectedFrame(0.0, bytes(changed), made.wire_bytes).decrypt(KEY) is None
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
@@ -56,11 +56,11 @@ def test_the_head_of_a_frame_tells_its_key(encrypted: bool) -> None:
     """Of a packet that is as long as the frame says; with another key it is encrypted noise."""
     made = frame(encrypted=encrypted)
     head = ProtectedFrame(0.0, made.data[:60], made.wire_bytes)
-    assert head.begins(KEY)
-    assert not ProtectedFrame(0.0, made.data[:60], made.wire_bytes + 1).begins(KEY)
-    assert head.begins(bytes(16)) is not encrypted
+    assert head.has_plausible_start(KEY)
+    assert not ProtectedFrame(0.0, made.data[:60], made.wire_bytes + 1).has_plausible_start(KEY)
+    assert head.has_plausible_start(bytes(16)) is not encrypted
     question = frame(inside=b"\x08\x06" + bytes(28), encrypted=encrypted)
-    assert question.begins(KEY)
+    assert question.has_plausible_start(KEY)
 
 
 def test_wires_are_captured_below_what_they_carry() -> None:
@@ -125,9 +125,9 @@ def spoil(name: str, change: Callable[[list[pcap.CapturedFrame]], object]) -> Ca
         [Path, dict[str, Any]], None]:
     """What changes the frames of a capture."""
     def spoiling(folder: Path, _: dict[str, Any]) -> None:
-        frames = list(pcap.frames(folder / name))
+        frames = list(pcap.read_frames(folder / name))
         change(frames)
-        pcap.write(folder / name, frames)
+        pcap.write_frames(folder / name, frames)
     return spoiling
 
 

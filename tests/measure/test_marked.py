@@ -20,8 +20,8 @@ WEP, LONGER = bytes((1, 2, 3, 0)), bytes((1, 0, 0, 0x20, 0, 0, 0, 0))
 def frame(before: bytes, flags: int = injection.PROTECTED, text: bytes = injection.READABLE,
           subtype: int = 0x08, qos: bytes = b"") -> bytes:
     """A station's frame, as long as a stream's."""
-    data = injection.from_station(STATION, CELL, CELL, qos + before + text + bytes(1400),
-                                  flags=flags)
+    data = injection.station_frame(STATION, CELL, CELL, qos + before + text + bytes(1400),
+                                   flags=flags)
     return RADIO + bytes((subtype,)) + data[1:]
 
 
@@ -35,18 +35,18 @@ def test_only_what_is_marked_and_readable_counts(tmp_path: Path, data: bytes, co
     """Whatever its counter's size; without the mark it is another check's, and fails that."""
     file = made_up_captures.written(tmp_path / "a.pcap", [(1.0, data[:192])],
                                     made_up_captures.RADIOTAP)
-    assert marked.readable(file) == count
+    assert marked.count_readable(file) == count
 
 
 def test_a_capture_that_is_not_there_has_none(tmp_path: Path) -> None:
     """As of a repetition that broke off: that it is missing is said elsewhere."""
-    assert marked.readable(tmp_path / "none.pcap") == 0
+    assert marked.count_readable(tmp_path / "none.pcap") == 0
 
 
 @pytest.mark.parametrize("recording", ["P2", "P8", "P12"])
 def test_streams_that_are_encrypted_have_none(recording: str) -> None:
     """Recorded ones, long frames and short ones."""
-    assert marked.readable(recorded.path(recording, "traffic-air")) == 0
+    assert marked.count_readable(recorded.path(recording, "traffic-air")) == 0
 
 
 def test_one_long_frame_behind_its_mark_fails_the_check(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_one_long_frame_behind_its_mark_fails_the_check(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         made_up_captures.written(folder / "traffic-air.pcap", frames, made_up_captures.RADIOTAP)
-        [check] = [check for check in evidence.link(layer, replace(seen, folder=folder))
+        [check] = [check for check in evidence.check_link(layer, replace(seen, folder=folder))
                    if check.check == "static WEP key in use"]
         assert check.ok == (name == "none")
         assert ("readable behind their mark" in check.detail) == (name == "one")

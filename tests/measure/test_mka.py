@@ -13,7 +13,7 @@ SAK = bytes(range(200, 216))
 
 def key_set(sak: bytes = SAK, cak: bytes = CAK, *, association: int = 1, number: int = 3) -> bytes:
     """A key that is handed out, wrapped under the network's."""
-    wrapped = aes_key_wrap(mka._derived(cak, b"IEEE8021 KEK", CKN), sak)
+    wrapped = aes_key_wrap(mka._derive_key(cak, b"IEEE8021 KEK", CKN), sak)
     return bytes((4, association << 6 | 0x10, 0, 28)) + number.to_bytes(4, "big") + wrapped
 
 
@@ -23,7 +23,7 @@ def message(*sets: bytes, cak: bytes = CAK) -> bytes:
     body = sender + b"".join(each + bytes(-len(each) % 4) for each in sets)
     frame = (bytes.fromhex("0180c2000003") + bytes(6) + b"\x88\x8e\x03\x05"
              + (len(body) + 16).to_bytes(2, "big") + body)
-    return frame + mka._cmac(mka._derived(cak, b"IEEE8021 ICK", CKN), frame)
+    return frame + mka._cmac(mka._derive_key(cak, b"IEEE8021 ICK", CKN), frame)
 
 
 LIVE_PEERS = bytes((1, 0, 0, 16)) + bytes(16)
@@ -33,12 +33,13 @@ def test_a_key_is_unwrapped_and_counted_once() -> None:
     """However often a message with it is said, whatever else the message has."""
     frames = [(1.0, message(LIVE_PEERS, key_set())), (2.0, message(key_set(), LIVE_PEERS)),
               (3.0, message(LIVE_PEERS))]
-    assert [mka.hands_out(frame) for _, frame in frames] == [True, True, False]
-    [handed], strange = mka.handed(frames, CAK)
+    assert [mka.distributes_key(frame) for _, frame in frames] == [True, True, False]
+    [handed], strange = mka.distributed_keys(frames, CAK)
     assert (handed.at_s, handed.association, handed.key, strange) == (1.0, 1, SAK, 0)
     assert handed.identifier == MEMBER + (3).to_bytes(4, "big")
-    both, _ = mka.handed([*frames, (4.0, message(key_set(bytes(16), association=2, number=4)))],
-                         CAK)
+    both, _ = mka.distributed_keys([*frames,
+                                    (4.0, message(key_set(bytes(16), association=2, number=4)))],
+                                   CAK)
     assert [(key.association, key.key) for key in both] == [(1, SAK), (2, bytes(16))]
 
 
@@ -48,8 +49,8 @@ def test_a_key_is_unwrapped_and_counted_once() -> None:
     message(bytes((4, 0x50, 0, 36)) + bytes(36))])
 def test_a_message_under_another_key_hands_out_nothing(frame: bytes) -> None:
     """Nor one that was changed, nor one of another suite, whose key is longer."""
-    assert mka.hands_out(frame)
-    assert mka.handed([(1.0, frame)], CAK) == ([], 1)
+    assert mka.distributes_key(frame)
+    assert mka.distributed_keys([(1.0, frame)], CAK) == ([], 1)
 
 
 @pytest.mark.parametrize("frame", [
@@ -57,5 +58,5 @@ def test_a_message_under_another_key_hands_out_nothing(frame: bytes) -> None:
     bytes(12) + b"\x88\xe5\x03\x05" + bytes(60), message()[:40]])
 def test_what_is_no_message_is_none(frame: bytes) -> None:
     """Other EAPOL, other protocols, and what was cut off."""
-    assert not mka.hands_out(frame)
-    assert mka.handed([(1.0, frame)], CAK) == ([], 0)
+    assert not mka.distributes_key(frame)
+    assert mka.distributed_keys([(1.0, frame)], CAK) == ([], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measure.neighbours import introduce
+from measure.neighbours import set_neighbours
 from topologies import shapes
 from topologies.loader import load_wire
 from topologies.model import Network
@@ -17,7 +17,7 @@ class SaidTestbed:
         self.network = network
         self.said: dict[tuple[str, str], str] = {}
 
-    def run(self, name: str, argv: Sequence[str]) -> str:
+    def run_command(self, name: str, argv: Sequence[str]) -> str:
         """What the command would print."""
         if argv[0] == "cat":
             return f"{name} {argv[1].split('/')[4]}\n"
@@ -29,9 +29,10 @@ class SaidTestbed:
 
 def test_each_end_knows_the_other() -> None:
     """By the other's address on that wire, without its prefix, for good."""
-    testbed = SaidTestbed(shapes.star("two", {name: load_wire("lan-10m") for name in ("a", "b")},
-                                      lambda _: []))
-    introduce(testbed)  # type: ignore[arg-type]
+    testbed = SaidTestbed(shapes.make_star("two",
+                                           {name: load_wire("lan-10m") for name in ("a", "b")},
+                                           lambda _: []))
+    set_neighbours(testbed)  # type: ignore[arg-type]
     nodes = testbed.network.nodes
     assert len(testbed.said) == 2 * len(testbed.network.links) == 4
     for link in testbed.network.links:

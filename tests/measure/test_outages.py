@@ -13,27 +13,28 @@ ARRIVALS = [(number, number * 0.005) for number in range(60) if not 10 <= number
 
 def test_the_gap_is_the_longest_from_the_move_on() -> None:
     """From the last arrival before the first one after, and the numbers between are lost."""
-    seen = outages.outage(ARRIVALS, left_s=0.046, back_s=0.2)
+    seen = outages.compute_outage(ARRIVALS, left_s=0.046, back_s=0.2)
     assert seen == Outage(gap_s=0.150 - 0.045, lost_packets=20)
 
 
 def test_a_pause_before_the_move_is_none_of_its_gap() -> None:
     """A stream that paused before the move has a gap of its own interval afterwards."""
-    seen = outages.outage(ARRIVALS, left_s=0.2, back_s=0.21)
+    seen = outages.compute_outage(ARRIVALS, left_s=0.2, back_s=0.21)
     assert seen is not None
     assert round(seen.gap_s, 6) == 0.005
 
 
 def test_arrivals_out_of_order_are_put_in_order() -> None:
     """Datagrams may overtake each other when the old path is longer than the new one."""
-    assert outages.outage(ARRIVALS[::-1], 0.046, 0.2) == outages.outage(ARRIVALS, 0.046, 0.2)
+    assert outages.compute_outage(ARRIVALS[::-1], 0.046,
+                                  0.2) == outages.compute_outage(ARRIVALS, 0.046, 0.2)
 
 
 def test_a_stream_that_does_not_come_back_has_no_outage() -> None:
     """Nothing before the move, or nothing after it: there are no two ends to measure between."""
-    assert outages.outage(ARRIVALS, left_s=0.046, back_s=1.0) is None
-    assert outages.outage(ARRIVALS[10:], left_s=0.01, back_s=0.2) is None
-    assert outages.outage([], left_s=0.0, back_s=0.0) is None
+    assert outages.compute_outage(ARRIVALS, left_s=0.046, back_s=1.0) is None
+    assert outages.compute_outage(ARRIVALS[10:], left_s=0.01, back_s=0.2) is None
+    assert outages.compute_outage([], left_s=0.0, back_s=0.0) is None
 
 
 def test_both_directions_are_asked_of_a_repetition() -> None:
@@ -41,9 +42,9 @@ def test_both_directions_are_asked_of_a_repetition() -> None:
     stamps = {"handoff": 0.046, "foreign_first_packet": 0.2}
     raw = {"stamps": stamps, "pulses": {"up": {"sent": 60, "arrivals": ARRIVALS},
                                         "down": {"sent": 60, "arrivals": ARRIVALS[:5]}}}
-    assert set(outages.find(raw)) == {"up"}
-    assert outages.find({"stamps": stamps}) == {}
-    assert outages.find({**raw, "stamps": {"handoff": 0.046}}) == {}
+    assert set(outages.find_outages(raw)) == {"up"}
+    assert outages.find_outages({"stamps": stamps}) == {}
+    assert outages.find_outages({**raw, "stamps": {"handoff": 0.046}}) == {}
 
 
 def test_a_stream_that_keeps_its_address_sends_from_no_other() -> None:
@@ -52,5 +53,5 @@ def test_a_stream_that_keeps_its_address_sends_from_no_other() -> None:
         peer.bind(("127.0.0.3", pulse.PORT))
         end = pulse.Pulse("127.0.0.3", 1.0, "127.0.0.2")
         with end._socket:
-            end._send()
+            end._send_datagram()
         assert peer.recvfrom(pulse.PAYLOAD_BYTES)[1] == ("127.0.0.2", pulse.PORT)

@@ -166,14 +166,14 @@ def test_a_sender_looks_before_too_much_is_due(rate_bps: float, payload_bytes: i
 def test_report_passes_the_check() -> None:
     """A good report is handed on as it is."""
     report = raw("P1")["iperf_tcp"]
-    assert iperf.check(json.dumps(report), "tcp") == report
+    assert iperf.parse_report(json.dumps(report), "tcp") == report
 
 
 def test_iperf3s_own_error_is_given() -> None:
     """A real refusal: iperf3's words, and the protocol, in a stage that names the stream."""
     with pytest.raises(MeasureError, match="TCP stream: iperf3 says 'unable to connect to "
                        "server: Connection refused'") as caught:
-        iperf.check(text("iperf3-refused.json"), "tcp")
+        iperf.parse_report(text("iperf3-refused.json"), "tcp")
     assert caught.value.stage == "stream"
 
 
@@ -181,7 +181,7 @@ def test_iperf3s_own_error_is_given() -> None:
 def test_garbage_is_quoted_in_part(said: str) -> None:
     """What is no JSON is an error that shows its beginning, in one line."""
     with pytest.raises(MeasureError, match="UDP stream: iperf3 gave no JSON") as caught:
-        iperf.check(said, "udp")
+        iperf.parse_report(said, "udp")
     assert len(str(caught.value)) < 160
     assert len(str(caught.value).splitlines()) == 1
 
@@ -190,7 +190,7 @@ def test_garbage_is_quoted_in_part(said: str) -> None:
 def test_json_that_is_no_report_is_refused(said: str) -> None:
     """A report without an end, as of an iperf3 that was interrupted, is a MeasureError."""
     with pytest.raises(MeasureError):
-        iperf.check(said, "tcp")
+        iperf.parse_report(said, "tcp")
 
 
 def test_nothing_received_is_no_crash() -> None:
@@ -217,7 +217,7 @@ class Client:
     def __init__(self) -> None:
         self.loaded: list[str] = []
 
-    def command(self, _node: str, _argv: Sequence[str], *, library: str = "") -> list[str]:
+    def node_command(self, _node: str, _argv: Sequence[str], *, library: str = "") -> list[str]:
         """Notes what is loaded first."""
         self.loaded.append(library)
         return ["echo", '{"end": {"sum_received": {}}}']
@@ -227,8 +227,8 @@ def test_only_tcp_waits_for_what_is_under_way() -> None:
     """TCP's client ends with the last acknowledgement; of UDP what is lost would never come."""
     client = Client()
     for protocol in ("tcp", "udp"):
-        iperf.stream(cast("Any", client), "a1", "10.0.0.1", protocol=protocol, size_bytes=1000,
-                     timeout_s=10, rate_bps=1e6, payload_bytes=100)
+        iperf.run_stream(cast("Any", client), "a1", "10.0.0.1", protocol=protocol, size_bytes=1000,
+                         timeout_s=10, rate_bps=1e6, payload_bytes=100)
     assert client.loaded == ["/drained.so", ""]
 
 
@@ -259,10 +259,10 @@ def test_processor_seconds_of_a_process_are_its_own() -> None:
 
 def test_work_of_nobody_is_of_all_kinds(tmp_path: Path) -> None:
     """The kernel's counts of the first node, whatever kind the work was; no file, no counts."""
-    assert kernel.work_of_nobody(tmp_path) == {}
+    assert kernel.harness_work(tmp_path) == {}
     counting = tmp_path / "counting"
     counting.mkdir()
     (counting / "processor").write_text(
         "work_other_ns 4500000\nwork_public_key_ns 20\nwork_cipher_ns 0\nwork_hash_ns 3\n"
         "entries 597\nfaults 37\nframes_deferred 0\nbusy_until_ns 12\n")
-    assert kernel.work_of_nobody(counting) == {"work_ns": 4500023, "entries": 597, "faults": 37}
+    assert kernel.harness_work(counting) == {"work_ns": 4500023, "entries": 597, "faults": 37}

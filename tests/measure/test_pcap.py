@@ -18,7 +18,7 @@ def test_payloads_are_those_that_tshark_sees() -> None:
     """Registrations and IKE of a recording, with their times, byte for byte."""
     file = recorded.path("P12-R1", "auth-mn")
     for port in (434, 500):
-        seen = fields.read(file, ("frame.time_epoch", "udp.payload"), f"udp.port == {port}")
+        seen = fields.read_fields(file, ("frame.time_epoch", "udp.payload"), f"udp.port == {port}")
         payloads = pcap.udp_payloads(file, port)
         assert len(payloads) == len(seen) >= 2
         for (time_s, payload), (at, text) in zip(payloads, seen, strict=True):
@@ -29,8 +29,8 @@ def test_payloads_are_those_that_tshark_sees() -> None:
 def test_eapol_frames_are_those_that_tshark_sees() -> None:
     """EAP and keys, from the version on."""
     file = recorded.path("P8", "auth-mn")
-    frames = [frame for _, frame in pcap.eapol(file)]
-    types = [int(kind[0]) for kind in fields.read(file, ("eapol.type",), "eapol")]
+    frames = [frame for _, frame in pcap.eapol_frames(file)]
+    types = [int(kind[0]) for kind in fields.read_fields(file, ("eapol.type",), "eapol")]
     assert [frame[1] for frame in frames] == types and len(types) == 17
 
 
@@ -73,48 +73,49 @@ def fragmented(path: Path, sizes: list[int], *, lost: int = -1) -> Path:
 def test_fragments_are_put_together_as_tshark_does(tmp_path: Path) -> None:
     """Whole packets, one fragment and several, byte for byte, at the last one's time."""
     file = fragmented(tmp_path / "x.pcap", [9, 1480, 1481, 24_613])
-    seen = fields.read(file, ("frame.time_epoch", "data.data"), "data.data && !ip.flags.mf == 1",
-                       options=("-o", "ip.defragment:TRUE"))
-    whole = list(pcap.packets(pcap.frames(file), 253))
+    seen = fields.read_fields(file, ("frame.time_epoch", "data.data"),
+                              "data.data && !ip.flags.mf == 1",
+                              options=("-o", "ip.defragment:TRUE"))
+    whole = list(pcap.ip_packets(pcap.read_frames(file), 253))
     assert [packet.payload.hex() for packet in whole] == [text for _, text in seen]
     assert [packet.at_s for packet in whole] == [float(at) for at, _ in seen]
     assert {packet.source for packet in whole} == {"10.0.0.1"}
-    assert not list(pcap.packets(pcap.frames(file), 17))
+    assert not list(pcap.ip_packets(pcap.read_frames(file), 17))
 
 
 @pytest.mark.parametrize("lost", range(5))
 def test_a_packet_that_lacks_a_fragment_is_none(tmp_path: Path, lost: int) -> None:
     """The others are there, whichever is lost."""
     file = fragmented(tmp_path / "x.pcap", [4000, 2000], lost=lost)
-    assert [len(packet.payload) for packet in pcap.packets(pcap.frames(file), 253)] == [
+    assert [len(packet.payload) for packet in pcap.ip_packets(pcap.read_frames(file), 253)] == [
         2000 if lost < 3 else 4000]
 
 
 def test_fragments_are_joined_where_the_first_one_was(tmp_path: Path) -> None:
     """One frame with all of a packet, at its first one's time and with the bytes of all."""
     file = fragmented(tmp_path / "x.pcap", [9, 1481, 4000])
-    apart, joined = list(pcap.frames(file)), pcap.joined(pcap.frames(file), 253)
+    apart, joined = list(pcap.read_frames(file)), pcap.join_fragments(pcap.read_frames(file), 253)
     assert [frame.at_s for frame in joined] == [0.0, 1.0, 3.0]
-    assert [packet.payload for packet in pcap.packets(joined, 253)] == [
-        packet.payload for packet in pcap.packets(apart, 253)]
+    assert [packet.payload for packet in pcap.ip_packets(joined, 253)] == [
+        packet.payload for packet in pcap.ip_packets(apart, 253)]
     assert [frame.wire_bytes for frame in joined] == [60, 1514 + 60, 2 * 1514 + 34 + 4000 - 2960]
-    assert pcap.joined(apart, 17) == apart
+    assert pcap.join_fragments(apart, 17) == apart
 
 
 @pytest.mark.parametrize("lost", range(3))
 def test_what_lacks_a_fragment_is_not_joined(tmp_path: Path, lost: int) -> None:
     """It stays as it was captured, and so does one that was cut short."""
     file = fragmented(tmp_path / "x.pcap", [4000], lost=lost)
-    assert pcap.joined(pcap.frames(file), 253) == list(pcap.frames(file))
+    assert pcap.join_fragments(pcap.read_frames(file), 253) == list(pcap.read_frames(file))
     cut = [replace(frame, data=frame.data[:128])
-           for frame in pcap.frames(fragmented(tmp_path / "y.pcap", [4000]))]
-    assert pcap.joined(cut, 253) == cut
+           for frame in pcap.read_frames(fragmented(tmp_path / "y.pcap", [4000]))]
+    assert pcap.join_fragments(cut, 253) == cut
 
 
 def test_what_is_written_is_read_at_its_time(tmp_path: Path) -> None:
     """Also a moment before a whole second, which is rounded up to it."""
     times = (1.5, 1.9999997, 2.25)
-    pcap.write(tmp_path / "some.pcap", [pcap.CapturedFrame(at_s, bytes(14), 14)
-                                        for at_s in times])
-    assert [frame.at_s for frame in pcap.frames(tmp_path / "some.pcap")] == pytest.approx(
+    pcap.write_frames(tmp_path / "some.pcap", [pcap.CapturedFrame(at_s, bytes(14), 14)
+                                               for at_s in times])
+    assert [frame.at_s for frame in pcap.read_frames(tmp_path / "some.pcap")] == pytest.approx(
         times, abs=1e-6)

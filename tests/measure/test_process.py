@@ -83,7 +83,7 @@ def test_ready_line_on_standard_error_counts(log: Path) -> None:
 def test_ready_before_it_is_waited_for(log: Path) -> None:
     """Slow starters are started all at once and waited for afterwards, in any order."""
     with shell("echo ready; exec sleep 60", log) as daemon:
-        wait_until(daemon.output)
+        wait_until(daemon.last_lines)
         daemon.wait_ready()
         daemon.wait_ready()
 
@@ -138,7 +138,7 @@ def test_stop_signal_is_the_one_asked_for(log: Path) -> None:
     daemon = start(["python3", "-c", script], log, stop_signal=signal.SIGINT)
     daemon.wait_ready()
     daemon.stop()
-    assert daemon.output() == ["ready", "79 packets captured"]
+    assert daemon.last_lines() == ["ready", "79 packets captured"]
     assert log.read_text().splitlines() == ["ready", "79 packets captured"]
 
 
@@ -212,8 +212,8 @@ def test_output_is_kept_whole_in_the_log_and_in_part_at_hand(log: Path) -> None:
     daemon.process.wait(10)
     daemon.stop()
     assert log.read_text().splitlines() == ["ready", *map(str, range(1, 501))]
-    assert daemon.output() == [str(number) for number in range(489, 501)]
-    assert daemon.cause() == "500"
+    assert daemon.last_lines() == [str(number) for number in range(489, 501)]
+    assert daemon.find_cause() == "500"
 
 
 def test_log_is_appended_to(log: Path) -> None:
@@ -247,7 +247,7 @@ def test_environment_is_the_one_given(log: Path) -> None:
                    env={"QOP_TEST": "yes", "PATH": os.environ["PATH"]})
     daemon.process.wait(10)
     daemon.stop()
-    assert daemon.output() == ["ready yes none"]
+    assert daemon.last_lines() == ["ready yes none"]
 
 
 def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
     with Daemon("test daemon", ["sh", "-c", script], log, "^ready", data=data) as daemon:
         daemon.wait_ready()
         assert data.read_bytes() == b"ready\0\xff"
-        assert daemon.output() == ["ready"]
+        assert daemon.last_lines() == ["ready"]
     assert log.read_bytes() == b"ready\n"
 
 

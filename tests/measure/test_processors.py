@@ -29,14 +29,14 @@ def test_factors_are_ratios_of_the_same_operation() -> None:
     """Seconds of an operation and bytes a second are each divided by this machine's own."""
     work = figures(sha256_in_c={"bytes_per_s": 2.5e6}, aes_128_in_c={"bytes_per_s": 1e6},
                    rsa_1024_private={"seconds": 0.05})
-    assert processors.permille(work, OWN) == [100_000, 500_000, 100_000, 100_000]
+    assert processors.device_permille(work, OWN) == [100_000, 500_000, 100_000, 100_000]
 
 
 def test_stated_factor_goes_before_an_operation() -> None:
     """Where a device says how many times slower it is at a kind, nothing is derived."""
     work = figures(sha256_in_c={"bytes_per_s": 2.5e6}, aes_128_in_c={"bytes_per_s": 1e6},
                    rsa_1024_private={"seconds": 0.05}, public_key={"factor": 7.0})
-    assert processors.permille(work, OWN)[list(STANDS_FOR).index("public-key")] == 7000
+    assert processors.device_permille(work, OWN)[list(STANDS_FOR).index("public-key")] == 7000
 
 
 @pytest.mark.parametrize(("call", "constants"), [
@@ -58,24 +58,25 @@ def test_device_that_says_nothing_of_a_kind(kind: str) -> None:
     """It is named, before a run (`unsaid`) and inside (KeyError)."""
     device = Device("slow", "slow", {other: Work("someone", factor=2.0)
                                      for other in STANDS_FOR if other != kind})
-    assert device.unsaid() == [kind]
+    assert device.missing_kinds() == [kind]
     with pytest.raises(KeyError, match=kind):
-        processors.permille({name: {"factor": work.factor} for name, work in device.work.items()},
-                            OWN)
+        processors.device_permille({name: {"factor": work.factor} for name, work
+                                    in device.work.items()},
+                                   OWN)
 
 
 @pytest.mark.parametrize("name", ["strongarm-206", "xscale-400", "pentium4-2600", "today"])
 def test_devices_of_2007_say_all_kinds_with_a_source(name: str) -> None:
     """The paper's devices, and this machine, can be given to nodes."""
     device = load_device(name)
-    assert device.unsaid() == []
+    assert device.missing_kinds() == []
     assert all(work.source for work in device.work.values())
 
 
 def test_library_marks_public_key_work_and_nothing_else(tmp_path: Path) -> None:
     """A program that signs says so around it, back and forth; one that hashes says nothing."""
     kinds, told = tmp_path / "kinds.so", tmp_path / "told.so"
-    kinds.write_bytes(base64.b64decode(library.encoded(library.KINDS)))
+    kinds.write_bytes(base64.b64decode(library.compile_library(library.KINDS)))
     # Stands in the kernel's place: it writes what it is told.
     (tmp_path / "told.c").write_text("""
 #include <stdio.h>
@@ -114,4 +115,4 @@ if sys.argv[1] == "sign":
 def test_missing_compiler_is_said(tmp_path: Path) -> None:
     """Without the library nobody could tell public-key work apart."""
     with pytest.raises(MeasureError, match="C compiler"):
-        processors.preload("", tmp_path)
+        processors.write_kinds_library("", tmp_path)

@@ -33,23 +33,24 @@ def written(file: Path, frames: list[pcap.CapturedFrame]) -> Path:
 
 def codes(file: Path, keys: list[str]) -> list[int]:
     """What kinds of messages are inside."""
-    return [message.code for message in radsec.messages(tls_records.read(file, PORT, keys))]
+    return [message.code for message
+            in radsec.parse_messages(tls_records.read_records(file, PORT, keys))]
 
 
 def test_messages_are_opened_with_the_servers_keys() -> None:
     """All of them, and the handshake before, in which both showed certificates."""
-    records = tls_records.read(CAPTURE, PORT, KEYS)
+    records = tls_records.read_records(CAPTURE, PORT, KEYS)
     assert all(record.suite for record in records)
     assert {r.suite for r in records if r.kind == tls_records.APPLICATION_DATA} == {"AES-256-GCM"}
-    assert [message.code for message in radsec.messages(records)] == CODES
+    assert [message.code for message in radsec.parse_messages(records)] == CODES
     for is_servers in (True, False):
-        said = tls_records.handshakes([r for r in records if r.is_servers is is_servers])
+        said = tls_records.handshake_messages([r for r in records if r.is_servers is is_servers])
         assert {11, 15, 20} <= {kind for kind, _ in said}
 
 
 def test_a_capture_may_begin_amid_the_connection(tmp_path: Path) -> None:
     """Whatever number of records went before, the rest opens; without the keys nothing does."""
-    frames = list(pcap.frames(CAPTURE))
+    frames = list(pcap.read_frames(CAPTURE))
     at = [place for place, frame in enumerate(frames)
           if frame.data[54 + 12:].startswith(APPLICATION)]
     last = written(tmp_path / "last.pcap", frames[at[-6]:])
@@ -59,7 +60,7 @@ def test_a_capture_may_begin_amid_the_connection(tmp_path: Path) -> None:
 
 def test_what_is_changed_or_missing_is_not_opened(tmp_path: Path) -> None:
     """A bit, or a segment: one record at least that no suite has opened."""
-    frames = list(pcap.frames(CAPTURE))
+    frames = list(pcap.read_frames(CAPTURE))
     *_, place, _, last, _ = [at for at, frame in enumerate(frames)
                              if frame.data[54 + 12:].startswith(APPLICATION)]
     changed = bytearray(frames[last].data)
@@ -67,13 +68,13 @@ def test_what_is_changed_or_missing_is_not_opened(tmp_path: Path) -> None:
     flipped = [*frames[:last], pcap.CapturedFrame(frames[last].at_s, bytes(changed),
                                                   frames[last].wire_bytes), *frames[last + 1:]]
     for name, there in (("flipped", flipped), ("missing", frames[:place] + frames[place + 1:])):
-        records = tls_records.read(written(tmp_path / f"{name}.pcap", there), PORT, KEYS)
+        records = tls_records.read_records(written(tmp_path / f"{name}.pcap", there), PORT, KEYS)
         assert not all(record.suite for record in records)
 
 
 def test_segments_that_come_twice_or_late_are_put_in_order(tmp_path: Path) -> None:
     """As TCP does."""
-    frames = list(pcap.frames(CAPTURE))
+    frames = list(pcap.read_frames(CAPTURE))
     mixed = [frame for frame in frames for _ in range(2)]
     place = next(place for place, frame in enumerate(frames) if frame.wire_bytes > 1000)
     late = [*frames[:place], *frames[place + 1:], frames[place]]
@@ -125,7 +126,7 @@ def test_wire_that_loses_packets_is_proven(tmp_path: Path, name: str, lose: Call
     """Segments sent again, late and in other pieces: the same records and the same two ends."""
     for file in RECORDED.iterdir():
         shutil.copy(file, tmp_path)
-    written(tmp_path / name, lose(list(pcap.frames(RECORDED / name))))
+    written(tmp_path / name, lose(list(pcap.read_frames(RECORDED / name))))
     assert failing(tmp_path, raw_values()) == set()
 
 
@@ -151,7 +152,7 @@ def test_record_that_is_cut_by_the_captures_ends_is_no_fault(tmp_path: Path) -> 
     """The end of one that began before, and the beginning of one whose rest was lost."""
     for file in RECORDED.iterdir():
         shutil.copy(file, tmp_path)
-    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frames = list(pcap.read_frames(RECORDED / "auth-wire.pcap"))
     frame, first, end = of_flow(frames)
     cut = [numbered(frame, first - 40, bytes(range(100, 140))), *frames,
            numbered(frame, end, b"\x17\x03\x03\x00\x80" + bytes(50))]
@@ -165,7 +166,7 @@ def test_what_is_no_record_of_the_connection_fails(tmp_path: Path, data: bytes) 
     """RADIUS in clear, or a record under no key, behind those that open."""
     for file in RECORDED.iterdir():
         shutil.copy(file, tmp_path)
-    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frames = list(pcap.read_frames(RECORDED / "auth-wire.pcap"))
     frame, _, end = of_flow(frames)
     written(tmp_path / "auth-wire.pcap", [*frames, numbered(frame, end, data)])
     assert failing(tmp_path, raw_values()) == {INSIDE}
@@ -175,7 +176,7 @@ def test_connection_in_clear_beside_the_protected_one_fails(tmp_path: Path) -> N
     """However short it is: nothing of it opens."""
     for file in RECORDED.iterdir():
         shutil.copy(file, tmp_path)
-    frames = list(pcap.frames(RECORDED / "auth-wire.pcap"))
+    frames = list(pcap.read_frames(RECORDED / "auth-wire.pcap"))
     frame, first, _ = of_flow(frames)
     other = bytearray(numbered(frame, first, b"\x01\x07\x00\x26" + bytes(34)).data)
     other[36:38] = (50_000).to_bytes(2, "big")
@@ -211,14 +212,14 @@ def test_a_repetition_in_the_guest_is_proven() -> None:
     assert inside.detail.startswith("14 messages of RADIUS inside TLS 1.3 (AES-256-GCM), 1 of them")
     assert certified.ok
     assert certified.detail.endswith("ha-a to ap-a, ap-a to its server")
-    assert [len(session.receive) for session in radsec.sessions(
+    assert [len(session.receive) for session in radsec.session_keys(
         RECORDED / "auth-wire.pcap", raw_values()["radsec_keys"])] == [32]
 
 
 def by_udp(folder: Path, _raw: dict[str, Any]) -> None:
     """One request by UDP besides."""
     wire = folder / "auth-wire.pcap"
-    frames = list(pcap.frames(wire))
+    frames = list(pcap.read_frames(wire))
     packet = (bytes.fromhex("4500002400000000ff1100000a0100020a010001")
               + struct.pack("!HHHH", 40000, eap_keys.PORT, 16, 0) + bytes(8))
     stray = pcap.CapturedFrame(frames[-1].at_s, bytes(12) + b"\x08\x00" + packet, 14 + len(packet))
@@ -228,7 +229,7 @@ def by_udp(folder: Path, _raw: dict[str, Any]) -> None:
 def without_the_last(folder: Path, _raw: dict[str, Any]) -> None:
     """Nothing of TLS after the first ten frames."""
     wire = folder / "auth-wire.pcap"
-    written(wire, list(pcap.frames(wire))[:10])
+    written(wire, list(pcap.read_frames(wire))[:10])
 
 
 def under_another_name(folder: Path, raw: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kept = ready._Kept()
     monkeypatch.setattr(ready, "_kept", kept)
     yield
-    kept.drop()
+    kept.stop()
 
 
 def there() -> ready.Ready:
@@ -48,13 +48,13 @@ def captures(recording: str) -> list[Path]:
 
 def text(recording: str, *keys: str, timeout_s: float = 60.0) -> str:
     """What tshark says of a recording with these keys."""
-    return dissect._dissect(captures(recording), keys, timeout_s)
+    return dissect._run_tshark(captures(recording), keys, timeout_s)
 
 
 def without(recording: str, *keys: str) -> str:
     """The same by a tshark that is started for it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ready, "_executable", lambda: None)
+        patch.setattr(ready, "_tshark_path", lambda: None)
         return text(recording, *keys)
 
 
@@ -89,12 +89,12 @@ def test_keys_come_to_a_copy_and_stay_with_it() -> None:
 
 def test_nothing_is_known_of_a_capture_before() -> None:
     """TLS messages of a second capture are put together as though there had been no first."""
-    first, _ = dissect.read_all([recorded.path("P12", "auth-mn")] * 2)
-    again = dissect.read(recorded.path("P12", "auth-mn"))
+    first, _ = dissect.read_all_packets([recorded.path("P12", "auth-mn")] * 2)
+    again = dissect.read_packets(recorded.path("P12", "auth-mn"))
     assert any(packet.tls_handshakes for packet in first)
     assert again == first
     pid = there()._process.pid
-    assert dissect.read(recorded.path("P12", "auth-mn")) == first
+    assert dissect.read_packets(recorded.path("P12", "auth-mn")) == first
     assert there()._process.pid == pid
 
 
@@ -118,8 +118,9 @@ def test_one_that_is_killed_over_a_capture_is_no_end_of_the_capture(tmp_path: Pa
         os.kill(one._process.pid, signal.SIGSTOP)  # it is not to answer before it is killed
         killer = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -KILL {one._process.pid}"])
         with os.fdopen(ours, "rb") as input_, os.fdopen(theirs, "wb"):
-            done = ready.run([*one._process.args], ["wlan.enable_decryption:FALSE"], input_,
-                             environment=os.environ | dissect.ENVIRONMENT, timeout_s=DEADLINE_S)
+            done = ready.run_tshark([*one._process.args], ["wlan.enable_decryption:FALSE"], input_,
+                                    environment=os.environ | dissect.ENVIRONMENT,
+                                    timeout_s=DEADLINE_S)
         killer.wait()
         assert nothing.read() == b""
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
@@ -131,7 +132,7 @@ def test_one_that_hangs_is_given_up_and_ended() -> None:
     pid = there()._process.pid
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(MeasureError, match=r"took more than 0\.2 s for .*/auth-air\.pcap"):
-        dissect.read(recorded.path(RECORDING, "auth-air"), timeout_s=0.2)
+        dissect.read_packets(recorded.path(RECORDING, "auth-air"), timeout_s=0.2)
     assert ends(pid)
     assert text(RECORDING) == without(RECORDING)
 
@@ -151,7 +152,7 @@ def test_more_keys_than_a_request_holds() -> None:
     many = [f"wep:{number:026x}" for number in range(2000)]
     text(RECORDING)
     with Path(os.devnull).open("rb") as file, pytest.raises(ready.NotReadyError):
-        there().run(dissect.decryption(many)[1::2], file, DEADLINE_S)
+        there().run(dissect.decryption_options(many)[1::2], file, DEADLINE_S)
     # Wireshark itself heeds 64 keys (MAX_ENCRYPTION_KEYS).
     assert text(RECORDING, RIGHT, *many) == text(RECORDING, RIGHT)
 
@@ -164,11 +165,11 @@ def test_where_there_is_none_tshark_is_started(
     said = without(RECORDING, RIGHT)
     if lacking == "compiler":
         monkeypatch.setattr(ready, "_COMPILE", ("no-such-compiler",))
-        ready._compiled.cache_clear()
+        ready._compile_library.cache_clear()
     elif lacking == "hook":
         (tmp_path / "empty.c").write_text("")
         monkeypatch.setattr(ready, "_SOURCE", tmp_path / "empty.c")
-        ready._compiled.cache_clear()
+        ready._compile_library.cache_clear()
     else:
         tmp_path.chmod(0o755)
         script = tmp_path / "tshark"
@@ -179,13 +180,13 @@ def test_where_there_is_none_tshark_is_started(
         assert text(RECORDING, RIGHT) == said
         assert ready._kept.ready is None
     finally:
-        ready._compiled.cache_clear()
+        ready._compile_library.cache_clear()
 
 
 def test_it_outlives_nobody() -> None:
     """However the process ends that asks it, over a capture too."""
     program = ("import os, sys; from measure import dissect, ready; from pathlib import Path\n"
-               "dissect.read(Path(sys.argv[1]))\n"
+               "dissect.read_packets(Path(sys.argv[1]))\n"
                "print(ready._kept.ready._process.pid, flush=True)\n"
                "ready._kept.ready.run(['wlan.enable_decryption:FALSE'], sys.stdin, 60.0)")
     with subprocess.Popen(

@@ -60,14 +60,15 @@ records = st.builds(
 def a_record(**changes: Any) -> Record:
     """A record of a repetition that was not measured, with changes."""
     plan = plans.plan_of("P1")
-    made = recording.unmeasured(plan, plan.steps()[0], "no reason", environment={}, attempt=1)
+    made = recording.unmeasured_record(plan, plan.all_steps()[0], "no reason", environment={},
+                                       attempt=1)
     return made.model_copy(update=changes)
 
 
 def refusal(file: Path) -> str:
     """The one line with which a file is refused; it begins with the file's name."""
     with pytest.raises(RecordError) as caught:
-        record.read(file)
+        record.read_record(file)
     line = str(caught.value)
     assert line.startswith(f"{file}: ")
     assert len(line.splitlines()) == 1
@@ -85,7 +86,7 @@ def test_name_sorts_by_cell_and_repetition() -> None:
 
 def test_written_record_is_plain_json_with_the_documented_keys(tmp_path: Path) -> None:
     """Other tools find `schema` (no underscore) and the fields that the issue names."""
-    file = record.write(a_record(), tmp_path / "new" / "records")
+    file = record.write_record(a_record(), tmp_path / "new" / "records")
     assert file == tmp_path / "new" / "records" / "P1-N2-001.json"
     found = json.loads(file.read_text())
     assert found["schema"] == SCHEMA
@@ -106,26 +107,26 @@ def test_every_field_is_documented() -> None:
 @given(records)
 def test_round_trip(tmp_path: Path, made: Record) -> None:
     """Whatever a record holds (finite numbers), reading gives back what was written."""
-    assert record.read(record.write(made, tmp_path)) == made
+    assert record.read_record(record.write_record(made, tmp_path)) == made
 
 
 def test_no_record_is_written_that_cannot_be_read(tmp_path: Path) -> None:
     """A value that is not a number is refused when written, or survives; it is not lost."""
     endless = a_record(elapsed_s=float("inf"))
     try:
-        file = record.write(endless, tmp_path)
+        file = record.write_record(endless, tmp_path)
     except ValueError:
         return
     with pytest.raises(RecordError):
-        record.read(file)
+        record.read_record(file)
 
 
 def test_second_write_replaces_the_first(tmp_path: Path) -> None:
     """Measured again means: one file, the later record."""
-    record.write(a_record(reason="first"), tmp_path)
-    file = record.write(a_record(reason="second"), tmp_path)
+    record.write_record(a_record(reason="first"), tmp_path)
+    file = record.write_record(a_record(reason="second"), tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == [file.name]
-    assert record.read(file).reason == "second"
+    assert record.read_record(file).reason == "second"
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -137,7 +138,7 @@ def test_failure_before_the_rename_leaves_nothing(
         raise OSError("no space left on device")
     monkeypatch.setattr(os if step == "fsync" else Path, step, fail)
     with pytest.raises(OSError, match="no space"):
-        record.write(a_record(), tmp_path)
+        record.write_record(a_record(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,31 +146,31 @@ def test_failed_write_keeps_the_earlier_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was measured before stays when its replacement cannot be written."""
-    file = record.write(a_record(reason="first"), tmp_path)
+    file = record.write_record(a_record(reason="first"), tmp_path)
 
     def fail(*_: object) -> None:
         raise OSError("no space left on device")
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space"):
-        record.write(a_record(reason="second"), tmp_path)
-    assert record.read(file).reason == "first"
+        record.write_record(a_record(reason="second"), tmp_path)
+    assert record.read_record(file).reason == "first"
 
 
 _WRITER = """
 import sys
 from pathlib import Path
 from measure import record
-made = record.read(Path(sys.argv[1]))
+made = record.read_record(Path(sys.argv[1]))
 print("writing", flush=True)
 for number in range(10**9):
-    record.write(made.model_copy(update={"repetition": number % 5}), Path(sys.argv[2]))
+    record.write_record(made.model_copy(update={"repetition": number % 5}), Path(sys.argv[2]))
 """
 
 
 def test_killed_writers_leave_only_whole_records(tmp_path: Path) -> None:
     """Killed at any moment (SIGKILL, six times), a writer leaves whole records or none."""
     big = a_record(raw={"events": [{"text": "x" * 4000, "at_s": n} for n in range(50)]})
-    source = record.write(big, tmp_path / "source")
+    source = record.write_record(big, tmp_path / "source")
     folder = tmp_path / "records"
     for attempt in range(6):
         with subprocess.Popen([sys.executable, "-c", _WRITER, str(source), str(folder)],
@@ -178,10 +179,10 @@ def test_killed_writers_leave_only_whole_records(tmp_path: Path) -> None:
             writer.stdout.readline()
             time.sleep(0.003 + 0.0061 * attempt)
             writer.send_signal(signal.SIGKILL)
-        found, complaints = record.read_all(folder)
+        found, complaints = record.read_records(folder)
         assert complaints == []
         assert all(entry.raw == big.raw for entry in found)
-    assert record.read_all(folder)[0]
+    assert record.read_records(folder)[0]
 
 
 # Reading -------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def test_killed_writers_leave_only_whole_records(tmp_path: Path) -> None:
 
 def test_other_schema_is_refused_with_advice(tmp_path: Path) -> None:
     """A record of another version is refused by its number, with what to do."""
-    file = record.write(a_record(schema_=SCHEMA + 1), tmp_path)
+    file = record.write_record(a_record(schema_=SCHEMA + 1), tmp_path)
     line = refusal(file)
     assert f"schema {SCHEMA + 1}" in line
     assert "measure again" in line
@@ -219,7 +220,7 @@ def test_any_junk_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "junk.json"
     file.write_bytes(content)
     with pytest.raises(RecordError):
-        record.read(file)
+        record.read_record(file)
 
 
 @pytest.mark.parametrize(("field", "value"), [
@@ -227,7 +228,7 @@ def test_any_junk_is_refused(tmp_path: Path, content: bytes) -> None:
     ("study", {"id": "x"}), ("measured", 3), ("raw", [])])
 def test_wrong_value_is_named(field: str, value: object, tmp_path: Path) -> None:
     """A record damaged by hand is refused with the field's name."""
-    file = record.write(a_record(), tmp_path)
+    file = record.write_record(a_record(), tmp_path)
     document = json.loads(file.read_text())
     document[field] = value
     file.write_text(json.dumps(document))
@@ -236,14 +237,14 @@ def test_wrong_value_is_named(field: str, value: object, tmp_path: Path) -> None
 
 def test_unknown_field_is_named(tmp_path: Path) -> None:
     """A field that this version does not know is refused, not dropped."""
-    file = record.write(a_record(), tmp_path)
+    file = record.write_record(a_record(), tmp_path)
     file.write_text(json.dumps({**json.loads(file.read_text()), "latency_s": 1}))
     assert ": latency_s: " in refusal(file)
 
 
 def test_unknown_field_with_a_line_break_stays_one_line(tmp_path: Path) -> None:
     """Even a hostile key does not make the refusal two lines."""
-    file = record.write(a_record(), tmp_path)
+    file = record.write_record(a_record(), tmp_path)
     file.write_text(json.dumps({**json.loads(file.read_text()), "a\nb": 1}))
     refusal(file)
 
@@ -257,11 +258,11 @@ def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
 def test_read_all_goes_on_after_junk(tmp_path: Path) -> None:
     """One bad file costs one line; the good ones come in order of name, temporaries unseen."""
     for repetition in (10, 2, 1):
-        record.write(a_record(repetition=repetition), tmp_path)
+        record.write_record(a_record(repetition=repetition), tmp_path)
     (tmp_path / "P1-N2-003.json").write_text("{")
     (tmp_path / ".P1-N2-004.99.tmp").write_text("{")
     (tmp_path / "notes.txt").write_text("mine")
-    found, complaints = record.read_all(tmp_path)
+    found, complaints = record.read_records(tmp_path)
     assert [entry.repetition for entry in found] == [1, 2, 10]
     assert len(complaints) == 1
     assert "P1-N2-003.json" in complaints[0]
@@ -269,8 +270,8 @@ def test_read_all_goes_on_after_junk(tmp_path: Path) -> None:
 
 def test_read_all_of_nothing(tmp_path: Path) -> None:
     """A folder that is empty or not there holds no records."""
-    assert record.read_all(tmp_path) == ([], [])
-    assert record.read_all(tmp_path / "none") == ([], [])
+    assert record.read_records(tmp_path) == ([], [])
+    assert record.read_records(tmp_path / "none") == ([], [])
 
 
 def test_records_are_frozen() -> None:
@@ -285,12 +286,14 @@ def test_records_are_frozen() -> None:
 def test_unmeasured_has_a_reason_and_nothing_else() -> None:
     """A repetition that never began is a failed record with its reason and circumstances."""
     plan = plans.plan_of("P8", repetitions=3)
-    step = plan.steps()[-1]
-    made = recording.unmeasured(plan, step, "guest was killed", environment={"a": 1}, attempt=2)
+    step = plan.all_steps()[-1]
+    made = recording.unmeasured_record(plan, step, "guest was killed", environment={"a": 1},
+                                       attempt=2)
     assert (made.status, made.reason, made.attempt) == ("failed", "guest was killed", 2)
     assert made.environment == {"a": 1} and made.name == "P8-N2-003" == step.name
     assert made.digests == {name: level.digest for name, level in step.cell.levels.items()}
-    assert made.asked == plan.asked.kept() and made.measured is None and made.evidence == []
+    assert made.asked == plan.asked.to_stored_settings()
+    assert made.measured is None and made.evidence == []
 
 
 def test_a_medium_of_the_users_is_kept_by_its_own_name(tmp_path: Path) -> None:
@@ -298,7 +301,7 @@ def test_a_medium_of_the_users_is_kept_by_its_own_name(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yml"
     mine.write_text((PROJECT / "topologies" / "media" / "802.11g.yml").read_text())
     plan = plans.plan_of("P1", asked={"medium": str(mine)})
-    made = recording.unmeasured(plan, plan.steps()[0], "no", environment={}, attempt=1)
+    made = recording.unmeasured_record(plan, plan.all_steps()[0], "no", environment={}, attempt=1)
     assert made.asked["medium"] == "802.11g" and list(plan.manifest.media) == ["802.11g"]
     assert str(tmp_path) not in plan.manifest.model_dump_json() + made.model_dump_json()
     assert plan.digest == plans.plan_of("P1", asked={"medium": "802.11g"}).digest
@@ -309,16 +312,16 @@ def test_settings_that_no_check_covers_are_recorded_and_told() -> None:
     link = {"cipher": "CCMP", "keys": "psk", "options": {"hostapd": {"wpa_group_rekey": 600}}}
     policy = Policy.model_validate({"id": "P", "name": "p", "layers": {"link": link}})
     plan = plans.plan_of("P1")
-    step = plan.steps()[0]
+    step = plan.all_steps()[0]
     cell = Cell({**step.cell.levels, "policy": policy_level(policy)})
     assert recording.list_unchecked(step.cell, []) == []
     paths = recording.list_unchecked(cell, [])
     assert paths == ["link.options.hostapd.wpa_group_rekey"]
-    assert recording.unmeasured(plan, Step(cell, 1), "no", environment={},
-                                attempt=1).unchecked == paths
+    assert recording.unmeasured_record(plan, Step(cell, 1), "no", environment={},
+                                       attempt=1).unchecked == paths
     event = {"name": "P-N2-001", "status": "ok", "values": {}, "checks": 20, "attempt": 1,
              "exclusive": False, "unchecked": [*paths, "dot1x.tls.key"]}
-    assert progress.line(event, ()) == (
+    assert progress.repetition_line(event, ()) == (
         "P-N2-001: 20 checks hold, none covers hostapd's wpa_group_rekey, dot1x.tls.key")
 
 
@@ -350,8 +353,8 @@ def test_a_record_of_schema_1_is_read_with_its_numbers(tmp_path: Path) -> None:
     for name in ("authentication_time_s", "phases", "tcp", "udp", "authentication_sum"):
         assert entry.measured[name] == old[name]
     assert (entry.attempt, entry.elapsed_s, entry.raw) == (2, 3.5, old["raw"])
-    written = record.write(entry, tmp_path / "again")
-    assert record.read(written) == entry
+    written = record.write_record(entry, tmp_path / "again")
+    assert record.read_record(written) == entry
 
 
 @pytest.mark.parametrize("change", [
@@ -379,7 +382,7 @@ def test_a_missing_field_of_schema_1_is_named(tmp_path: Path) -> None:
 def test_read_all_reads_both_schemas(tmp_path: Path) -> None:
     """A folder that was gone on with holds some of each."""
     (tmp_path / "P1-N2-003.json").write_text(json.dumps(schema_1()))
-    record.write(make("P1", 4), tmp_path)
+    record.write_record(make("P1", 4), tmp_path)
     entries, complaints = stored.read_all(tmp_path)
     assert [entry.repetition for entry in entries] == [3, 4] and not complaints
 

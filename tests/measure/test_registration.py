@@ -49,8 +49,8 @@ def test_a_renewal_of_before_does_not_end_the_wait(running: RegistrationDaemon,
     """Nor does a failure of then: only what comes after the new link counts. All is logged."""
     # It said all of that at once, so that with the first word the others are waiting, too.
     assert (tmp_path / "log").read_text().count("\n") == 4
-    running.detached()
-    running.attached(60.0)
+    running.report_link_down()
+    running.register(60.0)
     assert running.history[-1] == {"event": "registered", "link": 2}
     assert all(event.get("reason") != "of before" for event in running.history)
     running.stop()
@@ -60,12 +60,12 @@ def test_a_renewal_of_before_does_not_end_the_wait(running: RegistrationDaemon,
 
 def test_who_is_not_answered_says_so(running: RegistrationDaemon) -> None:
     """With the agent's last word, after as long as was to be waited."""
-    running._events.forget()
-    running.detached()
-    running._wait({"denied"}, 60.0, "is not denied")
+    running._events.drop_events()
+    running.report_link_down()
+    running._wait_event({"denied"}, 60.0, "is not denied")
     with pytest.raises(MeasureError, match=r"^mn is not registered within 0\.05 s; denied with "
                        "code 69$"):
-        running._wait({"registered"}, 0.05, "is not registered")
+        running._wait_event({"registered"}, 0.05, "is not registered")
 
 
 def test_a_program_that_ends_is_told_at_once(tmp_path: Path) -> None:

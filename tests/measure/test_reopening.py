@@ -101,8 +101,8 @@ def read(folder: Path, frames: Sequence[bytes], keys: Sequence[str], radio: byte
     file = made_up_captures.written(
         folder / "air.pcap", [(1.5, radio + frame) for frame in frames],
         made_up_captures.RADIOTAP if radio else made_up_captures.IEEE802_11)
-    [alone] = dissect.read_as_tshark([file], keys)
-    return alone, dissect.read(file, keys)
+    [alone] = dissect.read_uncorrected([file], keys)
+    return alone, dissect.read_packets(file, keys)
 
 
 def each(folder: Path, frames: Mapping[str, bytes], keys: Sequence[str], radio: bytes = RADIO,
@@ -151,14 +151,14 @@ def test_a_frame_that_tshark_mistakes_opens(
     radio, seen = mistaken
     alone, packet = seen[name]
     assert alone.is_mesh and not alone.has_llc
-    assert evidence.counted_by(cipher, alone) != counter
+    assert evidence.frame_counter(cipher, alone) != counter
     assert packet.has_llc and packet.protected and not packet.is_mesh
-    assert evidence.counted_by(cipher, packet) == counter
+    assert evidence.frame_counter(cipher, packet) == counter
     assert (packet.length, packet.captured) == (len(radio + frame),) * 2
     assert (packet.time_s, packet.ip_bytes, packet.radiotap_bytes) == (
         alone.time_s, 0x54, alone.radiotap_bytes)
     assert (packet.transmitter, packet.receiver) == (alone.transmitter, alone.receiver)
-    assert evidence.opened([packet], "the key")[0]
+    assert evidence.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -169,8 +169,8 @@ def test_under_another_key_it_stays_closed(
     *_, cipher, counter = CASES[name]
     _, packet = otherwise[name]
     assert packet.protected and not packet.has_llc and not packet.ip_src
-    assert evidence.counted_by(cipher, packet) == counter
-    assert not evidence.opened([packet], "the key")[0]
+    assert evidence.frame_counter(cipher, packet) == counter
+    assert not evidence.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize("which", [*(f"{name} -1" for name in CASES),
@@ -181,7 +181,7 @@ def test_a_frame_that_was_altered_stays_closed(
     """One bit of what its check is of: its receiver's address, or its last byte."""
     _, packet = altered[which]
     assert packet.protected and not packet.has_llc
-    assert not evidence.opened([packet], "the key")[0]
+    assert not evidence.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize(("number", "key"), [
@@ -197,7 +197,7 @@ def test_what_only_says_that_it_is_encrypted_stays_closed(tmp_path: Path) -> Non
     [alone], [packet] = read(tmp_path, [header(NO_QOS) + body], [f"tk:{KEY[:16].hex()}"])
     assert alone.is_mesh
     assert not packet.has_llc and not packet.ip_src
-    assert not evidence.opened([packet], "the key")[0]
+    assert not evidence.describe_decryption([packet], "the key")[0]
 
 
 def test_a_frame_that_was_cut_short_counts_and_is_not_tried(tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_a_frame_that_was_cut_short_counts_and_is_not_tried(tmp_path: Path) -> N
     data = made_up_captures.pcap([(1.5, frame[:60])], made_up_captures.IEEE802_11)
     file = tmp_path / "air.pcap"
     file.write_bytes(data[:36] + len(frame).to_bytes(4, "little") + data[40:])
-    [packet] = dissect.read(file, [key])
+    [packet] = dissect.read_packets(file, [key])
     assert (packet.length, packet.captured) == (len(frame), 60)
-    assert evidence.counted_by(cipher, packet) == counter
+    assert evidence.frame_counter(cipher, packet) == counter
     assert packet.protected and not packet.has_llc
 
 
@@ -217,11 +217,11 @@ def test_every_recorded_frame_is_the_same_packet_by_tshark_and_here(recording: s
     """Each taken for a mistaken one: what tshark opens opens here, and shows the same of itself."""
     files = [recorded.path(recording, name) for name in ("auth-air", "traffic-air")]
     key = f"wep:{recorded.WEP_KEY}"
-    by_tshark = dissect.read_as_tshark(files, [key])
+    by_tshark = dissect.read_uncorrected(files, [key])
     here = [[replace(packet, is_mesh=packet.is_data and packet.protected) for packet in seen]
             for seen in by_tshark]
     assert sum(packet.is_mesh for seen in here for packet in seen) > 40
-    reopening.mend(files, here, [key])
+    reopening.correct_packets(files, here, [key])
     assert here == by_tshark
     assert (recording == "P2") == any(p.protected and p.has_llc for seen in here for p in seen)
 
@@ -233,6 +233,6 @@ def test_temporal_key_of_tkip_opens_what_tshark_leaves_closed(tmp_path: Path, ke
     """A companion's frames, whose key its kernel told; another key opens none."""
     file = made_up_captures.written(tmp_path / "air.pcap", [(1.0, RADIO + mixed(0x71))],
                                     made_up_captures.RADIOTAP)
-    [[packet]] = dissect.read_all([file], [f"tk:{key.hex()}"])
+    [[packet]] = dissect.read_all_packets([file], [f"tk:{key.hex()}"])
     assert (packet.has_llc, packet.protected) == (is_open, True)
     assert packet.tkip_iv

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import recorded
-from guest.boot import boot
-from guest.image import ensure
+from guest.boot import boot_guest
+from guest.image import ensure_image
 from measure import dissect, sampling
 
 RECORDED = recorded.FOLDER
@@ -24,8 +24,8 @@ CLEAR, TUNNELLED = (False, False), (False, True)
 @pytest.mark.parametrize("has_link", [False, True])
 def test_whole_captures_leave_nothing_out_but_acknowledgements(*, has_link: bool,
                                                                has_ipsec: bool) -> None:
-    assert sampling.air(1, has_link=has_link, has_ipsec=has_ipsec) == sampling.NO_CONTROL
-    assert sampling.wire(1, has_ipsec=has_ipsec) == ""
+    assert sampling.air_filter(1, has_link=has_link, has_ipsec=has_ipsec) == sampling.NO_CONTROL
+    assert sampling.wire_filter(1, has_ipsec=has_ipsec) == ""
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,16 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 continue
             shutil.copyfile(found, job / f"{point}-{session}.pcap")
             for has_link, has_ipsec in sorted(set(KINDS.values())):
-                expression = sampling.air(16, has_link=has_link, has_ipsec=has_ipsec) \
-                    if point == "air" else sampling.wire(16, has_ipsec=has_ipsec)
+                expression = sampling.air_filter(16, has_link=has_link, has_ipsec=has_ipsec) \
+                    if point == "air" else sampling.wire_filter(16, has_ipsec=has_ipsec)
                 name = f"{point}-{session}-{has_link:d}{has_ipsec:d}.pcap"
                 lines.append(f"tcpdump -r /host/{point}-{session}.pcap -w /host/{name} "
                              f"'{expression}' 2>/dev/null || exit 1")
 
     async def run() -> int | None:
-        async with await boot(ensure(), job, command=["sh", "-c", "\n".join(lines)],
-                              console_log=job / "console.log", scratch=job / "scratch") as guest:
+        async with await boot_guest(ensure_image(), job, command=["sh", "-c", "\n".join(lines)],
+                                    console_log=job / "console.log",
+                                    scratch=job / "scratch") as guest:
             return (await guest.wait()).status
 
     assert asyncio.run(run()) == 0
@@ -58,8 +59,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counted(folder: Path, point: str, session: str, kind: tuple[bool, bool]) -> tuple[int, int]:
     """Data packets in a recorded capture, and what is left of them under a policy's filter."""
     has_link, has_ipsec = kind
-    before, after = dissect.read_all([folder / f"{point}-{session}.pcap",
-                                      folder / f"{point}-{session}-{has_link:d}{has_ipsec:d}.pcap"])
+    before, after = dissect.read_all_packets([
+        folder / f"{point}-{session}.pcap",
+        folder / f"{point}-{session}-{has_link:d}{has_ipsec:d}.pcap"])
     if point == "air":
         before, after = ([p for p in packets if p.is_data] for packets in (before, after))
     return len(before), len(after)

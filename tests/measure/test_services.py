@@ -15,8 +15,8 @@ from conftest import wait_until
 from measure.errors import MeasureError
 from measure.services import mobile_ip
 from measure.services.daemons import Daemons
-from measure.services.starting import Starter, waves
-from measure.workload import Site, load
+from measure.services.starting import Starter, order_by_needs
+from measure.workload import Site, load_workload
 from topologies.model import Interface, Network, Node
 
 
@@ -39,7 +39,7 @@ class Noted:
         """Note it."""
         self._note("start")
 
-    def ready(self) -> None:
+    def wait_ready(self) -> None:
         """Note it."""
         self._note("ready")
 
@@ -105,7 +105,7 @@ def test_needs_that_cannot_be_met(needs: dict[str, list[str]], reason: str) -> N
 def test_two_services_of_one_name() -> None:
     """A name stands for one service, or needs would be ambiguous."""
     with pytest.raises(MeasureError, match="two services are called a"):
-        waves([Noted("a", [], []), Noted("a", [], [])])
+        order_by_needs([Noted("a", [], []), Noted("a", [], [])])
 
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(0, 9), max_size=4), max_size=10))
@@ -113,7 +113,7 @@ def test_everybody_comes_after_what_it_needs(graph: dict[int, set[int]]) -> None
     """Whatever needs what (without circles), each service is in a later wave than its needs."""
     services = [Noted(str(number), [str(need) for need in needs if need < number
                                     and need in graph], []) for number, needs in graph.items()]
-    placed = {service.name: wave for wave, group in enumerate(waves(services))
+    placed = {service.name: wave for wave, group in enumerate(order_by_needs(services))
               for service in group}
     assert placed.keys() == {service.name for service in services}
     for service in services:
@@ -137,9 +137,9 @@ class Sleepers(Daemons):
     name = "sleeper"
     file = "sleeper.conf"
 
-    def launch(self, node: str) -> Any:
+    def launch_on(self, node: str) -> Any:
         """Say that it is ready, and stay."""
-        return self.daemon(node, ["sh", "-c", "echo ready; exec sleep 60"], "ready")
+        return self.run_daemon(node, ["sh", "-c", "echo ready; exec sleep 60"], "ready")
 
 
 def site(folder: Path) -> Site:
@@ -160,14 +160,14 @@ def test_a_daemon_runs_where_its_file_is(tmp_path: Path) -> None:
         assert list(sleepers.daemons) == ["two"]
         process = sleepers.daemons["two"].process
         assert process.poll() is None
-        assert here.log("sleeper", "two").read_text() == "ready\n"
+        assert here.log_path("sleeper", "two").read_text() == "ready\n"
     assert process.poll() is not None
     assert sleepers.daemons == {}
 
 
 def test_a_registrations_key_is_for_its_user_only(tmp_path: Path) -> None:
     """As the files of other daemons that hold secrets are."""
-    path = mobile_ip._written(site(tmp_path), "one", {"key_hex": "00"})
+    path = mobile_ip._write_json(site(tmp_path), "one", {"key_hex": "00"})
     assert json.loads(path.read_text()) and path.stat().st_mode & 0o777 == 0o600
 
 
@@ -188,7 +188,7 @@ def test_a_daemon_is_held_still(named: tuple[str, ...], states: dict[str, str],
                           for node, daemon in sleepers.daemons.items()}
 
     with Starter([sleepers]):
-        with sleepers.silent(named):
+        with sleepers.suspended(named):
             wait_until(lambda: become(states))
         wait_until(lambda: become(dict.fromkeys(states, "S")))
 
@@ -200,9 +200,9 @@ def test_files_are_looked_for_by_duty(tmp_path: Path) -> None:
         (here.mount / name).mkdir(parents=True)
         (here.mount / name / "x.conf").touch()
     here.network.nodes["two"].duties.append("gateway")
-    assert here.having("x.conf") == ["one", "two"]
-    assert here.having("x.conf", "gateway") == ["two"]
-    assert here.having("y.conf") == []
+    assert here.nodes_with_file("x.conf") == ["one", "two"]
+    assert here.nodes_with_file("x.conf", "gateway") == ["two"]
+    assert here.nodes_with_file("y.conf") == []
 
 
 @pytest.mark.parametrize(("code", "says"), [
@@ -215,7 +215,7 @@ def test_a_workload_that_cannot_be_loaded_is_the_studys(
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MeasureError) as raised:
-        load(name)
+        load_workload(name)
     said = str(raised.value)
     assert said.startswith(f"{name} cannot be loaded (") and says in said and "\n" not in said
     assert said.endswith("; correct the study")

@@ -61,11 +61,11 @@ def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pipe 
 def test_commands_come_in_order(line: tuple[Pipe | Folder, Source]) -> None:
     """What was written first is taken first; without anything there, taking does not wait."""
     writer, source = line
-    assert source.take(wait=False) is None
+    assert source.take_command(wait=False) is None
     writer.write({"do": "measure", "n": 1}, {"do": "measure", "n": 2})
-    assert source.take(wait=True) == {"do": "measure", "n": 1}
-    assert source.take(wait=False) == {"do": "measure", "n": 2}
-    assert source.take(wait=False) is None
+    assert source.take_command(wait=True) == {"do": "measure", "n": 1}
+    assert source.take_command(wait=False) == {"do": "measure", "n": 2}
+    assert source.take_command(wait=False) is None
 
 
 def test_waiting_ends_with_a_command(line: tuple[Pipe | Folder, Source]) -> None:
@@ -73,7 +73,7 @@ def test_waiting_ends_with_a_command(line: tuple[Pipe | Folder, Source]) -> None
     writer, source = line
     later = threading.Timer(0.05, writer.write, [{"do": "stop"}])
     later.start()
-    assert source.take(wait=True) == {"do": "stop"}
+    assert source.take_command(wait=True) == {"do": "stop"}
     later.join()
 
 
@@ -83,8 +83,8 @@ def test_what_is_told_passes_what_waits(line: tuple[Pipe | Folder, Source]) -> N
     inbox = Inbox(source)
     writer.write({"do": "shell", "n": 1}, {"do": "tell", "level": 3}, {"do": "stop"},
                  {"do": "tell", "level": 4})
-    assert list(inbox.told()) == [{"level": 3}, {"level": 4}]
-    assert list(inbox.told()) == []
+    assert list(inbox.take_messages()) == [{"level": 3}, {"level": 4}]
+    assert list(inbox.take_messages()) == []
     commands = iter(inbox)
     assert next(commands) == {"do": "shell", "n": 1}
     assert next(commands) == {"do": "stop"}
@@ -99,8 +99,8 @@ def test_what_was_told_to_an_earlier_repetition_is_dropped(
     writer.write({"do": "tell", "level": 3}, {"do": "measure"})
     assert next(iter(inbox)) == {"do": "measure"}
     writer.write({"do": "tell", "level": 4})
-    inbox.forget()
-    assert list(inbox.told()) == []
+    inbox.drop_messages()
+    assert list(inbox.take_messages()) == []
 
 
 def test_half_a_line_is_no_command() -> None:
@@ -108,9 +108,9 @@ def test_half_a_line_is_no_command() -> None:
     pipe = Pipe()
     source = Lines(pipe.reading)
     pipe.write(text='{"do": ')
-    assert source.take(wait=False) is None
+    assert source.take_command(wait=False) is None
     pipe.write(text='"stop"}\n')
-    assert source.take(wait=False) == {"do": "stop"}
+    assert source.take_command(wait=False) == {"do": "stop"}
 
 
 def test_the_end_of_input_ends_the_commands() -> None:
@@ -119,9 +119,9 @@ def test_the_end_of_input_ends_the_commands() -> None:
     pipe.write({"do": "tell", "level": 3})
     pipe.end()
     inbox = Inbox(Lines(pipe.reading))
-    assert list(inbox.told()) == [{"level": 3}]
+    assert list(inbox.take_messages()) == [{"level": 3}]
     assert list(inbox) == []
-    assert list(inbox.told()) == []
+    assert list(inbox.take_messages()) == []
 
 
 def test_events_say_when(line: tuple[Pipe | Folder, Source],
@@ -131,9 +131,9 @@ def test_events_say_when(line: tuple[Pipe | Folder, Source],
     session = RepetitionSession(Inbox(source))
     session.stamp("start")
     session.report("level", value=2)
-    session.shareable()
+    session.report_shareable()
     writer.write({"do": "tell", "level": 3})
-    assert list(session.commands()) == [{"level": 3}]
+    assert list(session.take_commands()) == [{"level": 3}]
     session.stamp("end")
     events = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert [event["event"] for event in events] == ["report"] * 3
@@ -149,7 +149,7 @@ def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) ->
     """What a part stamps and leaves is kept by its name, in order, and moves nothing else."""
     session = RepetitionSession(Inbox(line[1]))
     for name in ("first", "second"):
-        part = session.part(name)
+        part = session.create_part(name)
         part.stamp("start")
         part.raw["left"] = name
     session.stamp("end")
@@ -158,9 +158,9 @@ def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) ->
     for name, part_raw in session.raw["parts"].items():
         assert list(part_raw["stamps"]) == ["start"] and part_raw["left"] == name
     # A clock that was set back between two parts is found out, too.
-    assert not clock.was_set(session.raw)
+    assert not clock.describe_clock_step(session.raw)
     session.raw["parts"]["first"]["stamps"]["start"] += 60
-    assert "set back" in clock.was_set(session.raw)
+    assert "set back" in clock.describe_clock_step(session.raw)
 
 
 def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder, Source]) -> None:
@@ -168,7 +168,7 @@ def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder, 
     divided: list[str] = []
     session = RepetitionSession(Inbox(line[1]), lambda: divided.append("once"))
     session.before_timing()
-    session.part("first").before_timing()
+    session.create_part("first").before_timing()
     assert divided == ["once"] * 2
     RepetitionSession(Inbox(line[1])).before_timing()
     assert divided == ["once"] * 2
@@ -183,7 +183,7 @@ def test_whoever_does_not_ask_has_company_divided_out_before_its_first_stamp(
     session.stamp("start")
     session.stamp("end")
     assert divided == ["once"]
-    part = session.part("first")
+    part = session.create_part("first")
     part.before_timing()
     part.stamp("start")
     assert divided == ["once"] * 2
@@ -198,7 +198,7 @@ def test_stamps_have_what_was_computed_for_nothing(
     assert "harness_work" not in session.raw
     counted = [{"work_ns": 5, "entries": 2, "faults": 1}, {"work_ns": 9, "entries": 3, "faults": 1}]
     left = iter(counted)
-    monkeypatch.setattr(kernel, "work_of_nobody", lambda: next(left))
+    monkeypatch.setattr(kernel, "harness_work", lambda: next(left))
     session.stamp("link")
     session.stamp("end")
     assert session.raw["harness_work"] == dict(zip(("link", "end"), counted, strict=True))

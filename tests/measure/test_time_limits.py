@@ -10,7 +10,7 @@ import pytest
 
 from measure import iperf, path_mtu, time_limits
 from measure.errors import MeasureError
-from measure.time_limits import RetryTimer, TimeLimits, exchanges_s, tcp_s, tries
+from measure.time_limits import RetryTimer, TimeLimits, exchanges_s, required_tries, tcp_s
 from topologies import paths
 from topologies.coverage import out_of_reach
 from topologies.loader import load_medium, load_scenario, load_wire
@@ -38,8 +38,8 @@ def limits_of(scenario: Scenario) -> TimeLimits:
 
 def test_a_path_adds_delays_and_losses_and_has_the_slowest_rate() -> None:
     """Two wires in a row."""
-    first = paths.of_link(Link(["a/x", "b/x"], delay_ms=20, rate_bps=1e6, loss_percent=10))
-    second = paths.of_link(Link(["b/y", "c/y"], delay_ms=500, rate_bps=9600, loss_percent=50))
+    first = paths.link_path(Link(["a/x", "b/x"], delay_ms=20, rate_bps=1e6, loss_percent=10))
+    second = paths.link_path(Link(["b/y", "c/y"], delay_ms=500, rate_bps=9600, loss_percent=50))
     both = first + second
     assert both.delay_s == pytest.approx(0.52)
     assert both.rate_bps == 9600
@@ -55,8 +55,8 @@ def test_paths_follow_links_and_the_air() -> None:
     assert path.delay_s == pytest.approx(0.02)
     assert path.loss == 0
     assert path.rate_bps == pytest.approx(AIR.tcp_ceiling_bps() / 2)
-    assert paths.between(scenario.network, None, "a2", "router").delay_s == 0
-    assert paths.between(scenario.network, None, "ap-b", "ha-b", "ha-a").delay_s == 0.02
+    assert paths.path_between(scenario.network, None, "a2", "router").delay_s == 0
+    assert paths.path_between(scenario.network, None, "ap-b", "ha-b", "ha-a").delay_s == 0.02
 
 
 # Limits ---------------------------------------------------------------------------------------
@@ -137,13 +137,13 @@ def test_limits_of_a_network_that_loses_nearly_all_are_finite(loss: float) -> No
     path = NetworkPath(loss=loss)
     assert exchanges_s(path, 40, 100, 100, RetryTimer(3.0)) < 1e9
     assert tcp_s(path, 1e10) < 1e15
-    assert tries(path) == 20
+    assert required_tries(path) == 20
 
 
 def test_lone_exchanges_are_tried_as_often_as_losses_ask() -> None:
     """iperf3's first datagram is sent once; without losses, once is enough."""
-    assert tries(NetworkPath()) == 1
-    count = tries(NetworkPath(loss=0.1))
+    assert required_tries(NetworkPath()) == 1
+    count = required_tries(NetworkPath(loss=0.1))
     assert (1 - 0.9 ** 2) ** count < 1e-5 <= (1 - 0.9 ** 2) ** (count - 1)
 
 
@@ -172,8 +172,9 @@ def test_a_server_takes_a_stream_once_it_listens_again(output: list[str], waits:
 def test_a_stream_whose_first_datagram_was_lost_is_told_from_others() -> None:
     """Only that is tried again."""
     with pytest.raises(MeasureError) as caught:
-        iperf.check('{"error": "error - unable to read from stream socket: Resource temporarily '
-                    'unavailable"}', "udp")
+        iperf.parse_report(
+            '{"error": "error - unable to read from stream socket: Resource temporarily '
+                           'unavailable"}', "udp")
     assert iperf.is_unanswered(caught.value)
     assert not iperf.is_unanswered(MeasureError("stream", "UDP stream: iperf3 says 'the server is "
                                                 "busy running a test. try again later'"))
@@ -186,7 +187,7 @@ class Path600:
         self.takes_bytes = takes_bytes
         self.asked = 0
 
-    def attempt(self, _: str, argv: list[str], __: float) -> object:
+    def run_unchecked(self, _: str, argv: list[str], __: float) -> object:
         """Whether a ping of a size is answered."""
         self.asked += 1
         size = int(argv[argv.index("-s") + 1]) + 28
@@ -204,12 +205,12 @@ def test_the_largest_packet_is_found(takes: int) -> None:
 def test_what_of_the_path_explains_a_stream() -> None:
     """Packets that are too long for a link, none at all, and nothing."""
     assert path_mtu.largest_packet(Path600(0), "a2", "10.1.0.1", 1.0) is None  # type: ignore[arg-type]
-    assert path_mtu.cause(None, 1500, "10.1.0.1") == \
+    assert path_mtu.describe_cause(None, 1500, "10.1.0.1") == \
         "no packet comes back from 10.1.0.1 any more"
-    assert path_mtu.cause(600, 1500, "10.1.0.1") == (
+    assert path_mtu.describe_cause(600, 1500, "10.1.0.1") == (
         "packets of up to 600 bytes reach 10.1.0.1, and longer ones, of up to 1500, do not: a "
         "link on the path has a smaller MTU")
-    assert not path_mtu.cause(1440, 1440, "10.1.0.1")
+    assert not path_mtu.describe_cause(1440, 1440, "10.1.0.1")
 
 
 # Signals --------------------------------------------------------------------------------------

@@ -9,13 +9,22 @@ import pytest
 from conftest import PROJECT
 from measure import hidden, unproven
 from measure.record import CheckRecord
-from policies import AaaLayer, Dot1xLayer, LinkLayer, Policy, TlsSettings, load, load_named, named
+from policies import (
+    AaaLayer,
+    Dot1xLayer,
+    LinkLayer,
+    Policy,
+    TlsSettings,
+    load_named,
+    load_policy,
+    policy_ids,
+)
 from policies.layers import IpsecLayer, WireGuardLayer, WireLayer
 from policies.options import DAEMONS, load_options
 
 
 def _said(**layers: Any) -> list[str]:
-    return [setting.shown for setting in unproven.settings(
+    return [setting.description for setting in unproven.unchecked_settings(
         Policy.model_validate({"id": "X", "name": "X", "layers": layers}))]
 
 
@@ -49,10 +58,12 @@ def test_a_group_of_esp_is_negotiated_in_secret() -> None:
 
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
-    left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
+    left = {name: said for name in policy_ids()
+            if (said := unproven.unchecked_settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
     assert all(said == [("link.ocv.hostapd", "link.ocv at hostapd", "")] for said in left.values())
-    assert unproven.settings(load(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
+    assert unproven.unchecked_settings(
+        load_policy(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 
 
 #: By field, a check that fails where it is otherwise; ONE_VALUE where there is no other.
@@ -98,13 +109,14 @@ def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> 
     rekey, name = (f"link.options.hostapd.{each}" for each in (
         "wpa_group_rekey", "ignore_broadcast_ssid"))
     held = CheckRecord(check=hidden.NAME, ok=True, detail="")
-    assert [each.path for each in unproven.settings(policy)] == [rekey]
-    assert [each.path for each in unproven.settings(policy, [held])] == [rekey]
+    assert [each.path for each in unproven.unchecked_settings(policy)] == [rekey]
+    assert [each.path for each in unproven.unchecked_settings(policy, [held])] == [rekey]
     for evidence in ([], [held.model_copy(update={"ok": False})]):
-        assert [each.path for each in unproven.settings(policy, evidence)] == [name, rekey]
+        assert [each.path for each
+                in unproven.unchecked_settings(policy, evidence)] == [name, rekey]
 
 
 def test_checks_of_the_table_of_options_exist() -> None:
     """What covers an option is a check that is made."""
-    assert {group.check for daemon in DAEMONS for group in load_options().groups(daemon)
+    assert {group.check for daemon in DAEMONS for group in load_options().groups_of(daemon)
             if group.check} == {hidden.NAME}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from measure.versions import installed
+from measure.versions import installed_packages
 
 LISTED = """Package: hostapd
 Status: install ok installed
@@ -36,7 +36,7 @@ def test_what_is_installed_of_what_is_asked_for(tmp_path: Path) -> None:
     """What was removed has no version, nor has what was never there."""
     listed = tmp_path / "status"
     listed.write_text(LISTED)
-    assert installed({"hostapd", "openssl", "tcpdump", "iperf3"}, listed) == {
+    assert installed_packages({"hostapd", "openssl", "tcpdump", "iperf3"}, listed) == {
         "hostapd": "2:2.10-12+deb12u3", "openssl": "3.0.19-1~deb12u2"}
 
 
@@ -46,4 +46,4 @@ def test_it_is_what_dpkg_says() -> None:
     names = ("bash", "coreutils", "python3", "no-such-package")
     said = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names],
                           capture_output=True, text=True, check=False).stdout
-    assert installed(names) == dict(line.split() for line in said.splitlines())
+    assert installed_packages(names) == dict(line.split() for line in said.splitlines())

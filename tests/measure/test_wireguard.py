@@ -43,13 +43,13 @@ LIFE = [shake(1.0, wireguard.INITIATION, ONE), shake(1.25, wireguard.RESPONSE, O
 
 def failing(frames: list[CapturedFrame], carried: int = 100) -> set[str]:
     """The checks that do not hold of a capture."""
-    seen = wireguard.traffic(frames, {wireguard.PORT})
-    return {check.check for check in wireguard.checks(seen, carried) if not check.ok}
+    seen = wireguard.classify_traffic(frames, {wireguard.PORT})
+    return {check.check for check in wireguard.verify_traffic(seen, carried) if not check.ok}
 
 
 def test_a_tunnels_life_is_read_and_proven() -> None:
     """Handshake's time, sessions of both directions, and what was carried."""
-    seen = wireguard.traffic(LIFE, {wireguard.PORT})
+    seen = wireguard.classify_traffic(LIFE, {wireguard.PORT})
     assert seen.handshake_s == pytest.approx(0.25)
     assert (seen.sessions, seen.inner_bytes) == ({ONE, OTHER}, 3 * 64)
     assert failing(LIFE) == set()

@@ -104,7 +104,7 @@ def test_connecting_attaches_one_of_two_sockets(control: ControlSocket, peer: Pe
     assert len(peer.attached) == 1
     peer.event("<3>AP-ENABLED ")
     assert control.request("PING") == "OK\n"
-    assert control.wait({"AP-ENABLED"}, soon()) is not None
+    assert control.wait_event({"AP-ENABLED"}, soon()) is not None
 
 
 def test_closing_removes_both_socket_files(peer: Peer) -> None:
@@ -151,7 +151,7 @@ def test_refused_attach_leaves_nothing(peer: Peer) -> None:
 
 def test_command_is_sent_as_it_stands(control: ControlSocket, peer: Peer) -> None:
     """Tabs and further words arrive unchanged, as INTERFACE_ADD needs."""
-    control.command("INTERFACE_ADD wlan0\t/conf\tnl80211\t/run")
+    control.send_command("INTERFACE_ADD wlan0\t/conf\tnl80211\t/run")
     assert peer.commands[-1] == "INTERFACE_ADD wlan0\t/conf\tnl80211\t/run"
 
 
@@ -160,7 +160,7 @@ def test_refused_command_gives_the_reply(reply: bytes, control: ControlSocket, p
     """Anything but OK is an error with daemon, command and its words, in one line."""
     peer.answer = lambda _: reply
     with pytest.raises(MeasureError, match="hostapd on ap: ENABLE_NETWORK was refused") as caught:
-        control.command("ENABLE_NETWORK 0")
+        control.send_command("ENABLE_NETWORK 0")
     assert str(caught.value).endswith(reply.decode().strip())
     assert len(str(caught.value).splitlines()) == 1
 
@@ -203,7 +203,7 @@ def test_wait_returns_the_event_and_keeps_what_passed(control: ControlSocket, pe
     peer.event("<3>CTRL-EVENT-SCAN-RESULTS ")
     peer.event("<3>CTRL-EVENT-CONNECTED - Connection to 02:00 completed")
     began = time.time()
-    event = control.wait({"CTRL-EVENT-CONNECTED"}, soon())
+    event = control.wait_event({"CTRL-EVENT-CONNECTED"}, soon())
     assert event is not None
     assert (event.name, event.text) == ("CTRL-EVENT-CONNECTED", "- Connection to 02:00 completed")
     assert began <= event.at_s <= time.time()
@@ -215,8 +215,8 @@ def test_wait_stops_at_the_first_of_several(control: ControlSocket, peer: Peer) 
     """What comes after the event asked for is left for the next wait."""
     peer.event("<3>CTRL-EVENT-EAP-FAILURE ")
     peer.event("<3>CTRL-EVENT-DISCONNECTED reason=23")
-    first = control.wait({"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE"}, soon())
-    second = control.wait({"CTRL-EVENT-DISCONNECTED"}, soon())
+    first = control.wait_event({"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE"}, soon())
+    second = control.wait_event({"CTRL-EVENT-DISCONNECTED"}, soon())
     assert first is not None
     assert first.name == "CTRL-EVENT-EAP-FAILURE"
     assert second is not None
@@ -227,7 +227,7 @@ def test_wait_wakes_at_the_event_not_at_the_deadline(control: ControlSocket, pee
     """An event a moment later ends the wait then: nothing sleeps or polls."""
     timer = threading.Timer(0.1, peer.event, ["<3>AP-STA-CONNECTED 02:00"])
     timer.start()
-    assert control.wait({"AP-STA-CONNECTED"}, soon(100_000)) is not None
+    assert control.wait_event({"AP-STA-CONNECTED"}, soon(100_000)) is not None
     timer.join()
 
 
@@ -239,8 +239,8 @@ def test_wait_uses_no_sleep(
         raise AssertionError("slept")
     monkeypatch.setattr(time, "sleep", refuse)
     peer.event("<3>AP-ENABLED ")
-    assert control.wait({"AP-ENABLED"}, soon()) is not None
-    assert control.wait({"AP-DISABLED"}, time.monotonic() + 0.05) is None
+    assert control.wait_event({"AP-ENABLED"}, soon()) is not None
+    assert control.wait_event({"AP-DISABLED"}, time.monotonic() + 0.05) is None
 
 
 def test_deadline_passes(control: ControlSocket, peer: Peer) -> None:
@@ -254,7 +254,7 @@ def test_deadline_passes(control: ControlSocket, peer: Peer) -> None:
     talker.start()
     try:
         began = time.monotonic()
-        assert control.wait({"CTRL-EVENT-CONNECTED"}, began + 0.3) is None
+        assert control.wait_event({"CTRL-EVENT-CONNECTED"}, began + 0.3) is None
         assert time.monotonic() - began >= 0.29
     finally:
         stop.set()
@@ -266,7 +266,7 @@ def test_datagrams_that_are_no_events_are_passed_over(control: ControlSocket, pe
     """A stray datagram neither ends the wait nor enters the history."""
     peer.event("OK\n")
     peer.event("<3>AP-ENABLED ")
-    assert control.wait({"AP-ENABLED"}, soon()) is not None
+    assert control.wait_event({"AP-ENABLED"}, soon()) is not None
     assert [event.name for event in control.history] == ["AP-ENABLED"]
 
 
@@ -274,12 +274,12 @@ def test_forget_drops_what_waits_and_what_was(control: ControlSocket, peer: Peer
     """After forgetting, events of an earlier repetition can end no wait."""
     peer.event("<3>CTRL-EVENT-CONNECTED old")
     peer.event("<3>CTRL-EVENT-CONNECTED older")
-    assert control.wait({"CTRL-EVENT-CONNECTED"}, soon()) is not None
-    control.forget()
+    assert control.wait_event({"CTRL-EVENT-CONNECTED"}, soon()) is not None
+    control.drop_events()
     assert control.history == []
-    assert control.wait({"CTRL-EVENT-CONNECTED"}, time.monotonic() + 0.05) is None
+    assert control.wait_event({"CTRL-EVENT-CONNECTED"}, time.monotonic() + 0.05) is None
     peer.event("<3>CTRL-EVENT-CONNECTED new")
-    event = control.wait({"CTRL-EVENT-CONNECTED"}, soon())
+    event = control.wait_event({"CTRL-EVENT-CONNECTED"}, soon())
     assert event is not None
     assert event.text == "new"
 
@@ -325,7 +325,7 @@ def test_any_datagram_is_an_event_or_none(datagram: bytes) -> None:
     ({}, False)])
 def test_port_is_open(status: dict[str, str], is_open: bool) -> None:
     """Only where 802.1X decides does its port have to be waited for."""
-    assert wpa_ctrl.port_is_open(status) is is_open
+    assert wpa_ctrl.is_port_open(status) is is_open
 
 
 def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:
         b"key_mgmt=NONE\nssid=a=b\nnot a pair\n"
     try:
         with ControlSocket(tmp_path / "ctrl", "wpa_supplicant") as control:
-            assert control.status() == {"key_mgmt": "NONE", "ssid": "a=b"}
+            assert control.read_status() == {"key_mgmt": "NONE", "ssid": "a=b"}
     finally:
         peer.close()
 
@@ -356,7 +356,7 @@ def test_hostapd_is_never_kept_waiting_by_events_that_nobody_reads(peer: Peer) -
     with ControlSocket(peer.path, "hostapd on ap-a") as control:
         hostapd.controls["ap-a"] = control
         for _ in range(60):
-            hostapd.forget("02:00:00:00:a2:00")
+            hostapd.forget_station("02:00:00:00:a2:00")
     assert sum(command.startswith("DEAUTHENTICATE") for command in peer.commands) == 60
 
 
@@ -379,12 +379,12 @@ def test_hostapd_that_waits_for_its_reader_answers(peer: Peer) -> None:
             return b"OK\n"
 
         peer.answer = once_told
-        hostapd.forget("02:00:00:00:a2:00")
+        hostapd.forget_station("02:00:00:00:a2:00")
         for mac in ("02:00:00:00:a1:00", "02:00:00:00:a3:00"):
             peer.event(f"<3>AP-STA-CONNECTED {mac}")
         peer.event("<3>AP-STA-DISCONNECTED 02:00:00:00:a3:00")
         admitted: set[str] = set()
-        hostapd.keep_up("ap-a", admitted)
+        hostapd.update_admitted("ap-a", admitted)
         assert admitted == {"02:00:00:00:a1:00"}
         with pytest.raises(BlockingIOError):
             control.events.recv(1)

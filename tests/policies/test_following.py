@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policies import PolicyError, load, load_named
+from policies import PolicyError, load_named, load_policy
 from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
 
 SUITE = "ike_proposal: aes256gcm16-prfsha384-curve25519, esp_proposal: aes256gcm16"
@@ -63,6 +63,6 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
 def test_what_cannot_be_is_one_line(tmp_path: Path, layers: str, words: str) -> None:
     """Refused as the file is read, before anything starts, with what to do."""
     with pytest.raises(PolicyError) as refused:
-        load(written(tmp_path, layers))
+        load_policy(written(tmp_path, layers))
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)

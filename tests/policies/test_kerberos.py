@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policies import PolicyError, load
+from policies import PolicyError, load_policy
 
 _CAN_BE = [
     "{}", "{initial: password}", "{initial: fast}", "{initial: anonymous}",
@@ -67,9 +67,9 @@ def _file(folder: Path, layer: str) -> Path:
 @pytest.mark.parametrize("layer", _CAN_BE)
 def test_what_somebody_can_do_is_a_policy(layer: str, tmp_path: Path) -> None:
     """MIT krb5 or the programs do it, so it is read; the layers below stay a policy without it."""
-    policy = load(_file(tmp_path, layer))
-    assert policy.layers.upper == ["kerberos"]
-    assert policy.lower.layers.kerberos is None
+    policy = load_policy(_file(tmp_path, layer))
+    assert policy.layers.upper_names == ["kerberos"]
+    assert policy.without_upper_layers.layers.kerberos is None
 
 
 @pytest.mark.parametrize("layer", _CANNOT_BE)
@@ -77,5 +77,5 @@ def test_what_nobody_can_do_is_refused_in_one_line(layer: str, tmp_path: Path) -
     """File, line, what cannot be, and what to write."""
     file = _file(tmp_path, layer)
     with pytest.raises(PolicyError) as refused:
-        load(file)
+        load_policy(file)
     assert str(refused.value) == f"{file}:4: {_CANNOT_BE[layer]}"

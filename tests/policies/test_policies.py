@@ -21,10 +21,10 @@ from pydantic import ValidationError
 
 import policies.policy
 from conftest import PROJECT
-from policies import Policy, PolicyError, load, load_all
+from policies import Policy, PolicyError, load_all, load_policy
 from policies.declared import find_declared
 from policies.document import DEPTH_LIMIT, SIZE_LIMIT
-from policies.errors import advise, suggest
+from policies.errors import advise_choice, suggest_word
 from policies.loader import EXTENDS_LIMIT
 from policies.options import DAEMONS, is_secret, load_options
 from policies.proposals import pattern_esp, pattern_ike
@@ -65,7 +65,7 @@ def message(folder: Path, text: str | bytes, name: str = "x.yml") -> str:
     file = folder / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(PolicyError) as caught:
-        load(file)
+        load_policy(file)
     line = str(caught.value)
     assert re.match(rf"{re.escape(str(folder))}/[^/]+:\d+: .+; .+", line)
     assert line.isprintable()
@@ -134,7 +134,7 @@ def test_every_shipped_file_names_its_schema_and_what_it_is() -> None:
 
 def test_examples_load() -> None:
     """The examples are valid, and are what their names say."""
-    by_id = {policy.id: policy for policy in map(load, EXAMPLES)}
+    by_id = {policy.id: policy for policy in map(load_policy, EXAMPLES)}
     wpa2, wpa3 = by_id["WPA2-PSK"].layers.link, by_id["WPA3-SAE"].layers.link
     assert wpa2 and (wpa2.cipher, wpa2.keys, wpa2.pmf) == ("CCMP", "psk", 0)
     assert wpa3 and (wpa3.cipher, wpa3.keys, wpa3.pmf) == ("CCMP", "sae", 2)
@@ -165,7 +165,7 @@ def test_digest_depends_on_layers_only(tmp_path: Path) -> None:
     assert TWELVE[0].digest() == hashlib.sha256(b"{}").hexdigest()
     file = tmp_path / "x.yml"
     file.write_text(HEAD + "  link: {pmf: 0, keys: static, options: {}, cipher: WEP-104}\n")
-    assert load(file).digest() == TWELVE[1].digest()
+    assert load_policy(file).digest() == TWELVE[1].digest()
 
 
 def test_the_twelve_are_what_they_were() -> None:
@@ -215,9 +215,9 @@ def test_the_layers_below_are_a_policy_of_their_own(tmp_path: Path) -> None:
     """What daemons are rendered from has nothing of the layers above, and digests as without."""
     file = tmp_path / "x.yml"
     file.write_text(HEAD + "  link: {keys: static, cipher: WEP-104}\n  stream: {scheme: tree}\n")
-    policy = load(file)
-    assert policy.layers.upper == ["stream"]
-    assert policy.digest() != TWELVE[1].digest() == policy.lower.digest()
+    policy = load_policy(file)
+    assert policy.layers.upper_names == ["stream"]
+    assert policy.digest() != TWELVE[1].digest() == policy.without_upper_layers.digest()
     assert Policy.model_validate(json.loads(policy.model_dump_json())) == policy
 
 
@@ -226,7 +226,7 @@ def test_first_offer_defaults_to_the_method(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
     for method in ("MD5", "TLS"):
         file.write_text(HEAD + f"  dot1x: {{eap: {method}}}\n")
-        dot1x = load(file).layers.dot1x
+        dot1x = load_policy(file).layers.dot1x
         assert dot1x and dot1x.first_offer == method
 
 
@@ -470,7 +470,7 @@ def test_possible_layers_are_accepted(layers: dict[str, Any], tmp_path: Path) ->
     """The cross-checks refuse nothing that works."""
     file = tmp_path / "x.yml"
     file.write_text(yaml.safe_dump({"id": "X", "name": "a test", "layers": layers}))
-    assert load(file).id == "X"
+    assert load_policy(file).id == "X"
 
 
 # Values that people write in another way, by what each is told to write
@@ -542,7 +542,7 @@ def test_every_number_says_its_range(path: tuple[str, ...]) -> None:
     ("modp8192", ["modp1024", "modp4096"]), ("1.4", ["1.2", "1.3"])])
 def test_another_number_is_no_misspelling(word: str, known: list[str]) -> None:
     """Whoever writes a longer key is not sent to a shorter one: what is known is listed."""
-    assert advise(word, known) == f"write one of: {', '.join(known)}"
+    assert advise_choice(word, known) == f"write one of: {', '.join(known)}"
 
 
 @pytest.mark.parametrize(("word", "meant"), [
@@ -550,7 +550,8 @@ def test_another_number_is_no_misspelling(word: str, known: list[str]) -> None:
     ("mopd1024", "modp1024")])
 def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> None:
     """The number is right, or none was written where one word alone has one."""
-    assert suggest(word, ["rsa-1024", "rsa-2048", "GCMP", "GCMP-256", "dot1x", "modp1024"]) == meant
+    assert suggest_word(word,
+                        ["rsa-1024", "rsa-2048", "GCMP", "GCMP-256", "dot1x", "modp1024"]) == meant
 
 
 # Daemon options
@@ -581,7 +582,7 @@ def test_booleans_elsewhere(lines: str, expected: str, tmp_path: Path) -> None:
 
 
 REFUSED = [(daemon, name.replace("*", "x")) for daemon in DAEMONS
-           for group in load_options().groups(daemon) if group.set_by or group.no_effect
+           for group in load_options().groups_of(daemon) if group.set_by or group.no_effect
            for name in group.names.split()]
 
 
@@ -596,9 +597,9 @@ def test_option_that_no_policy_may_set_is_refused_with_the_reason(daemon: str, n
 def test_option_table_says_one_thing_of_each_option() -> None:
     """No name stands twice, each owner is known, and needs are fields that a policy has."""
     for daemon in DAEMONS:
-        names = [name for group in load_options().groups(daemon) for name in group.names.split()]
+        names = [name for group in load_options().groups_of(daemon) for name in group.names.split()]
         assert len(set(names)) == len(names)
-        for group in load_options().groups(daemon):
+        for group in load_options().groups_of(daemon):
             assert sum(map(bool, (group.set_by, group.no_effect, group.needs, group.check))) == 1
             assert not group.set_by or group.set_by in load_options().owners
             for field in (*group.needs, *filter(None, [group.excludes])):
@@ -752,15 +753,15 @@ def test_extends_replaces_keeps_and_removes_layers(tmp_path: Path) -> None:
     base = os.path.relpath(PROJECT / "policies" / "P10.yml", tmp_path)
     file = tmp_path / "x.yml"
     file.write_text(f"extends: {base}\nid: X\nname: x\nlayers:\n  ipsec: null\n")
-    assert load(file).digest() == TWELVE[7].digest()
+    assert load_policy(file).digest() == TWELVE[7].digest()
     file.write_text(
         f"extends: {base}\nid: X\nname: x\nlayers:\n  link: {{cipher: CCMP, keys: eap}}"
     )
-    layers = load(file).layers
+    layers = load_policy(file).layers
     assert layers.link and layers.link.cipher == "CCMP"
     assert (layers.dot1x, layers.ipsec) == (TWELVE[9].layers.dot1x, TWELVE[9].layers.ipsec)
     file.write_text(f"extends: {base}\nid: X\nname: x\n")
-    assert (load(file).id, load(file).layers) == ("X", TWELVE[9].layers)
+    assert (load_policy(file).id, load_policy(file).layers) == ("X", TWELVE[9].layers)
 
 
 def test_extends_checks_the_result(tmp_path: Path) -> None:
@@ -798,9 +799,9 @@ def test_extends_has_a_depth_limit(tmp_path: Path) -> None:
     for number in range(1, EXTENDS_LIMIT + 2):
         text = f"id: X\nname: x\nextends: {number - 1}.yml\n"
         (tmp_path / f"{number}.yml").write_text(text)
-    assert load(tmp_path / f"{EXTENDS_LIMIT}.yml").id == "X"
+    assert load_policy(tmp_path / f"{EXTENDS_LIMIT}.yml").id == "X"
     with pytest.raises(PolicyError, match=r"1\.yml:3: extends goes deeper than 8 files; copy"):
-        load(tmp_path / f"{EXTENDS_LIMIT + 1}.yml")
+        load_policy(tmp_path / f"{EXTENDS_LIMIT + 1}.yml")
 
 
 # Files that are no policies
@@ -861,7 +862,7 @@ def test_a_file_larger_than_memory_gets_one_line(tmp_path: Path) -> None:
     with (tmp_path / "x.yml").open("wb") as file:
         file.truncate(1 << 42)
     with pytest.raises(PolicyError) as caught:
-        load(tmp_path / "x.yml")
+        load_policy(tmp_path / "x.yml")
     assert str(caught.value).endswith(
         f"x.yml:1: {1 << 42} bytes are too many; a policy has at most 65536 bytes")
 
@@ -879,7 +880,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
         Path("a\nb"): "there is no such file",
     }.items():
         with pytest.raises(PolicyError) as caught:
-            load(path)
+            load_policy(path)
         shown = re.sub(r"[\0\n]", "?", str(path))
         assert str(caught.value).startswith(f"{shown}:1: {expected}")
 
@@ -897,7 +898,7 @@ def loads_or_explains(folder: Path, content: bytes) -> None:
     file = folder / "fuzz.yml"
     file.write_bytes(content)
     try:
-        policy = load(file)
+        policy = load_policy(file)
     except PolicyError as error:
         assert re.fullmatch(rf"{re.escape(str(file))}:\d+: .+; .+", str(error))
         assert str(error).isprintable() and len(str(error)) < len(str(file)) + 600

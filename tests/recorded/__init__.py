@@ -19,10 +19,10 @@ import shared
 from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Observed, observe
-from measure.observed import captures as observed_captures
+from measure.observed import read_captures as observed_captures
 from policies import Policy, load_all
 from studies.qop2007.asked import Asked
-from studies.qop2007.judge import judge
+from studies.qop2007.judge import judge_repetition
 from studies.study import Cell, Judged, Level, Repetition
 from topologies.loader import load_scenario
 from topologies.model import Scenario
@@ -89,7 +89,7 @@ def dissected_once() -> Iterator[None]:
 
     It is the same for the same bytes and keys, whatever the files are called.
     """
-    dissected = dissect._dissect
+    dissected = dissect._run_tshark
 
     def once(files: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
         digest = hashlib.sha256(repr([*keys]).encode())
@@ -99,7 +99,7 @@ def dissected_once() -> Iterator[None]:
                            lambda: dissected(files, keys, timeout_s))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dissect, "_dissect", once)
+        patch.setattr(dissect, "_run_tshark", once)
         yield
 
 
@@ -137,5 +137,6 @@ def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY,
     cell = Cell({"policy": Level(policy.id, value=policy),
                  "scenario": Level(scenario.id, value=scenario)})
     with dissected_once():
-        return judge(Repetition(cell, Asked.model_validate(asked),
-                                out or FOLDER / recording, {"network": {"wep_key": wep_key}}))
+        return judge_repetition(Repetition(cell, Asked.model_validate(asked),
+                                           out or FOLDER / recording,
+                                           {"network": {"wep_key": wep_key}}))

@@ -12,7 +12,7 @@ import own_study
 import studies
 from conftest import PROJECT, Qop
 from harness.commands import lab, report
-from harness.commands.options import engine, of_study
+from harness.commands.options import engine_options, study_parameters
 from studies import validating
 
 FILES = own_study.tutorial()
@@ -151,13 +151,14 @@ def test_every_study_here_is_whole() -> None:
 def test_names_that_are_taken_are_those_of_the_commands() -> None:
     """The lists of taken options are what the commands have, whichever study it is."""
     study = studies.load(studies.DEFAULT)
-    own = {name for part in of_study(study) for name in part.opts} - {"--fault"}
+    own = {name for part in study_parameters(study) for name in part.opts} - {"--fault"}
 
     def options(params: list[click.Parameter]) -> set[str]:
         return {name for part in params if isinstance(part, click.Option) for name in part.opts
                 if name.startswith("--")}
-    assert options(engine(study)) | {"--fault", "--help"} <= validating.RUN_OPTIONS
-    assert options(report._params(study)) - {each.name for each in study.report_options} <= \
+    assert options(engine_options(study)) | {"--fault", "--help"} <= validating.RUN_OPTIONS
+    assert options(report._report_params(study)) - {each.name for each in study.report_options} <= \
         validating.REPORT_OPTIONS
-    assert options(lab._options(study)) - own - {f"--{each.name}" for each in study.factors} <= \
+    assert options(lab._lab_options(study)) - own - {f"--{each.name}" for each
+                                                     in study.factors} <= \
         validating.LAB_OPTIONS

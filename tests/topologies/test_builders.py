@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from conftest import VIRTUAL, Qop, checks
 from guest import image
-from guest.boot import boot
+from guest.boot import boot_guest
 from harness import secrets
 from harness.commands import doctor, run
 from harness.engine import builders, machine, setup, testbed
@@ -43,7 +43,7 @@ POLICIES = ("P1", "P12")
 
 
 def images(*variants: str) -> Callable[..., SimpleNamespace | None]:
-    """Stands for guest.image.find where these variants are built."""
+    """Stands for guest.image.find_image where these variants are built."""
     return lambda variant=image.PLAIN, **_: SimpleNamespace(key=variant) \
         if variant in variants else None
 
@@ -58,14 +58,14 @@ def images(*variants: str) -> Callable[..., SimpleNamespace | None]:
 ])
 def test_the_first_that_works_is_taken(monkeypatch, built, asked, chosen) -> None:
     """In guests a builder works where its image is built; the plain one can always be built."""
-    monkeypatch.setattr(image, "find", images(*built))
-    assert builders.resolve(asked, "guest") == chosen
+    monkeypatch.setattr(image, "find_image", images(*built))
+    assert builders.choose_builder(asked, "guest") == chosen
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], ["--dry-run", "--clock", "virtual"]])
 def test_asked_for_and_not_there(monkeypatch, arguments) -> None:
     """One line with the command that gets it, before anything is started; bad input."""
-    monkeypatch.setattr(image, "find", images(image.PLAIN))
+    monkeypatch.setattr(image, "find_image", images(image.PLAIN))
     done = CliRunner().invoke(run.command, ["--builder", MININET_WIFI, *arguments])
     assert isinstance(done.exception, UserError)
     assert done.exception.status == 2
@@ -78,17 +78,18 @@ def test_a_results_folder_keeps_its_builder(monkeypatch, tmp_path: Path) -> None
     """Begun on plain Mininet, a folder goes on so when Mininet-WiFi has come; a new one has it."""
     plan = plan_of("P1", builder=MININET)
     (tmp_path / "plan.json").write_text(plan.manifest.to_text())
-    monkeypatch.setattr(image, "find", images(image.PLAIN, image.MININET_WIFI))
-    assert run._builder("auto", "guest", tmp_path, is_elsewhere=False) == MININET
-    assert run._builder("auto", "guest", tmp_path / "new", is_elsewhere=False) == MININET_WIFI
+    monkeypatch.setattr(image, "find_image", images(image.PLAIN, image.MININET_WIFI))
+    assert run._choose_builder("auto", "guest", tmp_path, is_elsewhere=False) == MININET
+    assert run._choose_builder("auto", "guest", tmp_path / "new",
+                               is_elsewhere=False) == MININET_WIFI
     assert plan_of("P1", builder=MININET_WIFI).digest != plan.digest
 
 
 def test_on_a_cluster_the_workers_must_have_it(monkeypatch) -> None:
     """This machine need not have the image whose builder it asks its workers for."""
-    monkeypatch.setattr(image, "find", images())
-    assert run._builder(MININET_WIFI, "guest", None, is_elsewhere=True) == MININET_WIFI
-    assert run._builder("auto", "guest", None, is_elsewhere=True) == MININET
+    monkeypatch.setattr(image, "find_image", images())
+    assert run._choose_builder(MININET_WIFI, "guest", None, is_elsewhere=True) == MININET_WIFI
+    assert run._choose_builder("auto", "guest", None, is_elsewhere=True) == MININET
 
 
 @pytest.mark.parametrize(("said", "works"), [
@@ -102,9 +103,9 @@ def test_on_the_host_its_own_python_is_asked(monkeypatch, tmp_path: Path, said, 
     python.write_text(f"#!/bin/sh\ncat <<'X'\n{said}\nX\n")
     python.chmod(0o755)
     monkeypatch.setattr(builders, "TESTBED_PYTHON", python)
-    assert builders.working("host") == works
+    assert builders.working_builders("host") == works
     if works == [MININET]:
-        lack = builders.lacking("host")[MININET_WIFI]
+        lack = builders.missing_by_builder("host")[MININET_WIFI]
         assert "No module named 'mn_wifi'" in lack
         assert "provision --on host --mininet-wifi" in lack
 
@@ -112,16 +113,16 @@ def test_on_the_host_its_own_python_is_asked(monkeypatch, tmp_path: Path, said, 
 def test_on_a_host_without_a_testbed(monkeypatch, tmp_path: Path) -> None:
     """Nothing works there, and it is said how to get it."""
     monkeypatch.setattr(builders, "TESTBED_PYTHON", tmp_path / "none")
-    assert builders.working("host") == []
-    assert "'sudo ./qop provision --on host'" in builders.lacking("host")[MININET]
+    assert builders.working_builders("host") == []
+    assert "'sudo ./qop provision --on host'" in builders.missing_by_builder("host")[MININET]
 
 
 @pytest.mark.parametrize("built", [(image.PLAIN,), (image.PLAIN, image.MININET_WIFI)])
 def test_doctor_names_the_default_and_what_is_missing(monkeypatch, built) -> None:
     """Without Mininet-WiFi: which builder a run has, and the command that gets the other."""
-    monkeypatch.setattr(image, "find", images(*built))
+    monkeypatch.setattr(image, "find_image", images(*built))
     monkeypatch.setattr(doctor, "TESTBED_PYTHON", Path("/nowhere"))
-    finding = doctor._builders()
+    finding = doctor._check_builders()
     assert finding.ok == (image.MININET_WIFI in built)
     assert not finding.needed
     default = MININET_WIFI if finding.ok else MININET
@@ -131,14 +132,14 @@ def test_doctor_names_the_default_and_what_is_missing(monkeypatch, built) -> Non
 
 def test_without_an_image_only_the_plain_one_is_built(monkeypatch) -> None:
     """Mininet-WiFi's comes from elsewhere: that is never done by the way."""
-    monkeypatch.setattr(image, "find", images())
+    monkeypatch.setattr(image, "find_image", images())
     built: list[str] = []
-    monkeypatch.setattr(image, "ensure", lambda **how: built.append(how["variant"])
+    monkeypatch.setattr(image, "ensure_image", lambda **how: built.append(how["variant"])
                         or SimpleNamespace(key=how["variant"]))
     monkeypatch.setattr(setup, "EmbeddedMachine", lambda found: found)
     with pytest.raises(UserError, match="provision --mininet-wifi"):
-        setup.embedded(MININET_WIFI)
-    setup.embedded(MININET)
+        setup.embedded_machine(MININET_WIFI)
+    setup.embedded_machine(MININET)
     assert built == [image.PLAIN]
 
 
@@ -153,7 +154,7 @@ def test_without_an_image_only_the_plain_one_is_built(monkeypatch) -> None:
 ])
 def test_options_of_hwsim_mgmt(argv: list[str], expected: dict[str, Any]) -> None:
     """The calls that Mininet-WiFi makes."""
-    found = vars(hwsim_mgmt.arguments(argv))
+    found = vars(hwsim_mgmt.parse_arguments(argv))
     assert {name: found[name] for name in expected} == expected
 
 
@@ -161,7 +162,7 @@ def test_options_of_hwsim_mgmt(argv: list[str], expected: dict[str, Any]) -> Non
 def test_wrong_options_of_hwsim_mgmt(argv: list[str], capsys) -> None:
     """What is missing or does not go together is said, and nothing is done."""
     with pytest.raises(SystemExit) as ended:
-        hwsim_mgmt.arguments(argv)
+        hwsim_mgmt.parse_arguments(argv)
     assert ended.value.code == 2
     assert "hwsim_mgmt: error: " in capsys.readouterr().err
 
@@ -169,7 +170,7 @@ def test_wrong_options_of_hwsim_mgmt(argv: list[str], capsys) -> None:
 def test_a_machine_without_hwsim_mgmt_gets_ours(monkeypatch, tmp_path: Path) -> None:
     """It is found and runs as long as it is needed; a machine's own goes before it."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with hwsim_mgmt.in_path():
+    with hwsim_mgmt.put_into_path():
         done = subprocess.run(["hwsim_mgmt", "-c"], capture_output=True, text=True, check=False)
         assert (done.returncode, "-c needs a name" in done.stderr) == (2, True)
     assert os.environ["PATH"] == "/usr/bin:/bin"
@@ -177,7 +178,7 @@ def test_a_machine_without_hwsim_mgmt_gets_ours(monkeypatch, tmp_path: Path) -> 
     own.write_text("#!/bin/sh\necho own\n")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with hwsim_mgmt.in_path():
+    with hwsim_mgmt.put_into_path():
         assert subprocess.check_output(["hwsim_mgmt"], text=True) == "own\n"
 
 
@@ -250,7 +251,7 @@ def builder(request: pytest.FixtureRequest) -> str:
 
 def there(name: str) -> str:
     """A builder, if guests have it."""
-    if lack := builders.lacking("guest")[name]:
+    if lack := builders.missing_by_builder("guest")[name]:
         pytest.skip(f"{name}: {lack}")
     return name
 
@@ -269,15 +270,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[
 
 
 async def _look_at(name: str, scenario: str, work: Path) -> dict[str, Seen]:
-    embedded = setup.embedded(name)
+    embedded = setup.embedded_machine(name)
     plan = plan_of("P1", scenario, builder=name)
     [planned] = plan.testbeds.values()
-    made = secrets.make()
+    made = secrets.make_secrets()
     renderer = Renderer(made, work)
     opened = testbed.TestbedClient(embedded, embedded.processors[0], planned, plan, work)
     try:
         await opened.open(made, renderer)
-        said = {node: await opened.shell(node=node, argv=["sh", "-c", _LOOK])
+        said = {node: await opened.run_shell(node=node, argv=["sh", "-c", _LOOK])
                 for node in planned.spec.network.nodes}
         return {node: look(found["output"]) for node, found in said.items()}
     finally:
@@ -315,14 +316,14 @@ def test_radios_and_their_addresses(builder: str, scenario: str, seen) -> None:
     """Each node has its own radios: a station's is a client, an access point's is one."""
     found = seen(builder, scenario)
     nodes = nodes_of(scenario)
-    points = [name for name, node in nodes.items() if node.has(ACCESS_POINT)]
+    points = [name for name, node in nodes.items() if node.has_duty(ACCESS_POINT)]
     for name, node in nodes.items():
         # Access points see each other's, in the namespace that they share.
-        own = [node] if not node.has(ACCESS_POINT) else [nodes[point] for point in points]
+        own = [node] if not node.has_duty(ACCESS_POINT) else [nodes[point] for point in points]
         wanted = {port: i.radio for each in own for port, i in each.interfaces.items() if i.radio}
         assert {r["Interface"]: r["addr"] for r in found[name].radios} == wanted, name
         kinds = {r["type"] for r in found[name].radios}
-        assert kinds <= ({"AP"} if node.has(ACCESS_POINT) else {"managed"})
+        assert kinds <= ({"AP"} if node.has_duty(ACCESS_POINT) else {"managed"})
         for radio in found[name].radios:
             assert found[name].links[radio["Interface"]]["mac"] == radio["addr"]
 
@@ -337,7 +338,7 @@ def test_bridges_and_namespaces(builder: str, scenario: str, seen) -> None:
     for name, node in nodes.items():
         for port, interface in node.interfaces.items():
             assert found[name].links[port]["master"] == (interface.bridge or ""), (name, port)
-    points = {name for name, node in nodes.items() if node.has(ACCESS_POINT)}
+    points = {name for name, node in nodes.items() if node.has_duty(ACCESS_POINT)}
     assert len({found[name].namespace for name in points}) == 1
     assert len({one.namespace for one in found.values()}) == len(nodes) - len(points) + 1
 
@@ -363,16 +364,16 @@ def test_the_air(builder: str, scenario: str, seen) -> None:
     """The medium is ours alone: a class a transmitter on the air, nothing shapes a station."""
     found = seen(builder, scenario)
     nodes = nodes_of(scenario)
-    radios = sum(node.has(STATION) or node.has(ACCESS_POINT) for node in nodes.values())
+    radios = sum(node.has_duty(STATION) or node.has_duty(ACCESS_POINT) for node in nodes.values())
     for name, node in nodes.items():
         queues = found[name].queues
         on_radio = [line for line in queues if re.match(r"qdisc .* dev wlan", line)]
         shapers = [line for line in queues if re.match(r"qdisc (dcf|htb|netem|tbf)", line)]
-        if node.has(ACCESS_POINT):
+        if node.has_duty(ACCESS_POINT):
             assert sum("class dcf" in line for line in queues) == radios + 2  # others, and all
             assert sum("clsact" in line for line in on_radio) == len(found[name].radios)
             assert all(" dev air1 " in line for line in shapers)
-        elif node.has(STATION):
+        elif node.has_duty(STATION):
             assert shapers == []
             assert len(on_radio) <= 1
 
@@ -456,8 +457,8 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
     give_code(job)
     (job / "script.py").write_text(script)
     (job / "network.json").write_text(json.dumps(to_json(load_scenario("N2").network)))
-    async with asyncio.timeout(300), await boot(
-            setup.embedded(name).image, job, console_log=folder / "console.log",
+    async with asyncio.timeout(300), await boot_guest(
+            setup.embedded_machine(name).image, job, console_log=folder / "console.log",
             scratch=folder / "scratch",
             command=["/opt/qop/venv/bin/python3", "/host/script.py"]) as guest:
         guest.stdin.close()
@@ -476,7 +477,7 @@ def call(*argv):
     print(done.returncode, (done.stdout + done.stderr).strip())
 def radios():
     print(*sorted(os.listdir("/sys/class/ieee80211")))
-with hwsim_mgmt.in_path():
+with hwsim_mgmt.put_into_path():
     call("-c", "-n", "mn00001p00s00")
     call("-c", "-n", "mn00001p01s01")
     radios()
@@ -586,5 +587,5 @@ def test_a_worker_without_its_builder_says_so(monkeypatch) -> None:
     from topologies import builders as names
 
     monkeypatch.setitem(names._MODULES, MININET_WIFI, "no_such_module")
-    assert names.lacking(MININET_WIFI) == "No module named 'no_such_module'"
+    assert names.unavailable_reason(MININET_WIFI) == "No module named 'no_such_module'"
     assert machine.TESTBED_PYTHON.name == "python3"

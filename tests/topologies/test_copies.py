@@ -20,7 +20,7 @@ def a_shell_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     (tmp_path / "tcpdump").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (preloaded := tmp_path / "copies.so").write_bytes(
-        base64.b64decode(library.encoded(library.COPIES)))
+        base64.b64decode(library.compile_library(library.COPIES)))
     with Copies(preloaded) as copies:
         yield copies
 
@@ -30,8 +30,8 @@ def run(copies: Copies, folder: Path, argv: Sequence[str], promptly_ms: int | No
     """A copy, and the files that its output and errors go to."""
     output, said = folder / "output", folder / "said"
     with output.open("wb") as one, said.open("wb") as other:
-        return copies.start(argv, one, other, of_process=of_process,
-                            promptly_ms=promptly_ms), output, said
+        return copies.start_copy(argv, one, other, of_process=of_process,
+                                 promptly_ms=promptly_ms), output, said
 
 
 def test_a_copy_has_its_own_arguments_and_outputs(shell: Copies, tmp_path: Path) -> None:

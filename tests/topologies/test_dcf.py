@@ -30,18 +30,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The guest's air as a program."""
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
-    return contention.compiled(tmp_path_factory.mktemp("dcf"))
+    return contention.compile_trial(tmp_path_factory.mktemp("dcf"))
 
 
 @pytest.fixture(scope="session")
 def like_ns3(program: Path) -> Path:
     """The same with what ns-3 does otherwise."""
-    return contention.compiled(program.parent, like_ns3=True)
+    return contention.compile_trial(program.parent, like_ns3=True)
 
 
 def run(program: Path, medium: Medium, payload_bytes: int, **settings: float) -> dict[str, float]:
     """A cell of stations in the guest's air."""
-    return contention.trial(program, {**contention.cell(medium, payload_bytes), **settings})
+    return contention.run_trial(program,
+                                {**contention.frame_settings(medium, payload_bytes), **settings})
 
 
 def heard(stations: int, between: int = 1000, of_first: int = 1000) -> contention.Powers:
@@ -58,8 +59,8 @@ def heard(stations: int, between: int = 1000, of_first: int = 1000) -> contentio
 def placed(program: Path, powers: contention.Powers, stations: int,
            **settings: float) -> dict[str, Any]:
     """Stations of 802.11b-short that send to station 0, where powers are these."""
-    return contention.trial(program, {
-        **contention.cell(load_medium("802.11b-short"), 1470), "stations": stations + 1,
+    return contention.run_trial(program, {
+        **contention.frame_settings(load_medium("802.11b-short"), 1470), "stations": stations + 1,
         "receives": 1, "senses": 100, "seconds": 40, **settings}, powers)
 
 
@@ -105,8 +106,9 @@ def test_beacons_take_their_time(program: Path) -> None:
 def test_aggregates_are_as_long_as_their_parts(program: Path, name: str, together: int) -> None:
     """A lone sender's frames a second: one preamble, one backoff, one acknowledgement for all."""
     medium = load_medium(name)
-    measured = contention.trial(program, {
-        **contention.aggregated(medium, 1470), "aggregate": together, "stations": 1, "seconds": 20})
+    measured = contention.run_trial(program, {
+        **contention.aggregation_settings(medium, 1470), "aggregate": together, "stations": 1,
+        "seconds": 20})
     shorter = dataclasses.replace(medium, aggregate=together)
     assert measured["delivered_per_s"] == pytest.approx(
         1e6 / shorter.delivery_us(1470 + 36), rel=0.005)
@@ -133,8 +135,8 @@ def test_an_air_of_queues_has_nothing_that_contention_is_asked_for() -> None:
 def test_only_what_was_lost_is_sent_again(program: Path) -> None:
     """One frame in ten lost: a block acknowledgement repeats those, and not what came."""
     medium = load_medium("802.11n-aggregated")
-    cell = {**contention.aggregated(medium, 1470), "stations": 1, "seconds": 20}
-    whole, lossy = (contention.trial(program, {**cell, "loss": loss}) for loss in (0.0, 0.1))
+    cell = {**contention.aggregation_settings(medium, 1470), "stations": 1, "seconds": 20}
+    whole, lossy = (contention.run_trial(program, {**cell, "loss": loss}) for loss in (0.0, 0.1))
     assert 0.88 < lossy["delivered_per_s"] / whole["delivered_per_s"] < 0.9
     assert lossy["given_up"] == 0
 
@@ -148,7 +150,7 @@ def test_saturation_is_the_models(program: Path, name: str, stations: int) -> No
     """
     medium = load_medium(name)
     for payload_bytes in (64, 1470):
-        model = outside.model(medium, payload_bytes, stations)
+        model = outside.solve_model(medium, payload_bytes, stations)
         # Two collide seldom; short frames on a quick channel are soon many enough.
         seconds = min(100, 1e5 / model.delivered_per_s) * (4 if stations == 2 else 1)
         measured = run(program, medium, payload_bytes, stations=stations, seconds=seconds)
@@ -163,10 +165,10 @@ def test_two_are_not_independent() -> None:
     """
     medium = load_medium("802.11g")
     exact, model = (of(medium, 1470) for of in (
-        two_stations.saturated, lambda *cell: contention.bianchi(*cell, 2)))
+        two_stations.solve_saturated, lambda *cell: contention.solve_bianchi(*cell, 2)))
     assert 1.05 < exact.collision_share / model.collision_share < 1.15
     without = dataclasses.replace(medium, cw_min=0, cw_max=0, retries=0)
-    assert two_stations.saturated(without, 1470) == two_stations.Saturation(0.0, 1.0)
+    assert two_stations.solve_saturated(without, 1470) == two_stations.Saturation(0.0, 1.0)
 
 
 def test_two_that_draw_from_two_slots_by_hand() -> None:
@@ -177,9 +179,9 @@ def test_two_that_draw_from_two_slots_by_hand() -> None:
     comes first, and 1 is left. So half of all rounds are collisions.
     """
     medium = dataclasses.replace(load_medium("802.11g"), cw_min=1, cw_max=1, retries=0)
-    exact = two_stations.saturated(medium, 1470)
+    exact = two_stations.solve_saturated(medium, 1470)
     assert exact.collision_share == pytest.approx(2 / 3)
-    own = contention.cell(medium, 1470)
+    own = contention.frame_settings(medium, 1470)
     # Where one has 1 left, half pass that slot; of those in which both draw, a quarter.
     slots = 0.5 * 0.5 + 0.5 * (0.25 + own["timeout_slots"])
     mean_ns = (own["difs_ns"] + own["frame_ns"] + slots * own["slot_ns"]
@@ -191,7 +193,8 @@ def test_one_station_is_the_ceiling() -> None:
     """The model of one station is the maximum of Jun, Peddabachagari and Sichitiu."""
     for name in MEDIA:
         medium = load_medium(name)
-        assert contention.bianchi(medium, 1470, 1).delivered_per_s * 1470 * 8 == pytest.approx(
+        assert contention.solve_bianchi(medium, 1470,
+                                        1).delivered_per_s * 1470 * 8 == pytest.approx(
             medium.udp_ceiling_bps(1470), rel=1e-5)
 
 
@@ -205,18 +208,18 @@ def test_as_ns3(program: Path, like_ns3: Path, row: dict[str, Any]) -> None:
     out takes up to 4 %, nothing where this does as ns-3. `load` is a share of what saturated
     stations get together.
     """
-    said = outside.beside_ns3(program, row)
+    said = outside.compare_with_ns3(program, row)
     within = {**dict.fromkeys(outside.SATURATED, 0.02), **dict.fromkeys(outside.DELAYS, 0.05)}
     for name in outside.DELAYS if row["load"] else said:
         assert abs(said[name].apart) < within[name] + said[name].chance
     assert said["delivered_per_s"].chance < 0.02
     if row["load"] == 0.9:
-        said = outside.beside_ns3(like_ns3, row)
+        said = outside.compare_with_ns3(like_ns3, row)
     if row["load"]:
         assert abs(said["delay_mean_us"].apart) < within["delay_mean_us"]
 
 
-@pytest.mark.parametrize("cell", two_hops.answers(),
+@pytest.mark.parametrize("cell", two_hops.read_answers(),
                          ids=lambda cell: "{medium}-{payload_bytes}".format(**cell.row))
 def test_two_hops_as_ns3(program: Path, cell: two_hops.TwoHops) -> None:
     """Through an access point within 1 % of ns-3, where frames last as long as here.
@@ -225,22 +228,22 @@ def test_two_hops_as_ns3(program: Path, cell: two_hops.TwoHops) -> None:
     half of what two senders get that always have a frame.
     """
     medium = contention.as_ns3(cell.row)
-    own = contention.cell(medium, cell.row["payload_bytes"])
+    own = contention.frame_settings(medium, cell.row["payload_bytes"])
     # ns-3 has whole microseconds of a frame.
     assert (cell.row["frame_us"], cell.row["ack_us"]) == pytest.approx(
         (own["frame_ns"] / 1e3, medium.ack_us), abs=0.5)
     assert len(cell.per_s) > 2 and cell.error < 0.003
-    runs = [two_hops.outside(program, cell.row, seed) for seed in two_hops.SEEDS]
+    runs = [two_hops.run_outside(program, cell.row, seed) for seed in two_hops.SEEDS]
     relayed_per_s = sum(run["relayed_per_s"] for run in runs) / len(runs)
     assert relayed_per_s == pytest.approx(cell.mean_per_s, rel=0.01)
-    halved = two_stations.saturated(medium, cell.row["payload_bytes"]).delivered_per_s / 2
+    halved = two_stations.solve_saturated(medium, cell.row["payload_bytes"]).delivered_per_s / 2
     assert 0.98 < relayed_per_s / halved < 0.998
 
 
 def test_an_access_point_relays_what_it_is_brought(program: Path) -> None:
     """With room for two frames it drops more of them, and carries less."""
-    cell = contention.cell(load_medium("802.11g"), 1470)
-    usual, cramped = (contention.trial(program, {
+    cell = contention.frame_settings(load_medium("802.11g"), 1470)
+    usual, cramped = (contention.run_trial(program, {
         **cell, "stations": 2, "relays": 1, "seconds": 20, "queue_frames": room})
         for room in (50, 2))
     for said in (usual, cramped):
@@ -257,10 +260,11 @@ def test_what_ns3_does_otherwise(program: Path, like_ns3: Path) -> None:
     core = (contention.SOURCE.parents[1] / contention.CORE).read_text()
     assert core.count(contention.OVERTAKEN[0]) == 1
     [row] = [row for row in NS3 if (row["medium"], row["load"]) == ("802.11g", 0.9)]
-    settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
+    settings = {**contention.frame_settings(contention.as_ns3(row), row["payload_bytes"]),
                 "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9,
                 "seconds": 1e6 / row["delivered_per_s"]}
-    here, as_ns3 = (contention.trial(of, settings)["delay_mean_us"] for of in (program, like_ns3))
+    here, as_ns3 = (contention.run_trial(of, settings)["delay_mean_us"] for of
+                    in (program, like_ns3))
     assert 1.02 < here / as_ns3 < 1.07
 
 
@@ -297,7 +301,7 @@ def test_what_a_file_says_is_heeded(program: Path, changes: dict[str, Any], shar
     usual, changed = (run(program, air, 1470, stations=10, seconds=30)["delivered_per_s"]
                       for air in (medium, dataclasses.replace(medium, **changes)))
     assert changed < share * usual
-    assert changed == pytest.approx(contention.bianchi(
+    assert changed == pytest.approx(contention.solve_bianchi(
         dataclasses.replace(medium, **changes), 1470, 10).delivered_per_s, rel=0.015)
 
 
@@ -312,7 +316,7 @@ def test_losses_and_retries(program: Path) -> None:
 def test_the_kernel_is_told_what_the_file_says() -> None:
     """Options are where dcf_netlink.h has them, as long as the C structures are."""
     medium = dataclasses.replace(load_medium("802.11g"), loss_percent=50)
-    request = dcf.message(7, 1 << 16, dcf.DcfChannel(
+    request = dcf.build_request(7, 1 << 16, dcf.DcfChannel(
         medium, stations=6, access_points=(3, 4), cipher_bytes=8, queue_frames=50, seed=9))
     length, kind, flags = struct.unpack_from("=IHH", request)
     assert (length, kind, flags) == (len(request), 36, 0x605)
@@ -338,11 +342,11 @@ def test_the_kernel_is_told_where_stations_are() -> None:
     channel = dcf.DcfChannel(medium, stations=5, access_points=(3,), cipher_bytes=0,
                              queue_frames=50, seed=9, received_dbm=powers, links=((4, 3), (5, 3)),
                              addresses={3: "02:00:00:00:a0:00"})
-    request = dcf.message(7, 1 << 16, channel)
+    request = dcf.build_request(7, 1 << 16, channel)
     at = 200 + 80
     assert struct.unpack_from("=HH", request, at) == (4 + 25 * 8, 3)
     rows = struct.unpack_from("=25Q", request, at + 4)
-    assert rows[2 * 5 + 3] == dcf.power(near) > rows[2 * 5 + 4] == dcf.power(far) > 0
+    assert rows[2 * 5 + 3] == dcf.power_units(near) > rows[2 * 5 + 4] == dcf.power_units(far) > 0
     assert rows[0] == 0
     at += 4 + 25 * 8
     assert struct.unpack_from("=HH", request, at) == (4 + 2 * 176, 4)
@@ -365,9 +369,9 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
 
     monkeypatch.setattr(dcf.rtnetlink, "route_socket",
                         lambda *_: contextlib.nullcontext((None, 1)))
-    monkeypatch.setattr(dcf.rtnetlink, "ask", refuse)
+    monkeypatch.setattr(dcf.rtnetlink, "send_request", refuse)
     with pytest.raises(RuntimeError, match=said) as caught:
-        dcf.make(1, "air1", 1 << 16, dcf.DcfChannel(
+        dcf.make_channel(1, "air1", 1 << 16, dcf.DcfChannel(
             load_medium("802.11g"), stations=51, access_points=(3,), cipher_bytes=0,
             queue_frames=50, seed=1))
     assert "\n" not in str(caught.value)

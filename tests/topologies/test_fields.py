@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped,unused-ignore]
 
 from conftest import PROJECT
-from harness.render import inventory
+from harness.render import make_inventory
 from policies import load_named
 from studies.qop2007 import matrix
 from topologies import adjustments, dcf, medium, wires
@@ -55,24 +55,26 @@ def blueprint(scenario: Scenario) -> str:
     """What is built of a scenario and told to who measures in it, as one text."""
     network = scenario.network
     return json.dumps([
-        inventory(network), [(link.ends, link.mtu_bytes, [
-            wires.commands(link, end.partition("/")[2]) for end in link.ends])
+        make_inventory(network), [(link.ends, link.mtu_bytes, [
+            wires.wire_commands(link, end.partition("/")[2]) for end in link.ends])
             for link in network.links],
         {name: [{port: to_json(interface) for port, interface in node.interfaces.items()},
                 node.gateway, node.routes, node.forwarding]
          for name, node in network.nodes.items()},
         {name: to_json(device) for name, device in network.devices.items()},
         [scenario.mobile_node, scenario.peer, scenario.home, scenario.access_point,
-         scenario.foreign_agent, matrix.roaming(load_named("M2"), scenario), scenario.is_placed],
+         scenario.foreign_agent, matrix.roaming_mode(load_named("M2"), scenario),
+         scenario.is_placed],
         channel_of(network, PLACED)], sort_keys=True)
 
 
 def channel_of(network: Network, its: Medium) -> str:
     """What the kernel is told of the channels of a network, as text."""
-    air = Transmitters.of(network)
-    return " ".join(dcf.message(1, 1, dcf.DcfChannel(
-        its, max((*air.stations.values(), *air.access_points.values())), air.on(number), 0, 50, 1,
-        number, air.received_dbm(its, number), air.links(its, number),
+    air = Transmitters.from_network(network)
+    return " ".join(dcf.build_request(1, 1, dcf.DcfChannel(
+        its, max((*air.stations.values(), *air.access_points.values())),
+        air.access_points_on(number), 0, 50, 1,
+        number, air.received_dbm(its, number), air.radio_links(its, number),
         air.addresses if its.management else {})).hex()
         for number in sorted(set(air.channels.values())))
 
@@ -193,7 +195,7 @@ IN_SIGNAL: Document = {"rates_bps": [6_000_000], "transmit_dbm": 20.0, "gains_db
 def air_of(its: Medium) -> str:
     """What is made of a medium: the kernel's channel, or the size table of queues."""
     if its.air == QUEUE:
-        return str(medium.airtimes(its, 0))
+        return str(medium.frame_airtimes(its, 0))
     return channel_of(load_scenario("N2").network, its) + str(its.management)
 
 

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from topologies.generic_netlink import GenericNetlink
-from topologies.netlink import attribute
+from topologies.netlink import encode_attribute
 
 _CONTROLLER = "nlctrl"
 _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2
@@ -19,7 +19,7 @@ def test_a_list_has_every_entry_with_its_attributes() -> None:
     """The controller knows itself, among others: lists come in several parts."""
     with GenericNetlink(_CONTROLLER) as netlink:
         families = {entry[_FAMILY_NAME].rstrip(b"\0").decode(): entry[_FAMILY_ID]
-                    for entry in netlink.dump(_GET_FAMILY)}
+                    for entry in netlink.list_entries(_GET_FAMILY)}
     assert struct.unpack("=H", families[_CONTROLLER]) == (0x10,)
     assert len(families) > 1
 
@@ -28,8 +28,8 @@ def test_requests_follow_each_other() -> None:
     """Each has the answer to itself: what came before is read to its end."""
     with GenericNetlink(_CONTROLLER) as netlink:
         for _ in range(3):
-            netlink.do(_GET_FAMILY, attribute(_FAMILY_NAME, b"nlctrl\0"))
-            assert netlink.dump(_GET_FAMILY)
+            netlink.send_command(_GET_FAMILY, encode_attribute(_FAMILY_NAME, b"nlctrl\0"))
+            assert netlink.list_entries(_GET_FAMILY)
 
 
 def test_no_other_socket_has_its_port() -> None:
@@ -47,10 +47,10 @@ def test_what_a_kernel_lacks_is_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         GenericNetlink("no-such-family")
     with GenericNetlink(_CONTROLLER) as netlink, pytest.raises(FileNotFoundError):
-        netlink.do(_GET_FAMILY, attribute(_FAMILY_NAME, b"no-such\0"))
+        netlink.send_command(_GET_FAMILY, encode_attribute(_FAMILY_NAME, b"no-such\0"))
 
 
 def test_attributes_are_padded_and_say_their_own_length() -> None:
     """By fours, as the kernel reads them; a flag is its head alone."""
-    assert attribute(18, b"") == struct.pack("=HH", 4, 18)
-    assert attribute(17, b"ab") == struct.pack("=HH", 6, 17) + b"ab\0\0"
+    assert encode_attribute(18, b"") == struct.pack("=HH", 4, 18)
+    assert encode_attribute(17, b"ab") == struct.pack("=HH", 6, 17) + b"ab\0\0"

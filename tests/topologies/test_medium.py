@@ -19,8 +19,8 @@ from guest.boot import Clock
 from harness.engine import setup
 from harness.errors import UserError
 from harness.selftest import medium_trial
-from harness.selftest.contention import bianchi
-from harness.selftest.medium_trial import MediumTrial, one_cell, overload, two_cells
+from harness.selftest.contention import solve_bianchi
+from harness.selftest.medium_trial import MediumTrial, make_overload, one_cell, two_cells
 from topologies import loader, medium, reading, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium
@@ -127,7 +127,7 @@ def test_losing_everything_is_refused(tmp_path: Any) -> None:
 def test_airtimes_are_the_models(name: str, cipher_bytes: int) -> None:
     """The table has the airtime of every Ethernet frame, to the quarter of a microsecond."""
     air = load_medium(name)
-    table = medium.airtimes(air, cipher_bytes)
+    table = medium.frame_airtimes(air, cipher_bytes)
     for payload_bytes in (256, 1470):
         on_air_us = table[14 + 20 + 8 + payload_bytes] * medium.UNIT_US
         ceiling_bps = air.udp_ceiling_bps(payload_bytes, cipher_bytes)
@@ -139,7 +139,7 @@ def test_airtimes_are_the_models(name: str, cipher_bytes: int) -> None:
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50))
 def test_a_size_table_is_what_the_kernel_reads(sizes: list[int]) -> None:
     """Header, handle, kind and table are where the kernel looks; large sizes lose low bits only."""
-    request = sizetable.message(7, "htb", 1 << 16, sizes)
+    request = sizetable.build_request(7, "htb", 1 << 16, sizes)
     length, kind, flags = struct.unpack_from("=IHH", request)
     assert (length, kind, flags) == (len(request), 36, 5)
     assert struct.unpack_from("=BxxxiII", request, 16) == (0, 7, 1 << 16, 0xFFFFFFFF)
@@ -192,10 +192,10 @@ def test_every_transmitter_has_a_queue(
     monkeypatch.setattr(subprocess, "run", told)
     monkeypatch.setattr(medium, "set_size_table", lambda *_: None)
     made = Mock()
-    monkeypatch.setattr(medium, "inside", lambda _: contextlib.nullcontext(made))
+    monkeypatch.setattr(medium, "enter_namespace", lambda _: contextlib.nullcontext(made))
     air = changed("802.11g", air="queue") if retries is None else changed(
         "802.11g", air="queue", loss_percent=10, retries=retries)
-    everyone = medium.Transmitters.of(two_cells(6))
+    everyone = medium.Transmitters.from_network(two_cells(6))
     assert list(everyone.stations) == ["02:00:00:00:a1:00", "02:00:00:00:b1:00"]
     assert list(everyone.access_points) == ["wlan-a", "wlan-b"]
     channel = medium.Air(Host(), 6, air, 0, everyone)
@@ -205,7 +205,7 @@ def test_every_transmitter_has_a_queue(
     assert all(line.startswith("qdisc add dev air6 ") and line.endswith(f"rate 32000000bit{loss}")
                for line in queues)
     del told.lines[:]
-    channel.attach(["wlan-b"])
+    channel.attach_radios(["wlan-b"])
     own = f"priority 1:{everyone.access_points['wlan-b']:x} "
     assert [line for line in told.lines if own in line] == [
         line for line in told.lines if " egress protocol all matchall" in line]
@@ -220,16 +220,16 @@ SHORT = "802.11b-short"
 
 def measured(trial: MediumTrial, clock: Clock = "virtual") -> medium_trial.Outcome:
     """A trial in a guest; in virtual time unless said, where nobody else's work takes any."""
-    machine = setup.embedded()
-    return asyncio.run(medium_trial.run(trial, machine.image, machine.processors[-1], clock))
+    machine = setup.embedded_machine()
+    return asyncio.run(medium_trial.run_trial(trial, machine.image, machine.processors[-1], clock))
 
 
 @pytest.fixture
 def loads() -> list[list[medium_trial.Flow]]:
     """Overloads by one sender: to its agent, and by way of it to a station, once threefold."""
     air = load_medium(SHORT)
-    return [[overload(air, "a1", "ha-a")], [overload(air, "a1", "a2")],
-            [overload(air, "a1", "a2", factor=3)]]
+    return [[make_overload(air, "a1", "ha-a")], [make_overload(air, "a1", "a2")],
+            [make_overload(air, "a1", "a2", factor=3)]]
 
 
 @pytest.mark.guest
@@ -250,7 +250,7 @@ def test_one_cell(loads: list[list[medium_trial.Flow]]) -> None:
     assert 0 <= slots < 10
     [direct], *relayed = outcome.goodput_bps
     assert direct == pytest.approx(air.udp_ceiling_bps(1470), rel=0.02)
-    two_bps = bianchi(air, 1470, 2).delivered_per_s * 1470 * 8
+    two_bps = solve_bianchi(air, 1470, 2).delivered_per_s * 1470 * 8
     # A few seconds of luck; by queues it would be 5 % less.
     for [goodput_bps] in relayed:
         assert goodput_bps == pytest.approx(two_bps / 2, rel=0.035)
@@ -280,11 +280,11 @@ def test_channels(channel: int, way: str) -> None:
     Another air than the one that was asked for would show.
     """
     air = changed(SHORT, air=way)
-    both = [overload(air, "a1", "ha-a"), overload(air, "b1", "ha-b")]
+    both = [make_overload(air, "a1", "ha-a"), make_overload(air, "b1", "ha-b")]
     outcome = measured(MediumTrial(two_cells(channel), air, [both]))
     [[one, other]] = outcome.goodput_bps
     together_bps = {"queue": (1 if channel == 1 else 2) * air.udp_ceiling_bps(1470),
-                    "dcf": bianchi(air, 1470, 2).delivered_per_s * 1470 * 8}[way]
+                    "dcf": solve_bianchi(air, 1470, 2).delivered_per_s * 1470 * 8}[way]
     assert one + other == pytest.approx(together_bps, rel=0.02)
     assert one == pytest.approx(other, rel=0.1)
     if way == "queue":
@@ -318,7 +318,8 @@ def test_frames_go_together_in_a_guest() -> None:
     second it is 0.889 to 0.901 of the ceiling (8 runs), in 0.3 s 0.871 to 0.913 (24).
     """
     air = load_medium("802.11n-300")
-    loads = [overload(air, "a1", "ha-a", factor=factor) for factor in (0.4, medium_trial.OVERLOAD)]
+    loads = [make_overload(air, "a1", "ha-a", factor=factor) for factor
+             in (0.4, medium_trial.OVERLOAD)]
     outcome = measured(MediumTrial(one_cell(), air, [[load] for load in loads], seconds=1.0))
     [below], [beyond] = outcome.goodput_bps
     assert below == pytest.approx(loads[0].rate_bps, rel=0.03)
@@ -341,7 +342,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
     """Lost transmissions are missing at the receiver; repeating them delivers nearly all."""
     air = changed(SHORT, loss_percent=loss_percent, retries=retries)
     # Half the ceiling: beside a full queue iperf3's own talk would not survive the losses.
-    load = overload(air, "a1", "ha-a", factor=0.5)
+    load = make_overload(air, "a1", "ha-a", factor=0.5)
     [[goodput_bps]] = measured_despite_losses(
         MediumTrial(one_cell(), air, [[load]])).goodput_bps
     assert goodput_bps == pytest.approx(delivered * load.rate_bps, rel=0.04)
@@ -352,7 +353,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
 @pytest.mark.e2e
 def test_without_a_medium() -> None:
     """No medium, no limit: three times what 802.11b could carry arrives in full."""
-    load = overload(load_medium(SHORT), "a1", "a2", factor=3)
+    load = make_overload(load_medium(SHORT), "a1", "a2", factor=3)
     outcome = measured(MediumTrial(one_cell(), None, [[load]]))
     assert outcome.connected is None
     assert outcome.round_trip_s * 1e6 < load_medium(SHORT).latency_us(84 + 8)

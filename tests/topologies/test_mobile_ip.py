@@ -97,7 +97,7 @@ SOLICITATION_OCTETS = octets("""
 @pytest.mark.parametrize(("message", "expected"), [
     (REQUEST.encode(), REQUEST_OCTETS), (REPLY.encode(), REPLY_OCTETS),
     (ADVERTISEMENT.encode(), ADVERTISEMENT_OCTETS),
-    (discovery.solicitation(), SOLICITATION_OCTETS)])
+    (discovery.encode_solicitation(), SOLICITATION_OCTETS)])
 def test_octets(message, expected):
     """Each message has exactly the octets that the RFC's drawings give."""
     assert message.hex(" ") == expected.hex(" ")
@@ -105,8 +105,8 @@ def test_octets(message, expected):
 
 def test_parsed_octets():
     """And is read back from them."""
-    assert packets.parse(REQUEST_OCTETS) == REQUEST
-    assert packets.parse(REPLY_OCTETS) == REPLY
+    assert packets.parse_message(REQUEST_OCTETS) == REQUEST
+    assert packets.parse_message(REPLY_OCTETS) == REPLY
     assert discovery.parse_advertisement(ADVERTISEMENT_OCTETS) == ADVERTISEMENT
     discovery.check_solicitation(SOLICITATION_OCTETS)
 
@@ -125,15 +125,15 @@ def test_authentication_extension(kind, number):
     head = bytes.fromhex(number + "14" + "00001234")
     inner = hashlib.md5(bytes(octet ^ 0x36 for octet in key) + REQUEST_OCTETS + head).digest()
     outer = hashlib.md5(bytes(octet ^ 0x5C for octet in key) + inner).digest()
-    signed = packets.authenticate(REQUEST, kind, KEY)
+    signed = packets.add_authentication(REQUEST, kind, KEY)
     assert signed.encode() == REQUEST_OCTETS + head + outer
-    assert packets.is_authentic(packets.parse(signed.encode()), kind, KEY)
+    assert packets.is_authentic(packets.parse_message(signed.encode()), kind, KEY)
 
 
 def test_authenticator_covers_prior_extensions():
     """A second extension's authenticator covers the first; the first ignores the second."""
-    first = packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY)
-    both = packets.authenticate(first, ExtensionType.FOREIGN_HOME, KEY)
+    first = packets.add_authentication(REQUEST, ExtensionType.MOBILE_HOME, KEY)
+    both = packets.add_authentication(first, ExtensionType.FOREIGN_HOME, KEY)
     assert packets.is_authentic(both, ExtensionType.MOBILE_HOME, KEY)
     assert packets.is_authentic(both, ExtensionType.FOREIGN_HOME, KEY)
     swapped = Request(**{**vars(both), "extensions": both.extensions[::-1]})
@@ -142,8 +142,8 @@ def test_authenticator_covers_prior_extensions():
 
 def test_authenticity_needs_exactly_one():
     """None, two, another SPI, another key: not authentic (RFC 5944 section 3.8.2.1)."""
-    signed = packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY)
-    twice = packets.authenticate(signed, ExtensionType.MOBILE_HOME, KEY)
+    signed = packets.add_authentication(REQUEST, ExtensionType.MOBILE_HOME, KEY)
+    twice = packets.add_authentication(signed, ExtensionType.MOBILE_HOME, KEY)
     assert not packets.is_authentic(REQUEST, ExtensionType.MOBILE_HOME, KEY)
     assert not packets.is_authentic(twice, ExtensionType.MOBILE_HOME, KEY)
     for other in (Association(0x1235, KEY.key), Association(KEY.spi, bytes(16))):
@@ -166,7 +166,7 @@ def test_ip_and_udp_octets():
         e22d        # addresses, 0011, 000b; ports, 000b; 0102, 0300: together 1dd2
         010203
     """)
-    assert ipv4.parse(encoded) == packet
+    assert ipv4.parse_packet(encoded) == packet
 
 
 def test_gratuitous_arp():
@@ -190,19 +190,20 @@ def test_sequence_numbers_skip_the_first_256():
 
 def test_identification_is_ntp_time():
     """1970 is 2,208,988,800 s after 1900 (RFC 868), half a second half of 2^32."""
-    assert replay.identification(0.5) == 2_208_988_800 << 32 | 0x8000_0000
-    assert replay.identification(0.5, 0x7FF) == 2_208_988_800 << 32 | 0x8000_03FF
+    assert replay.make_identification(0.5) == 2_208_988_800 << 32 | 0x8000_0000
+    assert replay.make_identification(0.5, 0x7FF) == 2_208_988_800 << 32 | 0x8000_03FF
 
 
 @given(st.floats(0, 4e9), st.integers(0, 1023))
 def test_identification_round_trip(now_s, noise):
     """Seconds come back to within a microsecond, also after 2036."""
-    assert replay.seconds(replay.identification(now_s, noise)) == pytest.approx(now_s, abs=1e-6)
+    assert replay.seconds_from_identification(
+        replay.make_identification(now_s, noise)) == pytest.approx(now_s, abs=1e-6)
 
 
 def test_window():
     """Seven seconds either way, and later than the last one."""
-    stamp = replay.identification(1000.0)
+    stamp = replay.make_identification(1000.0)
     assert replay.is_fresh(stamp, 1007.0, 0)
     assert replay.is_fresh(stamp, 993.0, 0)
     assert not replay.is_fresh(stamp, 1007.1, 0)
@@ -213,11 +214,11 @@ def test_window():
 
 def test_resynchronising():
     """The agent's seconds above, the request's low half below."""
-    asked = replay.identification(1000.25, 5)
-    answered = replay.resynchronising(asked, 5000.9)
-    assert answered >> 32 == replay.identification(5000.0) >> 32
-    assert replay.answers(answered, asked)
-    assert not replay.answers(answered, asked + 1)
+    asked = replay.make_identification(1000.25, 5)
+    answered = replay.make_resynchronisation(asked, 5000.9)
+    assert answered >> 32 == replay.make_identification(5000.0) >> 32
+    assert replay.is_answer(answered, asked)
+    assert not replay.is_answer(answered, asked + 1)
 
 
 # --- any octets ----------------------------------------------------------------------------------
@@ -233,14 +234,15 @@ ROUTERS = st.lists(st.tuples(ADDRESSES, st.integers(-2**31, 2**31 - 1)), max_siz
 ADVERTISEMENTS = st.builds(Advertisement, U16, U16, U16, CARE_OF, ROUTERS, U16,
                            st.lists(st.integers(0, 32), max_size=5).map(tuple),
                            st.sampled_from([0, 16]))
-PARSERS = [packets.parse, packets.parse_request, packets.parse_reply, packets.parse_extensions,
-           discovery.parse_advertisement, discovery.check_solicitation, ipv4.parse]
+PARSERS = [packets.parse_message, packets.parse_request, packets.parse_reply,
+           packets.parse_extensions,
+           discovery.parse_advertisement, discovery.check_solicitation, ipv4.parse_packet]
 
 
 @given(st.one_of(REQUESTS, REPLIES))
 def test_registration_round_trip(message):
     """What is written is read, whatever is in it."""
-    assert packets.parse(message.encode()) == message
+    assert packets.parse_message(message.encode()) == message
 
 
 @given(ADVERTISEMENTS)
@@ -253,7 +255,7 @@ def test_advertisement_round_trip(advertisement):
 def test_packet_round_trip(source, destination, ttl, payload, from_port, to_port):
     """What is written is read."""
     packet = Ipv4Packet(UDP, source, destination, ttl, payload, from_port, to_port)
-    assert ipv4.parse(packet.encode()) == packet
+    assert ipv4.parse_packet(packet.encode()) == packet
 
 
 @settings(max_examples=200)
@@ -270,17 +272,17 @@ def test_parsers_are_total(data):
         with contextlib.suppress(MessageError):
             parser(data)
     with contextlib.suppress(MessageError):
-        assert packets.parse(data).encode() == data
+        assert packets.parse_message(data).encode() == data
 
 
 @given(st.binary(max_size=60), st.integers(0, 1))
 def test_ip_is_total(payload, more):
     """Lengths that contradict each other and broken sums are refused, padding is cut off."""
     data = Ipv4Packet(ICMP, "10.0.0.1", "10.0.0.2", 1, payload).encode()
-    assert ipv4.parse(data + bytes(more)).payload == payload
+    assert ipv4.parse_packet(data + bytes(more)).payload == payload
     for broken in (data[:-1], bytes((data[0] ^ 0x0F,)) + data[1:], data[:8] + b"\0" + data[9:]):
         with pytest.raises(MessageError):
-            ipv4.parse(broken)
+            ipv4.parse_packet(broken)
 
 
 def test_request_with_broken_extension_can_be_answered():
@@ -311,9 +313,10 @@ def dissect(folder, encoded: list[bytes], *fields: str) -> list[dict[str, str]]:
 
 def test_tshark_reads_registrations(tmp_path):
     """Every field as meant, authentication extensions included."""
-    request = packets.authenticate(packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY),
-                                   ExtensionType.FOREIGN_HOME, KEY)
-    reply = packets.authenticate(REPLY, ExtensionType.MOBILE_HOME, KEY)
+    request = packets.add_authentication(packets.add_authentication(REQUEST,
+                                                                    ExtensionType.MOBILE_HOME, KEY),
+                                         ExtensionType.FOREIGN_HOME, KEY)
+    reply = packets.add_authentication(REPLY, ExtensionType.MOBILE_HOME, KEY)
     seen = dissect(tmp_path, [
         Ipv4Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 50000, 434).encode(),
         Ipv4Packet(UDP, "10.2.0.1", "10.1.0.12", 255, reply.encode(), 434, 50000).encode()],
@@ -335,7 +338,7 @@ def test_tshark_reads_registrations(tmp_path):
 
 def test_tshark_reads_identifications(tmp_path):
     """Its clock shows the time that was meant."""
-    request = Request(**{**vars(REQUEST), "identification": replay.identification(1.2e9)})
+    request = Request(**{**vars(REQUEST), "identification": replay.make_identification(1.2e9)})
     (seen,) = dissect(tmp_path, [
         Ipv4Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 434, 434).encode()],
         "mip.ident")
@@ -346,7 +349,7 @@ def test_tshark_reads_discovery(tmp_path):
     """Flags, lifetimes, care-of address and prefix length of an advertisement; a solicitation."""
     seen = dissect(tmp_path, [
         Ipv4Packet(ICMP, "10.2.0.1", "224.0.0.1", 1, ADVERTISEMENT.encode()).encode(),
-        Ipv4Packet(ICMP, "10.1.0.12", "224.0.0.2", 1, discovery.solicitation()).encode()],
+        Ipv4Packet(ICMP, "10.1.0.12", "224.0.0.2", 1, discovery.encode_solicitation()).encode()],
         "icmp.type", "icmp.checksum.status", "icmp.mip.type", "icmp.mip.seq", "icmp.mip.life",
         "icmp.mip.coa", "icmp.mip.prefixlength", *(f"icmp.mip.{f}" for f in FLAGS))
     assert seen[1] == {"icmp.type": "10", "icmp.checksum.status": "1"}

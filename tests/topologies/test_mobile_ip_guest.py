@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from conftest import PATIENCE_S, PROJECT
-from guest.boot import Guest, boot
-from guest.image import ensure
+from guest.boot import Guest, boot_guest
+from guest.image import ensure_image
 
 pytestmark = pytest.mark.shareable
 
@@ -203,8 +203,8 @@ async def network(folder: Path) -> AsyncIterator[Bed]:
     for room in ("topologies", "protocols"):
         shutil.copytree(PROJECT / room, job / "code" / room,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    guest = await boot(ensure(), job, console_log=folder / "console.log",
-                       scratch=folder / "scratch", command=["python3", "-c", REMOTE])
+    guest = await boot_guest(ensure_image(), job, console_log=folder / "console.log",
+                             scratch=folder / "scratch", command=["python3", "-c", REMOTE])
     async with asyncio.timeout(PATIENCE_S), guest:
         bed = Bed(guest, job)
         answer = await bed._order(run=["sh", "-c", NETWORK])

@@ -55,13 +55,13 @@ def foreign_agent(**changes) -> ForeignAgent:
 
 def request(at_s: float = NOW, **changes) -> Request:
     """A request to bind, without authentication."""
-    plain = Request(REVERSE, 300, MN, HA, CARE_OF, replay.identification(at_s))
+    plain = Request(REVERSE, 300, MN, HA, CARE_OF, replay.make_identification(at_s))
     return replace(plain, **changes)
 
 
 def signed(message):
     """With the Mobile-Home extension."""
-    return packets.authenticate(message, ExtensionType.MOBILE_HOME, KEY)
+    return packets.add_authentication(message, ExtensionType.MOBILE_HOME, KEY)
 
 
 def relayed(message, source: str = CARE_OF) -> Datagram:
@@ -78,7 +78,7 @@ def aired(message, ttl: int = 255) -> Datagram:
 
 def sent(effects) -> Reply | Request:
     """The one message sent."""
-    (message,) = [packets.parse(effect.payload) for effect in effects
+    (message,) = [packets.parse_message(effect.payload) for effect in effects
                   if isinstance(effect, SendMessage)]
     return message
 
@@ -100,7 +100,7 @@ def note(effects, event: str) -> dict:
 def test_binding():
     """The tunnel first, then an authentic reply with the request's Identification."""
     agent = home_agent()
-    effects = agent.receive(relayed(signed(request())), NOW + 1)
+    effects = agent.handle_request(relayed(signed(request())), NOW + 1)
     assert effects[0] == Bind(MN, CARE_OF)
     reply = sent(effects)
     assert (reply.code, reply.lifetime_s, reply.home_agent) == (0, 300, HA)
@@ -113,7 +113,7 @@ def test_binding():
 def test_lifetime_is_cut_and_binding_expires():
     """No longer than the agent's own limit; then it is over, and not before."""
     agent = home_agent(lifetime_s=100)
-    assert sent(agent.receive(relayed(signed(request())), NOW)).lifetime_s == 100
+    assert sent(agent.handle_request(relayed(signed(request())), NOW)).lifetime_s == 100
     assert agent.deadline_s() == NOW + 100
     assert agent.expire(NOW + 99.9) == []
     effects = agent.expire(NOW + 100)
@@ -126,7 +126,7 @@ def test_lifetime_is_cut_and_binding_expires():
 def test_infinite_lifetime():
     """65535 never expires, where the agent allows it."""
     agent = home_agent(lifetime_s=65535)
-    agent.receive(relayed(signed(request(lifetime_s=65535))), NOW)
+    agent.handle_request(relayed(signed(request(lifetime_s=65535))), NOW)
     assert agent.deadline_s() is None
     assert agent.expire(NOW + 1e6) == []
 
@@ -134,10 +134,10 @@ def test_infinite_lifetime():
 def test_renewal_and_movement():
     """The same care-of address is a renewal; another one moves the binding."""
     agent = home_agent()
-    agent.receive(relayed(signed(request())), NOW)
-    effects = agent.receive(relayed(signed(request(NOW + 5))), NOW + 5)
+    agent.handle_request(relayed(signed(request())), NOW)
+    effects = agent.handle_request(relayed(signed(request(NOW + 5))), NOW + 5)
     assert note(effects, "bound")["renewal"]
-    effects = agent.receive(relayed(signed(request(NOW + 6, care_of=OTHER)), OTHER), NOW + 6)
+    effects = agent.handle_request(relayed(signed(request(NOW + 6, care_of=OTHER)), OTHER), NOW + 6)
     assert effects[0] == Bind(MN, OTHER)
     assert not note(effects, "bound")["renewal"]
     assert [binding.care_of for binding in agent.bindings.values()] == [OTHER]
@@ -146,9 +146,10 @@ def test_renewal_and_movement():
 def test_deregistration():
     """Lifetime 0 with the home address ends the binding; the node's link is told to all."""
     agent = home_agent()
-    agent.receive(relayed(signed(request())), NOW)
+    agent.handle_request(relayed(signed(request())), NOW)
     ending = signed(request(NOW + 1, lifetime_s=0, care_of=MN, flags=0))
-    effects = agent.receive(replace(relayed(ending), source=Endpoint(MN, 50000, LINK)), NOW + 1)
+    effects = agent.handle_request(replace(relayed(ending), source=Endpoint(MN, 50000, LINK)), NOW
+                                   + 1)
     assert effects[0] == Unbind(MN, CARE_OF, LINK)
     assert (sent(effects).code, sent(effects).lifetime_s) == (0, 0)
     assert agent.bindings == {}
@@ -156,7 +157,7 @@ def test_deregistration():
 
 def test_deregistration_without_binding():
     """At home from the start: accepted, and nothing to undo."""
-    effects = home_agent().receive(
+    effects = home_agent().handle_request(
         relayed(signed(request(lifetime_s=0, care_of=MN)), MN), NOW)
     assert kinds(effects) == [SendMessage]
     assert sent(effects).code == 0
@@ -165,15 +166,16 @@ def test_deregistration_without_binding():
 def test_deregistering_another_care_of_address():
     """Only the care-of address that is named is deregistered (RFC 5944 section 3.8.2.2)."""
     agent = home_agent()
-    agent.receive(relayed(signed(request())), NOW)
-    effects = agent.receive(relayed(signed(request(NOW + 1, lifetime_s=0, care_of=OTHER))), NOW)
+    agent.handle_request(relayed(signed(request())), NOW)
+    effects = agent.handle_request(relayed(signed(request(NOW + 1, lifetime_s=0, care_of=OTHER))),
+                                   NOW)
     assert kinds(effects) == [SendMessage]
     assert MN in agent.bindings
 
 
 def test_simultaneous_bindings_are_not_had():
     """The S bit: accepted with code 1, as one binding."""
-    effects = home_agent().receive(
+    effects = home_agent().handle_request(
         relayed(signed(request(flags=REVERSE | RequestFlag.SIMULTANEOUS))), NOW)
     assert sent(effects).code == Code.ACCEPTED_NO_SIMULTANEOUS
 
@@ -181,7 +183,8 @@ def test_simultaneous_bindings_are_not_had():
 UNKNOWN = "10.1.0.99"
 DENIALS = {
     "no authenticator": (request(), 131, True),
-    "wrong key": (packets.authenticate(request(), ExtensionType.MOBILE_HOME, PEER), 131, True),
+    "wrong key": (packets.add_authentication(request(), ExtensionType.MOBILE_HOME, PEER), 131,
+                  True),
     "changed after signing": (replace(signed(request()), care_of=OTHER), 131, True),
     "stale": (signed(request(NOW - 8)), 133, True),
     "from the future": (signed(request(NOW + 8)), 133, True),
@@ -202,50 +205,50 @@ def test_denials_by_the_home_agent(message, code, exception, bound):
     """The RFC's code, a note, and nothing changes; security exceptions are counted."""
     agent = home_agent()
     if bound:
-        agent.receive(relayed(signed(request(NOW - 1))), NOW)
+        agent.handle_request(relayed(signed(request(NOW - 1))), NOW)
     before = dict(agent.bindings)
-    effects = agent.receive(relayed(message), NOW)
+    effects = agent.handle_request(relayed(message), NOW)
     assert kinds(effects) == [SendMessage]
     assert sent(effects).code == note(effects, "denied")["code"] == code
     assert agent.bindings == before
     assert agent.security_exceptions == exception
     # It has not used up the Identification either: the right request is still accepted.
-    assert sent(agent.receive(relayed(signed(request())), NOW)).code == 0
+    assert sent(agent.handle_request(relayed(signed(request())), NOW)).code == 0
 
 
 def test_replay_is_denied():
     """What was accepted once is not accepted again, nor anything older."""
     agent = home_agent()
     first, second = (relayed(signed(request(NOW + n))) for n in (0, 1))
-    agent.receive(second, NOW)
+    agent.handle_request(second, NOW)
     for late in (first, second):
-        assert sent(agent.receive(late, NOW)).code == 133
+        assert sent(agent.handle_request(late, NOW)).code == 133
 
 
 def test_no_replay_after_a_restart():
     """An agent that has forgotten what it accepted takes nothing from before its start."""
     message = relayed(signed(request(NOW)))
-    assert sent(home_agent().receive(message, NOW)).code == 0
+    assert sent(home_agent().handle_request(message, NOW)).code == 0
     restarted = home_agent(NOW + 0.5)
-    assert sent(restarted.receive(message, NOW + 0.6)).code == 133
-    assert sent(restarted.receive(relayed(signed(request(NOW + 0.7))), NOW + 0.7)).code == 0
+    assert sent(restarted.handle_request(message, NOW + 0.6)).code == 133
+    assert sent(restarted.handle_request(relayed(signed(request(NOW + 0.7))), NOW + 0.7)).code == 0
 
 
 def test_a_slow_clock_is_set_right_after_the_start():
     """What 133 answers is accepted in the very second in which the agent has started."""
     agent, node = home_agent(NOW + 0.9), mobile_node(clock_offset_s=-60.25)
-    denied = sent(agent.receive(relayed(abroad(node, NOW + 0.95)), NOW + 0.95))
+    denied = sent(agent.handle_request(relayed(abroad(node, NOW + 0.95)), NOW + 0.95))
     assert denied.code == 133
-    corrected = sent(node.replied(denied.encode(), NOW + 0.96))
-    assert sent(agent.receive(relayed(corrected), NOW + 0.97)).code == 0
+    corrected = sent(node.handle_reply(denied.encode(), NOW + 0.96))
+    assert sent(agent.handle_request(relayed(corrected), NOW + 0.97)).code == 0
 
 
 def test_stale_reply_sets_the_clock():
     """133 has the agent's time above and the request's fraction below."""
     stale = signed(request(NOW - 3600.25))
-    reply = sent(home_agent().receive(relayed(stale), NOW))
-    assert replay.seconds(reply.identification) == pytest.approx(NOW, abs=1)
-    assert replay.answers(reply.identification, stale.identification)
+    reply = sent(home_agent().handle_request(relayed(stale), NOW))
+    assert replay.seconds_from_identification(reply.identification) == pytest.approx(NOW, abs=1)
+    assert replay.is_answer(reply.identification, stale.identification)
     assert packets.is_authentic(reply, ExtensionType.MOBILE_HOME, KEY)
 
 
@@ -256,7 +259,7 @@ def test_stale_reply_sets_the_clock():
     ({"reverse_tunnel_mandatory": True}, REVERSE, 0)])
 def test_reverse_tunnel_at_home(policy, flags, code):
     """RFC 3024 section 3.4: unavailable 137, mandatory 138."""
-    effects = home_agent(**policy).receive(relayed(signed(request(flags=flags))), NOW)
+    effects = home_agent(**policy).handle_request(relayed(signed(request(flags=flags))), NOW)
     assert sent(effects).code == code
 
 
@@ -265,8 +268,8 @@ def test_foreign_agents_with_an_association(key, code):
     """A foreign agent that shares a key must show it."""
     message = signed(request())
     if key:
-        message = packets.authenticate(message, ExtensionType.FOREIGN_HOME, key)
-    effects = home_agent(peers={CARE_OF: PEER}).receive(relayed(message), NOW)
+        message = packets.add_authentication(message, ExtensionType.FOREIGN_HOME, key)
+    effects = home_agent(peers={CARE_OF: PEER}).handle_request(relayed(message), NOW)
     assert sent(effects).code == code
     assert packets.is_authentic(sent(effects), ExtensionType.FOREIGN_HOME, PEER)
 
@@ -275,7 +278,7 @@ def test_what_must_be_understood_is_discarded():
     """An unknown extension below 128: silence; from 128 on it is skipped (section 1.9)."""
     for kind, answered in ((77, False), (177, True)):
         message = signed(request(extensions=(Extension(kind, b"x"),)))
-        assert bool(home_agent().receive(relayed(message), NOW)) is answered
+        assert bool(home_agent().handle_request(relayed(message), NOW)) is answered
 
 
 # --- foreign agent -------------------------------------------------------------------------------
@@ -321,8 +324,8 @@ def test_denied_reply_is_relayed_and_admits_nobody():
 
 
 @pytest.mark.parametrize("reply", [
-    Reply(0, 300, MN, HA, replay.identification(NOW) ^ 1),
-    Reply(0, 300, UNKNOWN, HA, replay.identification(NOW))])
+    Reply(0, 300, MN, HA, replay.make_identification(NOW) ^ 1),
+    Reply(0, 300, UNKNOWN, HA, replay.make_identification(NOW))])
 def test_unasked_replies_are_discarded(reply):
     """Another Identification, another node: silence."""
     agent = foreign_agent()
@@ -414,9 +417,10 @@ def test_home_agents_with_an_association():
     """Foreign-Home extensions are added, wanted (else 68) and not passed on to the node."""
     agent = foreign_agent(peers={HA: PEER})
     (send,) = agent.from_radio(aired(signed(request())), NOW)
-    assert packets.is_authentic(packets.parse(send.payload), ExtensionType.FOREIGN_HOME, PEER)
+    assert packets.is_authentic(packets.parse_message(send.payload), ExtensionType.FOREIGN_HOME,
+                                PEER)
     reply = signed(Reply(0, 300, MN, HA, request().identification))
-    right = packets.authenticate(reply, ExtensionType.FOREIGN_HOME, PEER)
+    right = packets.add_authentication(reply, ExtensionType.FOREIGN_HOME, PEER)
     effects = agent.from_wire(relayed(right, HA), NOW)
     assert kinds(effects) == [Admit, SendMessage]
     assert [extension.kind for extension in sent(effects).extensions] == [ExtensionType.MOBILE_HOME]
@@ -432,19 +436,19 @@ def test_mobile_nodes_with_an_association():
     for key in (None, KEY):
         message = signed(request())
         if key:
-            message = packets.authenticate(message, ExtensionType.MOBILE_FOREIGN, key)
+            message = packets.add_authentication(message, ExtensionType.MOBILE_FOREIGN, key)
         denied = sent(agent.from_radio(aired(message), NOW))
         assert denied.code == 67
         assert packets.is_authentic(denied, ExtensionType.MOBILE_FOREIGN, PEER)
     assert (agent.pending, agent.security_exceptions) == ({}, 2)
-    right = packets.authenticate(signed(request()), ExtensionType.MOBILE_FOREIGN, PEER)
+    right = packets.add_authentication(signed(request()), ExtensionType.MOBILE_FOREIGN, PEER)
     assert sent(agent.from_radio(aired(right), NOW)) == signed(request())
 
 
 def test_what_is_for_the_foreign_agent_goes_no_further():
     """Extensions behind the Mobile-Home one are removed, from requests and from replies."""
     def extended(message):
-        return packets.authenticate(replace(signed(message), extensions=(
+        return packets.add_authentication(replace(signed(message), extensions=(
             *signed(message).extensions, Extension(177, b"for the next hop"))),
             ExtensionType.MOBILE_FOREIGN, KEY)
 
@@ -470,19 +474,20 @@ def mobile_node(clock_offset_s: float = 0.0, **changes) -> MobileNode:
 def answer(asked: Request, code: int = 0, key: Association = KEY, **changes) -> bytes:
     """A reply to a request."""
     reply = Reply(code, asked.lifetime_s, MN, HA, asked.identification)
-    return packets.authenticate(replace(reply, **changes), ExtensionType.MOBILE_HOME, key).encode()
+    return packets.add_authentication(replace(reply, **changes), ExtensionType.MOBILE_HOME,
+                                      key).encode()
 
 
 def abroad(node: MobileNode, now: float = NOW) -> Request:
     """The request it sends after it was attached somewhere else."""
-    node.attached(now)
-    return sent(node.advertised(ABROAD, FA, FA_LINK, now))
+    node.handle_attach(now)
+    return sent(node.handle_advertisement(ABROAD, FA, FA_LINK, now))
 
 
 def test_solicits_at_once():
     """Attached: a solicitation, a second later another, after three ever fewer."""
     node = mobile_node(deadline_s=100)
-    assert kinds(node.attached(NOW)) == [Solicit]
+    assert kinds(node.handle_attach(NOW)) == [Solicit]
     times = []
     for _ in range(6):
         times.append(node.deadline_s() - NOW)
@@ -496,7 +501,7 @@ def test_registers_abroad():
     asked = abroad(node)
     assert (asked.care_of, asked.lifetime_s, asked.flags) == (CARE_OF, 300, REVERSE)
     assert packets.is_authentic(asked, ExtensionType.MOBILE_HOME, KEY)
-    effects = node.replied(answer(asked), NOW + 0.1)
+    effects = node.handle_reply(answer(asked), NOW + 0.1)
     assert effects[0] == UseAgent(FA, FA_LINK, at_home=False)
     assert note(effects, "registered")["place"] == "foreign"
     assert node.deadline_s() == NOW + 200
@@ -505,12 +510,12 @@ def test_registers_abroad():
 def test_deregisters_at_home():
     """The route at once; lifetime 0, the home address as care-of address."""
     node = mobile_node()
-    node.attached(NOW)
-    effects = node.advertised(AT_HOME, HA, HA_LINK, NOW)
+    node.handle_attach(NOW)
+    effects = node.handle_advertisement(AT_HOME, HA, HA_LINK, NOW)
     assert UseAgent(HA, HA_LINK, at_home=True) in effects
     asked = sent(effects)
     assert (asked.care_of, asked.lifetime_s, asked.flags) == (MN, 0, 0)
-    effects = node.replied(answer(asked), NOW)
+    effects = node.handle_reply(answer(asked), NOW)
     assert note(effects, "registered")["place"] == "home"
     assert note(effects, "deregistered")["code"] == 0
     assert node.deadline_s() is None
@@ -533,7 +538,7 @@ def test_retransmits_with_new_identifications():
 def test_gives_up_without_an_agent():
     """No advertisement before the deadline."""
     node = mobile_node(deadline_s=2.5)
-    node.attached(NOW)
+    node.handle_attach(NOW)
     assert note(node.tick(NOW + 2.5), "failed")["reason"] == "no agent has advertised itself"
     assert node.deadline_s() is None
 
@@ -541,9 +546,9 @@ def test_gives_up_without_an_agent():
 def test_renews_in_time():
     """At two thirds of the lifetime, with retransmissions until it ends."""
     node = mobile_node()
-    node.replied(answer(abroad(node)), NOW)
+    node.handle_reply(answer(abroad(node)), NOW)
     again = sent(node.tick(NOW + 200))
-    effects = node.replied(answer(again), NOW + 200)
+    effects = node.handle_reply(answer(again), NOW + 200)
     assert note(effects, "registered")["code"] == 0
     assert node.deadline_s() == NOW + 400
 
@@ -553,12 +558,13 @@ def test_sets_its_clock():
     node = mobile_node()
     asked = abroad(node)
     for number in range(2):
-        stamp = replay.resynchronising(asked.identification, NOW + 3600)
-        effects = node.replied(answer(asked, 133, lifetime_s=0, identification=stamp), NOW)
+        stamp = replay.make_resynchronisation(asked.identification, NOW + 3600)
+        effects = node.handle_reply(answer(asked, 133, lifetime_s=0, identification=stamp), NOW)
         assert note(effects, "denied")["code"] == 133, number
         asked = sent(effects)
-        assert replay.seconds(asked.identification) == pytest.approx(NOW + 3600, abs=1)
-    effects = node.replied(answer(asked, 133, lifetime_s=0), NOW)
+        assert replay.seconds_from_identification(asked.identification) == pytest.approx(
+            NOW + 3600, abs=1)
+    effects = node.handle_reply(answer(asked, 133, lifetime_s=0), NOW)
     assert note(effects, "failed")["reason"] == "denied with code 133"
 
 
@@ -567,7 +573,7 @@ def test_asks_for_less_when_told():
     node = mobile_node()
     asked = abroad(node)
     told = Reply(69, 50, MN, HA, asked.identification).encode()
-    assert sent(node.replied(told, NOW)).lifetime_s == 50
+    assert sent(node.handle_reply(told, NOW)).lifetime_s == 50
 
 
 @pytest.mark.parametrize(("code", "ends"), [(66, False), (78, False), (70, True), (74, True)])
@@ -575,7 +581,7 @@ def test_foreign_denials(code, ends):
     """Passing troubles are waited out, others end the attempt."""
     node = mobile_node()
     asked = abroad(node)
-    effects = node.replied(Reply(code, 0, MN, HA, asked.identification).encode(), NOW)
+    effects = node.handle_reply(Reply(code, 0, MN, HA, asked.identification).encode(), NOW)
     assert note(effects, "denied") == {"code": code, "authentic": False, "agent": HA}
     assert (node.attempt is None) is ends
 
@@ -584,10 +590,10 @@ def test_forged_replies_change_nothing():
     """A reply without the right authenticator is told of, and waited on."""
     node = mobile_node()
     asked = abroad(node)
-    effects = node.replied(answer(asked, key=PEER), NOW)
+    effects = node.handle_reply(answer(asked, key=PEER), NOW)
     assert note(effects, "denied")["authentic"] is False
     assert not node.registered
-    assert kinds(node.replied(answer(asked), NOW)) == [UseAgent]
+    assert kinds(node.handle_reply(answer(asked), NOW)) == [UseAgent]
 
 
 def test_foreign_agents_that_share_a_key():
@@ -597,17 +603,18 @@ def test_foreign_agents_that_share_a_key():
     assert packets.is_authentic(asked, ExtensionType.MOBILE_HOME, KEY)
     assert packets.is_authentic(asked, ExtensionType.MOBILE_FOREIGN, PEER)
     for forged in (Reply(70, 0, MN, HA, asked.identification).encode(), answer(asked)):
-        assert note(node.replied(forged, NOW), "denied")["authentic"] is False
+        assert note(node.handle_reply(forged, NOW), "denied")["authentic"] is False
     assert node.attempt is not None
-    right = packets.authenticate(packets.parse(answer(asked)), ExtensionType.MOBILE_FOREIGN, PEER)
-    assert kinds(node.replied(right.encode(), NOW)) == [UseAgent]
+    right = packets.add_authentication(packets.parse_message(answer(asked)),
+                                       ExtensionType.MOBILE_FOREIGN, PEER)
+    assert kinds(node.handle_reply(right.encode(), NOW)) == [UseAgent]
 
 
 def test_at_home_there_is_no_foreign_agent():
     """The home agent is not shown a key that is shared with it as a foreign agent."""
     node = mobile_node(foreign_agents={HA: PEER})
-    node.attached(NOW)
-    asked = sent(node.advertised(AT_HOME, HA, HA_LINK, NOW))
+    node.handle_attach(NOW)
+    asked = sent(node.handle_advertisement(AT_HOME, HA, HA_LINK, NOW))
     assert [extension.kind for extension in asked.extensions] == [ExtensionType.MOBILE_HOME]
 
 
@@ -617,40 +624,41 @@ def test_other_answers_are_ignored():
     asked = abroad(node)
     for payload in (answer(asked, identification=asked.identification ^ 1),
                     answer(asked, home_address=UNKNOWN), b"", asked.encode()):
-        assert node.replied(payload, NOW) == []
+        assert node.handle_reply(payload, NOW) == []
 
 
 def test_advertisement_mode_waits():
     """No solicitation; the next advertisement makes it register, another agent's makes it move."""
     node = mobile_node(by_event=False)
-    assert node.attached(NOW) == []
-    asked = sent(node.advertised(AT_HOME, HA, HA_LINK, NOW + 0.7))
-    node.replied(answer(asked), NOW + 0.8)
-    assert node.advertised(replace(AT_HOME, sequence=8), HA, HA_LINK, NOW + 1.7) == []
-    assert sent(node.advertised(ABROAD, FA, FA_LINK, NOW + 2)).care_of == CARE_OF
+    assert node.handle_attach(NOW) == []
+    asked = sent(node.handle_advertisement(AT_HOME, HA, HA_LINK, NOW + 0.7))
+    node.handle_reply(answer(asked), NOW + 0.8)
+    assert node.handle_advertisement(replace(AT_HOME, sequence=8), HA, HA_LINK, NOW + 1.7) == []
+    assert sent(node.handle_advertisement(ABROAD, FA, FA_LINK, NOW + 2)).care_of == CARE_OF
 
 
 def test_event_mode_ignores_other_agents():
     """Registered, and not told of a new link: what else is heard does not matter."""
     node = mobile_node()
-    assert node.advertised(ABROAD, FA, FA_LINK, NOW) == []
-    node.replied(answer(abroad(node)), NOW)
-    assert node.advertised(AT_HOME, HA, HA_LINK, NOW) == []
+    assert node.handle_advertisement(ABROAD, FA, FA_LINK, NOW) == []
+    node.handle_reply(answer(abroad(node)), NOW)
+    assert node.handle_advertisement(AT_HOME, HA, HA_LINK, NOW) == []
 
 
 def test_agent_that_starts_anew():
     """A sequence number that falls below 256: it knows nothing of us any more."""
     node = mobile_node()
-    node.replied(answer(abroad(node)), NOW)
-    assert sent(node.advertised(replace(ABROAD, sequence=0), FA, FA_LINK, NOW)).care_of == CARE_OF
+    node.handle_reply(answer(abroad(node)), NOW)
+    assert sent(node.handle_advertisement(replace(ABROAD, sequence=0), FA, FA_LINK,
+                                          NOW)).care_of == CARE_OF
 
 
 def test_rollover_is_no_new_start():
     """65535, 256: the same agent."""
     node = mobile_node()
-    node.attached(NOW)
-    node.advertised(replace(ABROAD, sequence=65535), FA, FA_LINK, NOW)
-    assert node.advertised(replace(ABROAD, sequence=256), FA, FA_LINK, NOW) == []
+    node.handle_attach(NOW)
+    node.handle_advertisement(replace(ABROAD, sequence=65535), FA, FA_LINK, NOW)
+    assert node.handle_advertisement(replace(ABROAD, sequence=256), FA, FA_LINK, NOW) == []
 
 
 @pytest.mark.parametrize("heard", [
@@ -659,16 +667,17 @@ def test_rollover_is_no_new_start():
 def test_useless_agents(heard):
     """No foreign agent, or a busy one: the search goes on."""
     node = mobile_node()
-    node.attached(NOW)
-    assert node.advertised(heard, FA, FA_LINK, NOW) == []
+    node.handle_attach(NOW)
+    assert node.handle_advertisement(heard, FA, FA_LINK, NOW) == []
     assert node.attempt is None
 
 
 def test_agent_without_reverse_tunnel():
     """It is not asked for what it does not offer."""
     node = mobile_node()
-    node.attached(NOW)
-    effects = node.advertised(replace(ABROAD, services=AgentFlag.FOREIGN_AGENT), FA, FA_LINK, NOW)
+    node.handle_attach(NOW)
+    effects = node.handle_advertisement(replace(ABROAD, services=AgentFlag.FOREIGN_AGENT), FA,
+                                        FA_LINK, NOW)
     assert "no reverse tunnel" in note(effects, "failed")["reason"]
     assert kinds(effects) == []
 
@@ -677,9 +686,9 @@ def test_detached():
     """Nothing is sent without a link."""
     node = mobile_node()
     asked = abroad(node)
-    node.detached()
+    node.handle_detach()
     assert node.deadline_s() is None
-    assert node.replied(answer(asked), NOW) == []
+    assert node.handle_reply(answer(asked), NOW) == []
 
 
 # --- any packets ---------------------------------------------------------------------------------
@@ -687,7 +696,7 @@ def test_detached():
 ADDRESSES = st.sampled_from([MN, HA, FA, CARE_OF, OTHER, UNKNOWN, "0.0.0.0", "255.255.255.255"])
 LIFETIMES = st.sampled_from([0, 1, 300, 601, 65535])
 STAMPS = st.one_of(st.integers(0, 2**64 - 1),
-                   st.floats(NOW - 20, NOW + 20).map(replay.identification))
+                   st.floats(NOW - 20, NOW + 20).map(replay.make_identification))
 EXTENSIONS = st.lists(
     st.builds(Extension, st.sampled_from([0, 32, 33, 34, 77, 130, 200]), st.binary(max_size=24)),
     max_size=3).map(tuple)
@@ -702,8 +711,8 @@ FUZZ = st.one_of(
     st.binary(max_size=80), FLIPPED, CUT, st.just(GENUINE),
     st.binary(max_size=8).map(lambda tail: GENUINE + tail),
     REQUESTS.map(Request.encode), REPLIES.map(Reply.encode),
-    REQUESTS.map(lambda m: packets.authenticate(m, ExtensionType.MOBILE_HOME, PEER).encode()),
-    REPLIES.map(lambda m: packets.authenticate(m, ExtensionType.MOBILE_HOME, PEER).encode()))
+    REQUESTS.map(lambda m: packets.add_authentication(m, ExtensionType.MOBILE_HOME, PEER).encode()),
+    REPLIES.map(lambda m: packets.add_authentication(m, ExtensionType.MOBILE_HOME, PEER).encode()))
 
 
 @settings(max_examples=200, deadline=None)
@@ -714,18 +723,18 @@ def test_fuzz(payload, source, ttl):
     The agents know a node that is bound and visiting, and the mobile node waits for a renewal.
     """
     home, foreign, node = home_agent(), foreign_agent(), mobile_node()
-    home.receive(relayed(GENUINE), NOW)
+    home.handle_request(relayed(GENUINE), NOW)
     accepted(foreign)
-    node.replied(answer(abroad(node)), NOW)
+    node.handle_reply(answer(abroad(node)), NOW)
     node.tick(NOW + 200)
     before = dict(home.bindings), dict(foreign.visitors), node.agent, node.registered
     wired = Datagram(payload, Endpoint(source, 434), HA, ttl)
     radio = Datagram(payload, Endpoint(source, 434, LINK), HA, ttl)
-    effects = [*home.receive(wired, NOW), *home.receive(radio, NOW),
+    effects = [*home.handle_request(wired, NOW), *home.handle_request(radio, NOW),
                *foreign.from_radio(radio, NOW), *foreign.from_wire(wired, NOW),
-               *node.replied(payload, NOW)]
+               *node.handle_reply(payload, NOW)]
     assert (home.bindings, foreign.visitors, node.agent, node.registered) == before
     assert {type(effect) for effect in effects} <= {SendMessage, DaemonEvent}
     for effect in effects:
         if isinstance(effect, SendMessage):
-            packets.parse(effect.payload)
+            packets.parse_message(effect.payload)

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from topologies import netlink
-from topologies.netlink import DUMP, NetlinkSocket, attribute, attributes
+from topologies.netlink import DUMP, NetlinkSocket, encode_attribute, parse_attributes
 
 
 @pytest.fixture(name="kernel")
@@ -41,7 +41,7 @@ def test_a_list_comes_in_several_pieces(kernel: socket.socket) -> None:
                  message(16, b"two.") + message(16, b"3..."), done):
         kernel.send(said)
     with kernel, NetlinkSocket(socket.NETLINK_ROUTE) as line:
-        assert line.ask(18, DUMP, b"body") == [b"one.", b"two.", b"3..."]
+        assert line.send_request(18, DUMP, b"body") == [b"one.", b"two.", b"3..."]
         assert kernel.recv(100) == struct.pack("=IHHII", 20, 18, 1 | DUMP, 1, 0) + b"body"
 
 
@@ -51,13 +51,13 @@ def test_a_refusal_is_an_error_with_its_number(kernel: socket.socket) -> None:
     kernel.send(message(2, struct.pack("=i", 7), sequence=2))
     with kernel, NetlinkSocket(socket.NETLINK_ROUTE) as line:
         with pytest.raises(PermissionError):
-            line.ask(18, DUMP, b"")
-        assert line.ask(18, DUMP, b"") == []
+            line.send_request(18, DUMP, b"")
+        assert line.send_request(18, DUMP, b"") == []
 
 
 def test_attributes_are_read_as_they_were_written() -> None:
     """By fours, with those within one as its value; a bit that says so is none of the kind's."""
-    inner = attribute(17, b"ab") + attribute(18, b"")
-    octets = attribute(0x8000 | 21, inner) + attribute(6, b"abcdef")
-    assert attributes(octets) == {21: inner, 6: b"abcdef"}
-    assert attributes(inner) == {17: b"ab", 18: b""}
+    inner = encode_attribute(17, b"ab") + encode_attribute(18, b"")
+    octets = encode_attribute(0x8000 | 21, inner) + encode_attribute(6, b"abcdef")
+    assert parse_attributes(octets) == {21: inner, 6: b"abcdef"}
+    assert parse_attributes(inner) == {17: b"ab", 18: b""}

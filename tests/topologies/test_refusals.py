@@ -479,12 +479,12 @@ def test_no_word_of_pydantic_reaches_a_user() -> None:
     assert len(get_args(ErrorType)) > 90
     for kind in get_args(ErrorType):
         context = dict.fromkeys(("gt", "ge", "lt", "le", "expected", "error"), "3")
-        said = wording.what({"type": kind, "loc": ("x",), "input": 1, "ctx": context,
-                             "msg": "Input should be 3"})
+        said = wording.describe_error({"type": kind, "loc": ("x",), "input": 1, "ctx": context,
+                                       "msg": "Input should be 3"})
         assert "nput should" not in said, kind
         assert len(said) > 0, kind
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(int).validate_python("54M", strict=True)
     first = caught.value.errors()[0]
-    assert (wording.what(first), wording.advice(first)) == ("is not a whole number",
-                                                            "write 54000000")
+    assert (wording.describe_error(first), wording.advise_fix(first)) == ("is not a whole number",
+                                                                          "write 54000000")

@@ -51,8 +51,8 @@ def test_rates_fall_with_distance() -> None:
     g = signal()
     rates = [g.best_rate_bps(g.received_dbm(metres, 2.412e9)) for metres in (10, 40, 58)]
     assert rates == [54_000_000, 18_000_000, 6_000_000]
-    assert g.loss(6_000_000, g.received_dbm(58, 2.412e9), 1536) < 0.01
-    assert g.loss(6_000_000, g.received_dbm(80, 2.412e9), 1536) == pytest.approx(1)
+    assert g.frame_loss(6_000_000, g.received_dbm(58, 2.412e9), 1536) < 0.01
+    assert g.frame_loss(6_000_000, g.received_dbm(80, 2.412e9), 1536) == pytest.approx(1)
 
 
 def test_places_are_part_of_what_a_placed_scenario_is() -> None:
@@ -82,7 +82,7 @@ def test_a_radio_without_a_place_is_named() -> None:
     """In one line, before anything is built: where it stands would be a guess."""
     network = load_network("two-subnets")
     nowhere = dataclasses.replace(network.nodes["a2"], position=None)
-    there = Transmitters.of(dataclasses.replace(
+    there = Transmitters.from_network(dataclasses.replace(
         network, nodes={**network.nodes, "a2": nowhere}))
     with pytest.raises(RuntimeError, match="02:00:00:00:a2:00 has no position; give its node"):
         there.received_dbm(load_medium("802.11b-positions"), 1)
@@ -94,13 +94,13 @@ def test_more_radios_than_fit_are_refused() -> None:
     channel = dcf.DcfChannel(load_medium("802.11b-positions"), stations=91, access_points=(3,),
                              cipher_bytes=0, queue_frames=50, seed=1, received_dbm={(3, 4): -50.0})
     with pytest.raises(RuntimeError, match="91 radios have positions on one channel; take 90"):
-        dcf.make(1, "air1", 1 << 16, channel)
+        dcf.make_channel(1, "air1", 1 << 16, channel)
 
 
 def test_only_access_points_of_a_channel_send_its_beacons() -> None:
     """Two access points on two channels: each channel has one."""
     network = load_network("two-subnets")
     nodes = {**network.nodes, "ap-b": dataclasses.replace(network.nodes["ap-b"], channel=6)}
-    there = Transmitters.of(dataclasses.replace(network, nodes=nodes))
-    assert len(there.on(1)) == len(there.on(6)) == 1
-    assert there.on(1) != there.on(6)
+    there = Transmitters.from_network(dataclasses.replace(network, nodes=nodes))
+    assert len(there.access_points_on(1)) == len(there.access_points_on(6)) == 1
+    assert there.access_points_on(1) != there.access_points_on(6)

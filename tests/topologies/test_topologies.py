@@ -183,7 +183,7 @@ def test_addresses_and_radios_of_shipped_networks_are_consistent() -> None:
         assert all(i.radio == i.radio.lower() and len(i.radio) == 17 for i in every if i.radio)
         assert all("/" in i.address for i in every if i.address)
         for node in network.nodes.values():
-            assert node.agent is None or network.nodes[node.agent].has("home_agent")
+            assert node.agent is None or network.nodes[node.agent].has_duty("home_agent")
 
 
 def test_own_files_are_loaded_from_anywhere(tmp_path: Path) -> None:

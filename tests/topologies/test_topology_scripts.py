@@ -19,9 +19,9 @@ import yaml
 
 import doc_commands
 from conftest import PATIENCE_S, PROJECT, TESTS
-from guest.boot import boot
-from guest.image import MININET_WIFI, Image, find
-from harness.engine.request import RunRequest, plan
+from guest.boot import boot_guest
+from guest.image import MININET_WIFI, Image, find_image
+from harness.engine.request import RunRequest, build_plan
 from measure import dissect
 from plans import STUDY
 from topologies.loader import TopologyError, load_scenario, scenario_ids
@@ -103,7 +103,7 @@ def test_places_change_no_plan(tmp_path: Path) -> None:
     def digest(change: Callable[..., object]) -> str:
         request = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": []},
                              files={"scenario": [own(tmp_path, change)]})
-        return plan(request, {}).levels["scenario"][-1].digest
+        return build_plan(request, {}).levels["scenario"][-1].digest
 
     def nothing(*_: object) -> None: ...
 
@@ -172,7 +172,7 @@ def test_own_files_need_a_validator(tmp_path: Path) -> None:
 @pytest.fixture(scope="session")
 def image() -> Image:
     """The guest's image with Mininet-WiFi, where it was built."""
-    found = find(variant=MININET_WIFI)
+    found = find_image(variant=MININET_WIFI)
     if found is None:
         pytest.skip("no guest image with Mininet-WiFi; './qop provision --mininet-wifi' makes it")
     return found
@@ -210,7 +210,7 @@ async def run(image: Image, folder: Path, mobile: str, agent: str, *command: str
     shutil.copytree(Path(yaml.__file__).parent, job / "code/yaml")
     observed = ["env", "MPLBACKEND=Agg", "python3", "/host/observe_script.py", mobile, agent,
                 "/host", "--", *command]
-    async with asyncio.timeout(timeout_s), await boot(
+    async with asyncio.timeout(timeout_s), await boot_guest(
             image, job, console_log=folder / "console.log", scratch=folder / "scratch",
             memory_mb=384, command=observed) as guest:
         guest.stdin.close()
@@ -246,7 +246,7 @@ def _check_hops(ran: Ran, scenario: Scenario) -> None:
     """A reply passes the air once for each station that it comes from or goes to."""
     stations = [scenario.mobile_node, scenario.peer]
     hops = sum(name in scenario.network.of_duty("station") for name in stations)
-    replies = [packet for packet in dissect.read(ran.folder / "air.pcap")
+    replies = [packet for packet in dissect.read_packets(ran.folder / "air.pcap")
                if packet.icmp_type == dissect.ECHO_REPLY]
     answered = PING.search(ran.said)
     # A capture may lack one or another on a busy machine.
@@ -270,7 +270,7 @@ def _check_air(ran: Ran, scenario: Scenario, home: str, away: str) -> None:
     (What hostapd sends to all when it starts comes before the station is there.)
     """
     mobile = _bssid(scenario.mobile_node, scenario)
-    air = dissect.read(ran.folder / "air.pcap")
+    air = dissect.read_packets(ran.folder / "air.pcap")
     asked = next(number for number, packet in enumerate(air) if packet.transmitter == mobile
                  and packet.receiver == away and packet.subtype == AUTHENTICATION)
     came = next(number for number, packet in enumerate(air) if packet.transmitter == mobile
@@ -286,7 +286,7 @@ def _check_tunnel(ran: Ran, scenario: Scenario) -> None:
     assert bindings[0] == []
     assert bindings[-1] == [nodes[scenario.mobile_node].address]
     ends = {nodes[scenario.agent].address, nodes[scenario.foreign_agent or ""].outer_address}
-    echoes = [packet for packet in dissect.read(ran.folder / "core.pcap")
+    echoes = [packet for packet in dissect.read_packets(ran.folder / "core.pcap")
               if packet.icmp_type in (dissect.ECHO_REPLY, dissect.ECHO_REQUEST)]
     tunnelled = [packet for packet in echoes if packet.ip_proto == dissect.IP_IN_IP]
     assert {(p.ip_src, p.ip_dst) for p in tunnelled} == {tuple(ends), tuple(reversed([*ends]))}
@@ -333,8 +333,8 @@ async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Pat
     """The control: driven as before, but heard as at the start, the station stays; status 1."""
     scenario = load_scenario("R1")
     frozen = CHANGED.format(change=(
-        "first = strength.Dial.set\n"
-        "strength.Dial.set = lambda dial, dbm: dial._last is None and first(dial, dbm)"))
+        "first = strength.Dial.set_signal\n"
+        "strength.Dial.set_signal = lambda dial, dbm: dial._last is None and first(dial, dbm)"))
     ran = await run(image, tmp_path, "a2", "ha-a", PYTHON, "-c", frozen,
                     "/host/code/topologies/examples/roaming.py", "--no-cli")
     assert ran.status == 1, ran.said

@@ -30,7 +30,7 @@ def pairs(of: list[Wire]) -> Network:
         client, server = f"c{number}", f"s{number}"
         for place, name in ((1, client), (2, server)):
             nodes[name] = Node([name[0]], {"eth0": Interface(address=f"10.{number}.0.{place}/24")})
-        links.append(shapes.link(f"{client}/eth0", f"{server}/eth0", wire))
+        links.append(shapes.make_link(f"{client}/eth0", f"{server}/eth0", wire))
     return Network("pairs", nodes, links)
 
 
@@ -45,7 +45,7 @@ def frame_s(wire: Wire, payload_bytes: int) -> float:
 
 def test_a_plain_wire_gets_no_queue() -> None:
     """Links that say nothing stay as quick as the processor."""
-    assert wires.commands(Link(["a/b", "c/d"]), "b") == []
+    assert wires.wire_commands(Link(["a/b", "c/d"]), "b") == []
 
 
 @pytest.mark.parametrize(("scenario", "protected"), [
@@ -60,19 +60,20 @@ def test_macsec_is_between_access_points_and_agents(scenario: str,
 
 def test_macsec_takes_the_name_and_the_room_of_its_wire() -> None:
     """What is above has the wire's name and its MTU; below it, frames are 32 bytes longer."""
-    steps = "; ".join(wires.macsec("eth-a", 1500, encrypts=True))
+    steps = "; ".join(wires.macsec_commands("eth-a", 1500, encrypts=True))
     assert "dev eth-a-sec mtu 1532" in steps
     assert "link eth-a-sec name eth-a type macsec" in steps
     assert "encrypt on validate strict" in steps
     assert "dev eth-a gso_max_segs 1 mtu 1500" in steps
-    assert "encrypt off validate strict" in "; ".join(wires.macsec("eth-a", 1500, encrypts=False))
-    assert len(wires.below("a" * 15)) == 15
+    assert "encrypt off validate strict" in "; ".join(
+        wires.macsec_commands("eth-a", 1500, encrypts=False))
+    assert len(wires.physical_name("a" * 15)) == 15
 
 
 def test_hosts_behind_an_agent_are_in_what_it_serves() -> None:
     """Each has a wire and a subnet of its own within it, and names that are taken are refused."""
     network = load_scenario("R1").network
-    made = shapes.behind(network, "ha-a", {"local": ["kdc"], "app": ["server"]})
+    made = shapes.add_hosts_behind(network, "ha-a", {"local": ["kdc"], "app": ["server"]})
     served = ipaddress.ip_network("10.1.0.0/16")
     for host in ("local", "app"):
         own = ipaddress.ip_interface(made.nodes[host].interfaces[shapes.STAR_PORT].address or "")
@@ -84,7 +85,7 @@ def test_hosts_behind_an_agent_are_in_what_it_serves() -> None:
     assert [link.ends for link in made.links[-2:]] == [
         ["ha-a/to-local", "local/wire"], ["ha-a/to-app", "app/wire"]]
     with pytest.raises(ValueError, match="has a node a1 already"):
-        shapes.behind(network, "ha-a", {"a1": []})
+        shapes.add_hosts_behind(network, "ha-a", {"a1": []})
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
@@ -102,20 +103,20 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 def test_rate_comes_before_delay() -> None:
     """Packets wait for their turn in a short queue, and only then are on their way."""
-    rated, delayed = wires.commands(shapes.link("a/b", "c/d", SHALLOW), "b")
+    rated, delayed = wires.wire_commands(shapes.make_link("a/b", "c/d", SHALLOW), "b")
     assert rated == "tc qdisc add dev b root handle 1: netem limit 20 rate 100000bit 0"
     assert delayed.startswith("tc qdisc add dev b parent 1:1 netem")
     assert "delay 400ms" in delayed
     assert "rate" not in delayed
-    assert wires.commands(shapes.link("a/b", "c/d", LOSSY), "b") == [
+    assert wires.wire_commands(shapes.make_link("a/b", "c/d", LOSSY), "b") == [
         "tc qdisc add dev b root netem limit 100000 delay 5ms loss 10%"]
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 7])
 def test_chains_are_valid_networks(hops: int) -> None:
     """A chain has a link a hop, routers between, and passes the loader's own checks."""
-    network = shapes.chain(hops, load_wire("lan-10m"))
-    checks.network(network, Path("chain"))
+    network = shapes.make_chain(hops, load_wire("lan-10m"))
+    checks.check_network(network, Path("chain"))
     assert len(network.links) == hops
     assert len(network.of_duty("router")) == hops - 1
     assert {link.wire for link in network.links} == {"lan-10m"}
@@ -126,7 +127,7 @@ def test_chains_are_valid_networks(hops: int) -> None:
 def test_impossible_chains_are_refused(hops: int) -> None:
     """There is no network of no hops, nor one with more subnets than the addresses have."""
     with pytest.raises(ValueError, match=f"a chain of {hops} hops"):
-        shapes.chain(hops)
+        shapes.make_chain(hops)
 
 
 # In a guest -------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
     And the repetition speaks and listens: commands come in while it runs, in the clock's order.
     """
     wire = load_wire("wide-area")
-    told = job(shapes.chain(3, wire), "wired_probe", clock=clock)
+    told = job(shapes.make_chain(3, wire), "wired_probe", clock=clock)
     async with Driven(tmp_path, told, PROBE) as driven:
         ready = await driven.ready()
         assert "kernel" in ready["environment"]
@@ -220,7 +221,7 @@ async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
 @pytest.mark.shareable
 async def test_failures_of_a_workload_are_events(tmp_path: Path) -> None:
     """What a workload raises keeps its raw values; a bug of its own is one line, and goes on."""
-    async with Driven(tmp_path, job(shapes.chain(1), "wired_probe"), PROBE) as driven:
+    async with Driven(tmp_path, job(shapes.make_chain(1), "wired_probe"), PROBE) as driven:
         await driven.ready()
         raw = await driven.measure("failed", what="fail")
         assert raw["half"] == 1

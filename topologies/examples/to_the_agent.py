@@ -20,7 +20,7 @@ if not __package__:  # started as a file: the imports are in the checkout
 from topologies.standalone import program
 
 
-def topology(args: argparse.Namespace) -> bool:
+def run_scenario(args: argparse.Namespace) -> bool:
     """Create the network, and return whether the home agent answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
@@ -33,13 +33,13 @@ def topology(args: argparse.Namespace) -> bool:
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.StandaloneAccessPoint,
                         allAutoAssociation=False)
-    with network.ending(net):
+    with network.remove_at_end(net):
         info("*** Creating nodes\n")
         for name in plan.of_duty("station"):
-            net.addStation(name, **network.wireless(plan, name))
+            net.addStation(name, **network.wireless_parameters(plan, name))
         for name in plan.of_duty("access_point"):
-            net.addAccessPoint(name, **network.wireless(plan, name))
-        for name in network.wired(plan):
+            net.addAccessPoint(name, **network.wireless_parameters(plan, name))
+        for name in network.wired_nodes(plan):
             net.addHost(name, ip=None)
 
         info("*** Configuring propagation model\n")
@@ -56,10 +56,10 @@ def topology(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Starting daemons\n")
-        with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
+        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.begin(net)
-            done = drive.watch(net, scenario, stations[scenario.mobile_node])
+            drive.start_network(net)
+            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
             drive.save_plot(net, "N2.png")
 
             if args.cli:
@@ -69,4 +69,4 @@ def topology(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(topology, __doc__))
+    sys.exit(program.main(run_scenario, __doc__))

@@ -8,7 +8,7 @@ import sys
 
 from topologies.mobile_ip import discovery, packets
 from topologies.mobile_ip.config import AgentConfig, load_agent
-from topologies.mobile_ip.daemon import DaemonLoop, now_s, say, serve
+from topologies.mobile_ip.daemon import DaemonLoop, now_s, print_event, run_daemon
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     Admit,
@@ -47,7 +47,7 @@ class AgentProgram:
         self._radio = Radio(config.interface, discovery.SOLICITATION, PORT, discovery.ALL_ROUTERS)
         self._wire = UdpRegistration(ignored_interface=config.interface)
         self._kernel = AgentKernel(config.interface, config.address, config.care_of,
-                                   self._radio.link_address, self._radio.claim,
+                                   self._radio.link_address, self._radio.claim_address,
                                    config.wired_interface)
         # Random numbers for jitter, not for secrets.
         self._random = random.Random()  # noqa: S311
@@ -77,12 +77,13 @@ class AgentProgram:
             # Counted from now: after a long delay a burst would follow otherwise.
             interval_s = self._config.advertisement_interval_s
             self._advertise_s = now + interval_s * (1 + self._random.uniform(0, _JITTER))
-            self._advertise(discovery.ALL_SYSTEMS, multicast_link_address(discovery.ALL_SYSTEMS))
-        self._perform(self._home.expire(now))
+            self._send_advertisement(discovery.ALL_SYSTEMS,
+                                     multicast_link_address(discovery.ALL_SYSTEMS))
+        self._perform_effects(self._home.expire(now))
         if self._foreign:
-            self._perform(self._foreign.expire(now))
+            self._perform_effects(self._foreign.expire(now))
 
-    def _advertise(self, to: str, link: bytes) -> None:
+    def _send_advertisement(self, to: str, link: bytes) -> None:
         services = AgentFlag.REGISTRATION_REQUIRED
         if self._config.home:
             services |= AgentFlag.HOME_AGENT
@@ -102,9 +103,9 @@ class AgentProgram:
         try:
             self._radio.send_icmp(message.encode(), self._config.address, to, link)
         except OSError as error:
-            say("error", reason=f"advertisement: {error.strerror}")
+            print_event("error", reason=f"advertisement: {error.strerror}")
             return
-        say("advertised", to=to, sequence=message.sequence)
+        print_event("advertised", to=to, sequence=message.sequence)
 
     def _from_radio(self) -> None:
         received = self._radio.receive()
@@ -117,31 +118,31 @@ class AgentProgram:
                 # RFC 1256 section 4.2: answer only the sender, at once, unless it has no address
                 # yet.
                 if packet.source == "0.0.0.0":  # noqa: S104 - not to listen at
-                    self._advertise(discovery.ALL_SYSTEMS,
-                                    multicast_link_address(discovery.ALL_SYSTEMS))
+                    self._send_advertisement(discovery.ALL_SYSTEMS,
+                                             multicast_link_address(discovery.ALL_SYSTEMS))
                 else:
-                    self._advertise(packet.source, link)
+                    self._send_advertisement(packet.source, link)
             return
         if packet.destination == self._config.address:
-            self._dispatch(Datagram(packet.payload,
-                                    Endpoint(packet.source, packet.source_port, link),
-                                    packet.destination, packet.ttl))
+            self._dispatch_message(Datagram(packet.payload,
+                                            Endpoint(packet.source, packet.source_port, link),
+                                            packet.destination, packet.ttl))
 
     def _from_wire(self) -> None:
         datagram = self._wire.receive()
         if datagram is not None:
-            self._dispatch(datagram)
+            self._dispatch_message(datagram)
 
-    def _dispatch(self, datagram: Datagram) -> None:
+    def _dispatch_message(self, datagram: Datagram) -> None:
         """Pass a message to the home agent if addressed, else to the foreign agent."""
         now = now_s()
         if datagram.payload[:1] == bytes((packets.REPLY,)):
             if self._foreign and datagram.source.link is None:
-                self._perform(self._foreign.from_wire(datagram, now))
+                self._perform_effects(self._foreign.from_wire(datagram, now))
         elif datagram.source.link is None or self._is_ours(datagram.payload):
-            self._perform(self._home.receive(datagram, now))
+            self._perform_effects(self._home.handle_request(datagram, now))
         elif self._foreign:
-            self._perform(self._foreign.from_radio(datagram, now))
+            self._perform_effects(self._foreign.from_radio(datagram, now))
 
     def _is_ours(self, payload: bytes) -> bool:
         try:
@@ -151,25 +152,25 @@ class AgentProgram:
         return request is not None and (request.home_agent == self._config.address
                                         or request.home_address in self._config.home)
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def _perform_effects(self, effects: list[Effect]) -> None:
         """Perform effects in order up to the first failure, so that no success is reported then."""
         for effect in effects:
             try:
-                self._do(effect)
+                self._perform_effect(effect)
             except OSError as error:
-                say("error", reason=f"{type(effect).__name__}: {error.strerror}")
+                print_event("error", reason=f"{type(effect).__name__}: {error.strerror}")
                 if isinstance(effect, Bind):
-                    self._home.forget(effect.home_address)
+                    self._home.forget_binding(effect.home_address)
                     self._kernel.unbind(Unbind(effect.home_address, effect.care_of))
                 elif isinstance(effect, Admit) and self._foreign:
-                    self._foreign.forget(effect.home_address)
+                    self._foreign.forget_visitor(effect.home_address)
                     self._kernel.dismiss(Dismiss(effect.home_address))
                 return
 
-    def _do(self, effect: Effect) -> None:
+    def _perform_effect(self, effect: Effect) -> None:
         match effect:
             case DaemonEvent():
-                say(effect.event, **effect.fields)
+                print_event(effect.event, **effect.fields)
             case SendMessage() if effect.to.link is not None:
                 self._radio.send_udp(effect, PORT)
             case SendMessage():
@@ -186,7 +187,7 @@ class AgentProgram:
 
 def main(arguments: list[str]) -> int:
     """Run until SIGTERM, and return the exit status."""
-    return serve(arguments, load_agent, AgentProgram, lambda config: {
+    return run_daemon(arguments, load_agent, AgentProgram, lambda config: {
         "interface": config.interface, "address": config.address})
 
 

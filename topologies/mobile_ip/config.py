@@ -55,20 +55,20 @@ def load_agent(path: Path) -> AgentConfig:
         ConfigError: The file cannot be used.
     """
     reader = Fields(read(path), path.name)
-    reverse = reader.take("reverse_tunnel", _reverse_tunnel, default=True)
+    reverse = reader.take("reverse_tunnel", _parse_reverse_tunnel, default=True)
     config = AgentConfig(
         interface=reader.take("interface", text),
         address=reader.take("address", address),
         wired_interface=reader.take("wired_interface", none_or(text), None),
         care_of=reader.take("care_of", address),
-        home=_associations(reader.each("home", [])),
+        home=_read_associations(reader.each("home", [])),
         foreign=reader.take("foreign", boolean, default=True),
         reverse_tunnel=bool(reverse),
         reverse_tunnel_mandatory=reverse == "mandatory",
-        advertisement_interval_s=reader.take("advertisement_interval_s", _interval, 1.0),
-        lifetime_s=reader.take("lifetime_s", _lifetime, 600),
-        peers=_associations(reader.each("peers", [])),
-        visitors=_associations(reader.each("visitors", [])),
+        advertisement_interval_s=reader.take("advertisement_interval_s", _parse_interval, 1.0),
+        lifetime_s=reader.take("lifetime_s", _parse_lifetime, 600),
+        peers=_read_associations(reader.each("peers", [])),
+        visitors=_read_associations(reader.each("visitors", [])),
     )
     reader.end()
     return config
@@ -85,37 +85,37 @@ def load_node(path: Path) -> NodeConfig:
         interface=reader.take("interface", text),
         home_address=reader.take("home_address", address),
         home_agent=reader.take("home_agent", address),
-        association=Association(reader.take("spi", _spi), reader.take("key_hex", _key)),
-        lifetime_s=reader.take("lifetime_s", _lifetime, 600),
-        by_event=reader.take("detection", _detection, "event") == "event",
+        association=Association(reader.take("spi", _parse_spi), reader.take("key_hex", _parse_key)),
+        lifetime_s=reader.take("lifetime_s", _parse_lifetime, 600),
+        by_event=reader.take("detection", _parse_detection, "event") == "event",
         reverse_tunnel=reader.take("reverse_tunnel", boolean, default=True),
-        retry_s=reader.take("retry_s", _positive, 1.0),
-        deadline_s=reader.take("deadline_s", _positive, 10.0),
+        retry_s=reader.take("retry_s", _parse_positive, 1.0),
+        deadline_s=reader.take("deadline_s", _parse_positive, 10.0),
         clock_offset_s=reader.take("clock_offset_s", number(), 0.0),
-        foreign_agents=_associations(reader.each("foreign_agents", [])),
+        foreign_agents=_read_associations(reader.each("foreign_agents", [])),
     )
     reader.end()
     return config
 
 
-def _reverse_tunnel(value: object) -> bool | Literal["mandatory"]:
+def _parse_reverse_tunnel(value: object) -> bool | Literal["mandatory"]:
     return "mandatory" if value == "mandatory" else boolean(value)
 
 
-def _detection(value: object) -> str:
+def _parse_detection(value: object) -> str:
     if value not in {"event", "advertisement"}:
         raise ValueError("event or advertisement is needed")
     return str(value)
 
 
-def _positive(value: object) -> float:
+def _parse_positive(value: object) -> float:
     seconds = number()(value)
     if seconds <= 0:
         raise ValueError("a number above 0 is needed")
     return seconds
 
 
-def _interval(value: object) -> float:
+def _parse_interval(value: object) -> float:
     """Check an advertisement interval. The result is 0 means to advertise only when solicited."""
     seconds = number()(value)
     if seconds and seconds < _SHORTEST_INTERVAL_S:
@@ -123,30 +123,30 @@ def _interval(value: object) -> float:
     return seconds
 
 
-def _lifetime(value: object) -> int:
+def _parse_lifetime(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= INFINITE_LIFETIME:
         raise ValueError("a number of seconds from 1 to 65534 is needed, or 65535 for no end")
     return value
 
 
-def _spi(value: object) -> int:
+def _parse_spi(value: object) -> int:
     # RFC 5944 section 3.5.1: 0 to 255 are reserved.
     if isinstance(value, bool) or not isinstance(value, int) or not 255 < value < 1 << 32:
         raise ValueError("an index from 256 to 4294967295 is needed")
     return value
 
 
-def _key(value: object) -> bytes:
+def _parse_key(value: object) -> bytes:
     key = bytes.fromhex(text(value))
     if len(key) < 16:
         raise ValueError("at least 16 octets are needed")
     return key
 
 
-def _associations(entries: list[Fields]) -> dict[str, Association]:
+def _read_associations(entries: list[Fields]) -> dict[str, Association]:
     associations = {}
     for entry in entries:
         associations[entry.take("address", address)] = Association(
-            entry.take("spi", _spi), entry.take("key_hex", _key))
+            entry.take("spi", _parse_spi), entry.take("key_hex", _parse_key))
         entry.end()
     return associations

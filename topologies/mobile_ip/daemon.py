@@ -33,7 +33,7 @@ class Configured(Protocol):
 
 
 class DaemonProgram(Protocol):
-    """The interface of a program that `serve` runs."""
+    """The interface of a program that `run_daemon` runs."""
 
     def start(self) -> None:
         """Prepare the kernel."""
@@ -59,7 +59,7 @@ def now_s() -> float:
     return _EPOCH_S + time.monotonic()
 
 
-def say(event: str, **fields: object) -> None:
+def print_event(event: str, **fields: object) -> None:
     """Print one event as a line of JSON with the wall clock's time."""
     sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
     sys.stdout.flush()
@@ -103,9 +103,9 @@ class DaemonLoop:
                 tick(now_s())
 
 
-def serve(arguments: list[str], load: Callable[[Path], ConfigT],
-          program: Callable[[ConfigT, DaemonLoop], DaemonProgram],
-          announce: Callable[[ConfigT], dict[str, str]]) -> int:
+def run_daemon(arguments: list[str], load: Callable[[Path], ConfigT],
+               program: Callable[[ConfigT, DaemonLoop], DaemonProgram],
+               announce: Callable[[ConfigT], dict[str, str]]) -> int:
     """Run a program with the configuration file named on its command line.
 
     Args:
@@ -120,19 +120,19 @@ def serve(arguments: list[str], load: Callable[[Path], ConfigT],
     try:
         config = load(Path(arguments[0]))
     except ConfigError as error:
-        say("failed", reason=str(error))
+        print_event("failed", reason=str(error))
         return 2
     loop = DaemonLoop()
     try:
         running = program(config, loop)
     except OSError as error:
-        say("failed", reason=f"{config.interface}: {error.strerror}")
+        print_event("failed", reason=f"{config.interface}: {error.strerror}")
         return 1
     try:
         running.start()
-        say("ready", **announce(config))
+        print_event("ready", **announce(config))
         loop.run(running.deadline_s, running.tick)
     finally:
         running.stop()
-    say("stopped")
+    print_event("stopped")
     return 0

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, replace
 from socket import inet_aton, inet_ntoa
 
-from topologies.mobile_ip.ipv4 import checksum
+from topologies.mobile_ip.ipv4 import internet_checksum
 from topologies.mobile_ip.packets import MessageError
 
 ADVERTISEMENT = 9
@@ -79,7 +79,7 @@ class Advertisement:
         return _with_checksum(head + routers + extension)
 
 
-def solicitation() -> bytes:
+def encode_solicitation() -> bytes:
     """Return an Agent Solicitation, identical to a Router Solicitation (RFC 5944 section 2.2)."""
     return _with_checksum(struct.pack("!BBHI", SOLICITATION, 0, 0, 0))
 
@@ -88,7 +88,7 @@ def check_solicitation(data: bytes) -> None:
     """Raise MessageError unless the data is a solicitation (RFC 1256 section 4.3)."""
     if len(data) < 8 or data[0] != SOLICITATION or data[1] != 0:
         raise MessageError("no solicitation")
-    if checksum(data):
+    if internet_checksum(data):
         raise MessageError("ICMP checksum is wrong")
 
 
@@ -100,7 +100,7 @@ def parse_advertisement(data: bytes) -> Advertisement:
     """
     if len(data) < _HEAD.size or data[0] != ADVERTISEMENT or data[1] not in _CODES:
         raise MessageError("no advertisement")
-    if checksum(data):
+    if internet_checksum(data):
         raise MessageError("ICMP checksum is wrong")
     _, code, _, count, entry_words, lifetime = _HEAD.unpack_from(data)
     end = _HEAD.size + count * entry_words * 4
@@ -151,4 +151,4 @@ def next_sequence(sequence: int) -> int:
 
 
 def _with_checksum(message: bytes) -> bytes:
-    return message[:2] + struct.pack("!H", checksum(message)) + message[4:]
+    return message[:2] + struct.pack("!H", internet_checksum(message)) + message[4:]

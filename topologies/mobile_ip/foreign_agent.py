@@ -91,19 +91,19 @@ class ForeignAgent:
         except MessageError as error:
             if error.request is None:
                 return []
-            return self._deny(datagram.source, error.request,
-                              (Code.FA_MALFORMED_REQUEST, str(error)))
+            return self._deny_request(datagram.source, error.request,
+                                      (Code.FA_MALFORMED_REQUEST, str(error)))
         if packets.unknown_kind(request) is not None:
             return []  # RFC 5944 section 1.9: the message is silently discarded
-        refusal = next(self._refusals(request, datagram), None)
+        refusal = next(self._find_refusals(request, datagram), None)
         if refusal is not None:
             self.security_exceptions += refusal[0] == Code.FA_NODE_AUTHENTICATION
-            return self._deny(datagram.source, request, refusal)
-        self.pending[_key(request)] = Pending(request, datagram.source, now_s)
+            return self._deny_request(datagram.source, request, refusal)
+        self.pending[_request_key(request)] = Pending(request, datagram.source, now_s)
         peer = self.policy.peers.get(request.home_agent)
         relayed = packets.as_authorized(request)
         if peer is not None:
-            relayed = packets.authenticate(relayed, ExtensionType.FOREIGN_HOME, peer)
+            relayed = packets.add_authentication(relayed, ExtensionType.FOREIGN_HOME, peer)
         home_agent = Endpoint(request.home_agent, PORT)
         return [SendMessage(relayed.encode(), self.policy.care_of, home_agent)]
 
@@ -113,32 +113,33 @@ class ForeignAgent:
             reply = packets.parse_reply(datagram.payload)
         except MessageError:
             return []  # the reply's receiver is unknown
-        pending = self._awaited(reply, datagram.source.address)
+        pending = self._find_pending(reply, datagram.source.address)
         if pending is None or packets.unknown_kind(reply) is not None:
             return []
         peer = self.policy.peers.get(pending.request.home_agent)
         if peer is not None and not packets.is_authentic(reply, ExtensionType.FOREIGN_HOME, peer):
             self.security_exceptions += 1
-            del self.pending[_key(pending.request)]
-            return self._deny(pending.node, pending.request,
-                              (Code.FA_HOME_AUTHENTICATION, "home agent failed authentication"))
-        del self.pending[_key(pending.request)]
+            del self.pending[_request_key(pending.request)]
+            return self._deny_request(pending.node, pending.request,
+                                      (Code.FA_HOME_AUTHENTICATION,
+                                       "home agent failed authentication"))
+        del self.pending[_request_key(pending.request)]
         relayed = self._to_node(packets.as_authorized(reply), pending.node)
-        if not reply.accepted:
+        if not reply.is_accepted:
             return [relayed]
-        return [*self._accepted(reply, pending, now_s), relayed]
+        return [*self._accept_reply(reply, pending, now_s), relayed]
 
     def expire(self, now_s: float) -> list[Effect]:
         """End expired visits, and deny requests that were not answered in time (code 78)."""
         ended: list[Effect] = []
         for home, visitor in list(self.visitors.items()):
             if visitor.expires_s is not None and visitor.expires_s <= now_s:
-                ended += self._dismiss(home, "expired")
+                ended += self._dismiss_visitor(home, "expired")
         for key, pending in list(self.pending.items()):
             if pending.since_s + PENDING_S <= now_s:
                 del self.pending[key]
-                ended += self._deny(pending.node, pending.request,
-                                    (Code.FA_TIMEOUT, "home agent does not answer"))
+                ended += self._deny_request(pending.node, pending.request,
+                                            (Code.FA_TIMEOUT, "home agent does not answer"))
         return ended
 
     def deadline_s(self) -> float | None:
@@ -148,11 +149,11 @@ class ForeignAgent:
         times += [pending.since_s + PENDING_S for pending in self.pending.values()]
         return min(times, default=None)
 
-    def forget(self, home_address: str) -> None:
+    def forget_visitor(self, home_address: str) -> None:
         """Drop a visitor that the kernel could not serve."""
         self.visitors.pop(home_address, None)
 
-    def _refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
+    def _find_refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
         """Yield reasons to deny a request (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
         node = self.policy.nodes.get(request.home_address)
         if node is not None and not packets.is_authentic(request, ExtensionType.MOBILE_FOREIGN,
@@ -169,15 +170,16 @@ class ForeignAgent:
             yield Code.FA_CARE_OF, "care-of address is the home address"
         if request.lifetime_s > self.policy.lifetime_s:
             yield Code.FA_LIFETIME_TOO_LONG, "requested lifetime too long"
-        if request.has(RequestFlag.MINIMAL_ENCAPSULATION) or request.has(RequestFlag.GRE):
+        if request.has_flag(RequestFlag.MINIMAL_ENCAPSULATION) or request.has_flag(RequestFlag.GRE):
             yield Code.FA_ENCAPSULATION, "requested encapsulation unavailable"
-        yield from self._tunnel_refusals(request, datagram)
-        if len(self.pending) >= self.policy.max_pending and _key(request) not in self.pending:
+        yield from self._find_tunnel_refusals(request, datagram)
+        if len(self.pending) >= self.policy.max_pending and _request_key(
+            request) not in self.pending:
             yield Code.FA_RESOURCES, "too many pending requests"
 
-    def _tunnel_refusals(self, request: Request,
-                         datagram: Datagram) -> Iterator[tuple[Code, str]]:
-        if request.has(RequestFlag.REVERSE_TUNNEL):
+    def _find_tunnel_refusals(self, request: Request,
+                              datagram: Datagram) -> Iterator[tuple[Code, str]]:
+        if request.has_flag(RequestFlag.REVERSE_TUNNEL):
             if not self.policy.reverse_tunnel:
                 yield Code.FA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
             if datagram.ttl != _NEIGHBOUR_TTL:
@@ -188,35 +190,36 @@ class ForeignAgent:
                for extension in request.extensions):
             yield Code.FA_DELIVERY_STYLE, "delivery style not supported"
 
-    def _awaited(self, reply: Reply, source: str) -> Pending | None:
+    def _find_pending(self, reply: Reply, source: str) -> Pending | None:
         for (home, _), pending in self.pending.items():
             if (home == reply.home_address and source == pending.request.home_agent
-                    and replay.answers(reply.identification, pending.request.identification)):
+                    and replay.is_answer(reply.identification, pending.request.identification)):
                 return pending
         return None
 
-    def _accepted(self, reply: Reply, pending: Pending, now_s: float) -> list[Effect]:
+    def _accept_reply(self, reply: Reply, pending: Pending, now_s: float) -> list[Effect]:
         home, request = reply.home_address, pending.request
         if is_deregistration(request) or reply.lifetime_s == 0:
-            return self._dismiss(home, "deregistered") if home in self.visitors else []
+            return self._dismiss_visitor(home, "deregistered") if home in self.visitors else []
         lifetime_s = min(reply.lifetime_s, request.lifetime_s)
         assert pending.node.link is not None  # a datagram from the radio has one
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
         visitor = Visitor(request.home_agent, pending.node.link, expires_s,
-                          request.has(RequestFlag.REVERSE_TUNNEL))
+                          request.has_flag(RequestFlag.REVERSE_TUNNEL))
         self.visitors[home] = visitor
         return [Admit(home, visitor.home_agent, visitor.link, visitor.reverse_tunnel),
                 DaemonEvent("visitor", {"home_address": home, "home_agent": visitor.home_agent,
                                         "state": "admitted", "lifetime_s": lifetime_s,
                                         "reverse_tunnel": visitor.reverse_tunnel})]
 
-    def _dismiss(self, home: str, reason: str) -> list[Effect]:
+    def _dismiss_visitor(self, home: str, reason: str) -> list[Effect]:
         visitor = self.visitors.pop(home)
         return [Dismiss(home), DaemonEvent("visitor", {"home_address": home, "state": "dismissed",
                                                        "home_agent": visitor.home_agent,
                                                        "reason": reason})]
 
-    def _deny(self, node: Endpoint, request: Request, refusal: tuple[Code, str]) -> list[Effect]:
+    def _deny_request(self, node: Endpoint, request: Request,
+                      refusal: tuple[Code, str]) -> list[Effect]:
         code, reason = refusal
         # With code 69 the lifetime is the longest allowed one (RFC 5944 section 3.7.2.3).
         lifetime_s = self.policy.lifetime_s if code == Code.FA_LIFETIME_TOO_LONG else 0
@@ -233,9 +236,9 @@ class ForeignAgent:
         """
         association = self.policy.nodes.get(reply.home_address)
         if association is not None:
-            reply = packets.authenticate(reply, ExtensionType.MOBILE_FOREIGN, association)
+            reply = packets.add_authentication(reply, ExtensionType.MOBILE_FOREIGN, association)
         return SendMessage(reply.encode(), self.policy.address, node)
 
 
-def _key(request: Request) -> tuple[str, int]:
+def _request_key(request: Request) -> tuple[str, int]:
     return request.home_address, request.identification

@@ -73,21 +73,22 @@ class HomeAgent:
         self.security_exceptions = 0
         self._last_identification: dict[str, int] = {}
 
-    def receive(self, datagram: Datagram, now_s: float) -> list[Effect]:
+    def handle_request(self, datagram: Datagram, now_s: float) -> list[Effect]:
         """Answer a registration request. Any other message is silently discarded."""
         try:
             request = packets.parse_request(datagram.payload)
         except MessageError as error:
             if error.request is None:
                 return []
-            return self._deny(datagram, error.request, (Code.HA_MALFORMED_REQUEST, str(error)),
-                              now_s)
+            return self._deny_request(datagram, error.request,
+                                      (Code.HA_MALFORMED_REQUEST, str(error)),
+                                      now_s)
         if packets.unknown_kind(request) is not None:
             return []  # RFC 5944 section 1.9: the message is silently discarded
-        refusal = next(self._refusals(request, datagram, now_s), None)
+        refusal = next(self._find_refusals(request, datagram, now_s), None)
         if refusal is not None:
-            return self._deny(datagram, request, refusal, now_s)
-        return self._accept(datagram, request, now_s)
+            return self._deny_request(datagram, request, refusal, now_s)
+        return self._accept_request(datagram, request, now_s)
 
     def expire(self, now_s: float) -> list[Effect]:
         """End the expired bindings."""
@@ -105,12 +106,12 @@ class HomeAgent:
         return min((b.expires_s for b in self.bindings.values() if b.expires_s is not None),
                    default=None)
 
-    def forget(self, home_address: str) -> None:
+    def forget_binding(self, home_address: str) -> None:
         """Drop a binding that the kernel could not carry out."""
         self.bindings.pop(home_address, None)
 
-    def _refusals(self, request: Request, datagram: Datagram,
-                  now_s: float) -> Iterator[tuple[Code, str]]:
+    def _find_refusals(self, request: Request, datagram: Datagram,
+                       now_s: float) -> Iterator[tuple[Code, str]]:
         """Yield reasons to deny a request, in the order of RFC 5944 section 3.8.2.1."""
         node = self.policy.nodes.get(request.home_address)
         if node is None:
@@ -124,14 +125,14 @@ class HomeAgent:
         if peer is not None and not packets.is_authentic(request, ExtensionType.FOREIGN_HOME, peer):
             yield Code.HA_FOREIGN_AUTHENTICATION, "foreign agent failed authentication"
         last = self._last_identification.get(request.home_address,
-                                             replay.identification(self._started_s))
+                                             replay.make_identification(self._started_s))
         if not replay.is_fresh(request.identification, now_s, last):
             yield Code.HA_IDENTIFICATION, "identification is stale"
         if request.home_agent != self.policy.address:
             yield Code.HA_UNKNOWN_AGENT, "unknown home agent address"
-        yield from self._unserved(request)
+        yield from self._find_unserved(request)
 
-    def _unserved(self, request: Request) -> Iterator[tuple[Code, str]]:
+    def _find_unserved(self, request: Request) -> Iterator[tuple[Code, str]]:
         """Yield reasons why an authentic request cannot be served."""
         if not is_deregistration(request):
             if not is_unicast(request.care_of):
@@ -139,27 +140,28 @@ class HomeAgent:
             if request.care_of in {self.policy.address, self.policy.own_care_of,
                                    request.home_address}:
                 yield Code.HA_PROHIBITED, "care-of address would tunnel to itself"
-        if request.has(RequestFlag.MINIMAL_ENCAPSULATION) or request.has(RequestFlag.GRE):
+        if request.has_flag(RequestFlag.MINIMAL_ENCAPSULATION) or request.has_flag(RequestFlag.GRE):
             yield Code.HA_ENCAPSULATION, "requested encapsulation unavailable"
-        if request.has(RequestFlag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
+        if request.has_flag(RequestFlag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
             yield Code.HA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
         # RFC 3024 section 4.3: only if there will be a tunnel at all.
-        if (self.policy.reverse_tunnel_mandatory and not request.has(RequestFlag.REVERSE_TUNNEL)
+        if (self.policy.reverse_tunnel_mandatory
+            and not request.has_flag(RequestFlag.REVERSE_TUNNEL)
                 and not is_deregistration(request)):
             yield Code.HA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
 
-    def _accept(self, datagram: Datagram, request: Request, now_s: float) -> list[Effect]:
+    def _accept_request(self, datagram: Datagram, request: Request, now_s: float) -> list[Effect]:
         home = request.home_address
         self._last_identification[home] = request.identification
         old = self.bindings.get(home)
-        code = (Code.ACCEPTED_NO_SIMULTANEOUS if request.has(RequestFlag.SIMULTANEOUS)
+        code = (Code.ACCEPTED_NO_SIMULTANEOUS if request.has_flag(RequestFlag.SIMULTANEOUS)
                 else Code.ACCEPTED)
         if is_deregistration(request):
-            effects: list[Effect] = self._unbind(datagram, request, old)
-            return [*effects, self._reply(datagram, request, code, 0, request.identification)]
+            effects: list[Effect] = self._end_binding(datagram, request, old)
+            return [*effects, self._build_reply(datagram, request, code, 0, request.identification)]
         lifetime_s = min(request.lifetime_s, self.policy.lifetime_s)
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
-        binding = Binding(request.care_of, expires_s, request.has(RequestFlag.REVERSE_TUNNEL))
+        binding = Binding(request.care_of, expires_s, request.has_flag(RequestFlag.REVERSE_TUNNEL))
         self.bindings[home] = binding
         # The tunnel comes first, so that it exists when the node reads the reply.
         return [Bind(home, request.care_of),
@@ -167,9 +169,10 @@ class HomeAgent:
                     "home_address": home, "care_of": request.care_of, "lifetime_s": lifetime_s,
                     "code": int(code), "reverse_tunnel": binding.reverse_tunnel,
                     "renewal": old is not None and old.care_of == request.care_of}),
-                self._reply(datagram, request, code, lifetime_s, request.identification)]
+                self._build_reply(datagram, request, code, lifetime_s, request.identification)]
 
-    def _unbind(self, datagram: Datagram, request: Request, old: Binding | None) -> list[Effect]:
+    def _end_binding(self, datagram: Datagram, request: Request,
+                     old: Binding | None) -> list[Effect]:
         home = request.home_address
         # With a care-of address other than its own, only that binding is meant (section 3.8.2.2).
         if old is not None and request.care_of not in {home, old.care_of}:
@@ -180,8 +183,8 @@ class HomeAgent:
         unbind: list[Effect] = [Unbind(home, old.care_of, datagram.source.link)] if old else []
         return [*unbind, DaemonEvent("unbound", fields)]
 
-    def _deny(self, datagram: Datagram, request: Request, refusal: tuple[Code, str],
-              now_s: float) -> list[Effect]:
+    def _deny_request(self, datagram: Datagram, request: Request, refusal: tuple[Code, str],
+                      now_s: float) -> list[Effect]:
         code, reason = refusal
         fields = {"by": "home", "code": int(code), "reason": reason,
                   "home_address": request.home_address, "from": datagram.source.address}
@@ -192,21 +195,21 @@ class HomeAgent:
         if code == Code.HA_IDENTIFICATION:
             # The node keeps the fraction of a second of its clock: one second later is after our
             # start in any case.
-            identification = replay.resynchronising(identification,
-                                                    max(now_s, self._started_s + 1))
+            identification = replay.make_resynchronisation(identification,
+                                                           max(now_s, self._started_s + 1))
         return [DaemonEvent("denied", fields),
-                self._reply(datagram, request, code, 0, identification)]
+                self._build_reply(datagram, request, code, 0, identification)]
 
-    def _reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
-               identification: int) -> SendMessage:
+    def _build_reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
+                     identification: int) -> SendMessage:
         """Return a reply to the sender of the request (RFC 5944 section 3.8.3)."""
         reply = Reply(code, lifetime_s, request.home_address, self.policy.address, identification)
         node = self.policy.nodes.get(request.home_address)
         if node is not None:
-            reply = packets.authenticate(reply, ExtensionType.MOBILE_HOME, node)
+            reply = packets.add_authentication(reply, ExtensionType.MOBILE_HOME, node)
         peer = self.policy.peers.get(datagram.source.address)
         if peer is not None:
-            reply = packets.authenticate(reply, ExtensionType.FOREIGN_HOME, peer)
+            reply = packets.add_authentication(reply, ExtensionType.FOREIGN_HOME, peer)
         return SendMessage(reply.encode(), self.policy.address, datagram.source)
 
 

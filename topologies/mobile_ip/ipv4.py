@@ -42,14 +42,14 @@ class Ipv4Packet:
             pseudo = addresses + struct.pack("!BBH", 0, UDP, length)
             ports = self.source_port, self.destination_port
             # 0 would mean "no checksum" (RFC 768).
-            total = checksum(pseudo + _UDP.pack(*ports, length, 0) + body) or 0xFFFF
+            total = internet_checksum(pseudo + _UDP.pack(*ports, length, 0) + body) or 0xFFFF
             body = _UDP.pack(*ports, length, total) + body
         head = _IP.pack(0x45, 0, _IP.size + len(body), 0, 0, self.ttl, self.protocol, 0,
                         addresses[:4], addresses[4:])
-        return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
+        return head[:10] + struct.pack("!H", internet_checksum(head)) + head[12:] + body
 
 
-def parse(data: bytes, *, udp_sum: bool = True) -> Ipv4Packet:
+def parse_packet(data: bytes, *, udp_sum: bool = True) -> Ipv4Packet:
     """Parse an unfragmented IPv4 packet.
 
     Args:
@@ -65,7 +65,7 @@ def parse(data: bytes, *, udp_sum: bool = True) -> Ipv4Packet:
     _, _, length, _, fragment, ttl, protocol, _, source, destination = _IP.unpack_from(data)
     if size < _IP.size or not size <= length <= len(data):
         raise MessageError("IPv4 lengths contradict each other")
-    if checksum(data[:size]):
+    if internet_checksum(data[:size]):
         raise MessageError("IPv4 checksum is wrong")
     if fragment & _MORE_FRAGMENTS_AND_OFFSET:
         raise MessageError("fragment")
@@ -84,13 +84,13 @@ def _parse_udp(packet: Ipv4Packet, *, udp_sum: bool) -> Ipv4Packet:
     pseudo += struct.pack("!BBH", 0, UDP, length)
     # RFC 5944 sections 3.6.2.1, 3.7.2.1, 3.8.2.1: a wrong sum other than zero is silently
     # discarded.
-    if udp_sum and total and checksum(pseudo + data[:length]):
+    if udp_sum and total and internet_checksum(pseudo + data[:length]):
         raise MessageError("UDP checksum is wrong")
     return Ipv4Packet(UDP, packet.source, packet.destination, packet.ttl, data[_UDP.size:length],
                       source_port, destination_port)
 
 
-def checksum(data: bytes) -> int:
+def internet_checksum(data: bytes) -> int:
     """Return the Internet checksum (RFC 1071).
 
     The result is 0 for octets that include their checksum.

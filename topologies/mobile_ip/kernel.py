@@ -30,7 +30,7 @@ Claim = Callable[[str, bytes], None]
 
 
 @contextlib.contextmanager
-def _if_there() -> Iterator[None]:
+def _ignore_missing() -> Iterator[None]:
     """Ignore that an object to delete is gone: a link that goes down removes its routes."""
     try:
         yield
@@ -45,7 +45,7 @@ class Switches:
     def __init__(self) -> None:
         self._before: dict[Path, str] = {}
 
-    def set(self, name: str, value: int) -> None:
+    def set_switch(self, name: str, value: int) -> None:
         """Write a switch and remember its first value.
 
         Raises:
@@ -99,7 +99,7 @@ class IpInIpTunnels:
         if self._users[name]:
             return False
         del self._users[name]
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_link(name)
         return True
 
@@ -129,13 +129,13 @@ class AgentKernel:
 
     def start(self) -> None:
         """Enable forwarding, and look up bindings before other routes."""
-        self._switches.set("net/ipv4/ip_forward", 1)
+        self._switches.set_switch("net/ipv4/ip_forward", 1)
         for place in filter(None, ("all", self._interface, self._wired)):
-            self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
-            self._switches.set(f"{_CONF}/{place}/send_redirects", 0)
+            self._switches.set_switch(f"{_CONF}/{place}/rp_filter", 0)
+            self._switches.set_switch(f"{_CONF}/{place}/send_redirects", 0)
         # Without this a proxy waits up to 0.8 s before it answers.
-        self._switches.set(f"net/ipv4/neigh/{self._interface}/proxy_delay", 0)
-        self._flush()
+        self._switches.set_switch(f"net/ipv4/neigh/{self._interface}/proxy_delay", 0)
+        self._flush_all()
         self._netlink.add_rule(OWN, OWN)
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class AgentKernel:
             self.dismiss(Dismiss(visitor))
         for home, tunnel in list(self._bound.items()):
             self.unbind(Unbind(home, tunnel))
-        self._flush()
+        self._flush_all()
         self._switches.restore()
         self._netlink.close()
 
@@ -175,10 +175,10 @@ class AgentKernel:
         name = self._bound.pop(effect.home_address, None)
         if name is None:
             return
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_route(OWN, socket.if_nametoindex(name), effect.home_address)
         self._tunnels.release(name)
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_proxy(effect.home_address, self._index)
         if effect.link is not None:
             self._claim(effect.home_address, effect.link)
@@ -194,7 +194,7 @@ class AgentKernel:
             self._tunnels.release(name)
         else:
             self._visitors[home] = name, effect.reverse_tunnel
-            self._open(name)
+            self._open_tunnel(name)
             if effect.reverse_tunnel:
                 self._netlink.add_rule(FROM_VISITOR, self._reverse_tables[name], home,
                                        self._interface)
@@ -208,25 +208,25 @@ class AgentKernel:
         if not name:
             return
         table = self._reverse_tables[name]
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_route(TO_VISITOR, self._index, effect.home_address)
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_neighbour(effect.home_address, self._index)
         if reverse:
-            with _if_there():
+            with _ignore_missing():
                 self._netlink.delete_rule(FROM_VISITOR, table, effect.home_address,
                                           self._interface)
         if self._tunnels.release(name):
             del self._reverse_tables[name]
-            with _if_there():
+            with _ignore_missing():
                 self._netlink.delete_rule(TO_VISITOR, TO_VISITOR, interface=name)
 
-    def _flush(self) -> None:
+    def _flush_all(self) -> None:
         for priority in (FROM_VISITOR, TO_VISITOR, OWN):
             self._netlink.flush_rules(priority)
         self._tunnels.flush()
 
-    def _open(self, name: str) -> None:
+    def _open_tunnel(self, name: str) -> None:
         """Create the table and rule for a home agent's tunnel when its first visitor arrives.
 
         Only packets from the tunnel are delivered here. Packets of this subnet to a visitor go to
@@ -260,7 +260,7 @@ class NodeKernel:
     def start(self) -> None:
         """Keep the home address on the interface at any location."""
         for place in ("all", self._interface):
-            self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
+            self._switches.set_switch(f"{_CONF}/{place}/rp_filter", 0)
         with contextlib.suppress(FileExistsError):
             self._netlink.add_address(self._home, self._index)
             self._added_address = True
@@ -269,18 +269,18 @@ class NodeKernel:
 
     def stop(self) -> None:
         """Undo everything."""
-        self._forget(self._agent)
+        self._forget_agent(self._agent)
         self._netlink.flush_rules(OWN)
         if self._added_address:
-            with _if_there():
+            with _ignore_missing():
                 self._netlink.delete_address(self._home, self._index)
         self._switches.restore()
         self._netlink.close()
 
-    def use(self, effect: UseAgent) -> None:
+    def use_agent(self, effect: UseAgent) -> None:
         """Route everything through this agent, on-link although it is in none of our subnets."""
         if self._agent not in {None, effect.address}:
-            self._forget(self._agent)
+            self._forget_agent(self._agent)
         self._agent = effect.address
         # ARP must not be used at all away from home (RFC 5944 section 4.6).
         state = REACHABLE if effect.at_home else PERMANENT
@@ -291,12 +291,12 @@ class NodeKernel:
             self._claim(self._home, self._link)
         self._was_away = not effect.at_home
 
-    def _forget(self, agent: str | None) -> None:
+    def _forget_agent(self, agent: str | None) -> None:
         if agent is None:
             return
         for address in (None, agent):
-            with _if_there():
+            with _ignore_missing():
                 self._netlink.delete_route(OWN, self._index, address)
-        with _if_there():
+        with _ignore_missing():
             self._netlink.delete_neighbour(agent, self._index)
 

@@ -37,7 +37,7 @@ class Radio:
                  group: str | None = None) -> None:
         self.interface = interface
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
-        _attach_filter(self._socket, _wanted(icmp_type, udp_port))
+        _attach_filter(self._socket, _filter_program(icmp_type, udp_port))
         self._socket.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
         self._socket.bind((interface, _ETH_IP))
         self._socket.settimeout(0)
@@ -73,7 +73,7 @@ class Radio:
             # A virtual wire leaves UDP's checksum to hardware that does not exist.
             status = next((int.from_bytes(value[:4], sys.byteorder)
                            for level, _, value in ancillary if level == _SOL_PACKET), 0)
-            return ipv4.parse(data, udp_sum=not status & _CHECKSUM_NOT_READY), sender[4]
+            return ipv4.parse_packet(data, udp_sum=not status & _CHECKSUM_NOT_READY), sender[4]
         except (OSError, MessageError):  # no more packets, or the interface has just gone down
             return None
 
@@ -83,7 +83,7 @@ class Radio:
         Raises:
             OSError: The message cannot be sent.
         """
-        self._send(Ipv4Packet(ICMP, source, destination, _DISCOVERY_TTL, message), link)
+        self._send_packet(Ipv4Packet(ICMP, source, destination, _DISCOVERY_TTL, message), link)
 
     def send_udp(self, effect: SendMessage, source_port: int) -> None:
         """Send a registration message to a neighbour.
@@ -92,10 +92,10 @@ class Radio:
             OSError: The message cannot be sent.
         """
         assert effect.to.link is not None
-        self._send(Ipv4Packet(UDP, effect.source, effect.to.address, _REGISTRATION_TTL,
-                              effect.payload, source_port, effect.to.port), effect.to.link)
+        self._send_packet(Ipv4Packet(UDP, effect.source, effect.to.address, _REGISTRATION_TTL,
+                                     effect.payload, source_port, effect.to.port), effect.to.link)
 
-    def claim(self, address: str, link: bytes) -> None:
+    def claim_address(self, address: str, link: bytes) -> None:
         """Broadcast the link-layer address of an IP address.
 
         Raises:
@@ -104,7 +104,7 @@ class Radio:
         self._socket.sendto(ipv4.gratuitous_arp(address, link),
                             (self.interface, _ETH_ARP, 0, 0, _BROADCAST))
 
-    def _send(self, packet: Ipv4Packet, link: bytes) -> None:
+    def _send_packet(self, packet: Ipv4Packet, link: bytes) -> None:
         self._socket.sendto(packet.encode(), (self.interface, _ETH_IP, 0, 0, link))
 
 
@@ -158,7 +158,7 @@ class UdpRegistration:
                              (effect.to.address, effect.to.port))
 
 
-def _wanted(icmp_type: int, udp_port: int) -> list[tuple[int, int, int, int]]:
+def _filter_program(icmp_type: int, udp_port: int) -> list[tuple[int, int, int, int]]:
     """Return a classic BPF program for this ICMP type and unfragmented UDP to this port."""
     return [
         (0x30, 0, 0, 9),              # protocol

@@ -110,44 +110,45 @@ class MobileNode:
 
     # --- events ------------------------------------------------------------------------------
 
-    def attached(self, now_s: float) -> list[Effect]:
+    def handle_attach(self, now_s: float) -> list[Effect]:
         """Search for an agent and register, after the link came up.
 
         It may lead to another access point than before.
         """
-        self._lose()
+        self._forget_agent()
         self._search_until_s = now_s + self.policy.deadline_s
         if self.policy.by_event:
             self._solicitations = 0
             self._solicit_s = now_s
         return self.tick(now_s)
 
-    def detached(self) -> list[Effect]:
+    def handle_detach(self) -> list[Effect]:
         """Forget the agent, after the link went down. Pending messages are pointless."""
-        self._lose()
+        self._forget_agent()
         return []
 
-    def advertised(self, heard: Advertisement, address: str, link: bytes,
-                   now_s: float) -> list[Effect]:
+    def handle_advertisement(self, advertisement: Advertisement, address: str, link: bytes,
+                             now_s: float) -> list[Effect]:
         """Handle an agent's advertisement."""
-        agent = self._describe(heard, address, link)
+        agent = self._describe_agent(advertisement, address, link)
         if agent is None or not self._is_news(agent):
             if agent is not None and self.agent is not None:
                 self.agent = replace(self.agent, sequence=agent.sequence)
             return []
-        self._lose()
+        self._forget_agent()
         self.agent = agent
         note = DaemonEvent("advertised", {"agent": address, "care_of": agent.care_of or None,
-                                          "place": _place(agent), "sequence": heard.sequence})
-        if not agent.at_home and self.policy.reverse_tunnel and not heard.offers(
+                                          "place": _location_of(agent),
+                                          "sequence": advertisement.sequence})
+        if not agent.at_home and self.policy.reverse_tunnel and not advertisement.offers(
                 AgentFlag.REVERSE_TUNNEL):
             return [note, DaemonEvent("failed", {"reason": "the agent offers no reverse tunnel"})]
         # At home no binding may take the packets, so the route is set first (RFC 5944 section
         # 2.4.3).
         use: list[Effect] = [UseAgent(address, link, at_home=True)] if agent.at_home else []
-        return [note, *use, *self._start(now_s, now_s + self.policy.deadline_s)]
+        return [note, *use, *self._start_registration(now_s, now_s + self.policy.deadline_s)]
 
-    def replied(self, payload: bytes, now_s: float) -> list[Effect]:
+    def handle_reply(self, payload: bytes, now_s: float) -> list[Effect]:
         """Handle a message to the port of the registration."""
         attempt = self.attempt
         try:
@@ -156,7 +157,7 @@ class MobileNode:
             return []
         if (attempt is None or reply.home_address != self.policy.home_address
                 or packets.unknown_kind(reply) is not None
-                or not replay.answers(reply.identification, attempt.identification)):
+                or not replay.is_answer(reply.identification, attempt.identification)):
             return []
         by_foreign_agent = Code.FA_UNSPECIFIED <= reply.code < Code.HA_UNSPECIFIED
         shared = self._shared_with(attempt.agent)
@@ -168,11 +169,11 @@ class MobileNode:
             # RFC 5944 section 3.6.2.1: discarded, but reported, because one of the two keys is
             # wrong.
             self.attempt = replace(attempt, trouble=f"reply not authentic, code {reply.code}")
-            return [_denied(reply, authentic=False)]
-        if reply.accepted:
-            return self._registered(reply, attempt)
-        return [_denied(reply, authentic=shared is not None or not by_foreign_agent),
-                *self._refused(reply, attempt, now_s)]
+            return [_denied_event(reply, authentic=False)]
+        if reply.is_accepted:
+            return self._complete_registration(reply, attempt)
+        return [_denied_event(reply, authentic=shared is not None or not by_foreign_agent),
+                *self._handle_denial(reply, attempt, now_s)]
 
     def tick(self, now_s: float) -> list[Effect]:
         """Solicit, retransmit, renew or give up if that is due."""
@@ -181,12 +182,12 @@ class MobileNode:
             self._search_until_s = self._solicit_s = None
             effects.append(DaemonEvent("failed", {"reason": "no agent has advertised itself"}))
         if self._solicit_s is not None and self._solicit_s <= now_s:
-            effects += self._solicit(now_s)
+            effects += self._send_solicitation(now_s)
         if self.attempt is not None:
-            effects += self._retry(self.attempt, now_s)
+            effects += self._retry_registration(self.attempt, now_s)
         if self._renew_s is not None and self._renew_s <= now_s:
             assert self._expires_s is not None
-            effects += self._start(now_s, self._expires_s)
+            effects += self._start_registration(now_s, self._expires_s)
         return effects
 
     def deadline_s(self) -> float | None:
@@ -197,20 +198,22 @@ class MobileNode:
 
     # --- discovery ---------------------------------------------------------------------------
 
-    def _describe(self, heard: Advertisement, address: str, link: bytes) -> HeardAgent | None:
+    def _describe_agent(self, advertisement: Advertisement, address: str,
+                        link: bytes) -> HeardAgent | None:
         """Return the agent of an advertisement, None if the node cannot use it."""
         at_home = self.policy.home_agent == address or self.policy.home_agent in {
-            router for router, _ in heard.routers}
+            router for router, _ in advertisement.routers}
         if at_home:
-            useful = heard.offers(AgentFlag.HOME_AGENT)
+            useful = advertisement.offers(AgentFlag.HOME_AGENT)
         else:
             known = self.agent is not None and self.agent.address == address
-            useful = heard.offers(AgentFlag.FOREIGN_AGENT) and bool(heard.care_of) and (
-                known or not heard.offers(AgentFlag.BUSY))
+            useful = advertisement.offers(AgentFlag.FOREIGN_AGENT) and bool(
+                advertisement.care_of) and (
+                known or not advertisement.offers(AgentFlag.BUSY))
         if not useful:
             return None
-        return HeardAgent(address, link, at_home, "" if at_home else heard.care_of[0],
-                          heard.sequence, heard.registration_lifetime_s)
+        return HeardAgent(address, link, at_home, "" if at_home else advertisement.care_of[0],
+                          advertisement.sequence, advertisement.registration_lifetime_s)
 
     def _is_news(self, agent: HeardAgent) -> bool:
         """Return whether an advertisement is a reason to register."""
@@ -222,13 +225,13 @@ class MobileNode:
         return (agent.sequence < self.agent.sequence
                 and agent.sequence < discovery.SEQUENCE_AFTER_ROLLOVER)
 
-    def _solicit(self, now_s: float) -> list[Effect]:
+    def _send_solicitation(self, now_s: float) -> list[Effect]:
         self._solicitations += 1
         slower = max(0, self._solicitations - _QUICK_SOLICITATIONS)
         self._solicit_s = now_s + min(_SOLICITATION_S * 2.0 ** slower, _SLOWEST_SOLICITATION_S)
         return [Solicit(), DaemonEvent("solicited", {"count": self._solicitations})]
 
-    def _lose(self) -> None:
+    def _forget_agent(self) -> None:
         """Forget the agent and the registration."""
         self.agent = self.attempt = None
         self.registered = False
@@ -236,18 +239,19 @@ class MobileNode:
 
     # --- registration ------------------------------------------------------------------------
 
-    def _start(self, now_s: float, deadline_s: float) -> list[Effect]:
+    def _start_registration(self, now_s: float, deadline_s: float) -> list[Effect]:
         agent = self.agent
         assert agent is not None
         self._renew_s = None
         lifetime_s = 0 if agent.at_home else min(self.policy.lifetime_s, agent.lifetime_s)
-        return self._transmit(Attempt(agent, lifetime_s, deadline_s, now_s, self.policy.retry_s),
-                              now_s)
+        return self._send_request(Attempt(agent, lifetime_s, deadline_s, now_s,
+                                          self.policy.retry_s),
+                                  now_s)
 
-    def _transmit(self, attempt: Attempt, now_s: float) -> list[Effect]:
+    def _send_request(self, attempt: Attempt, now_s: float) -> list[Effect]:
         """Send the request, with a new Identification each time (section 3.6.3)."""
         agent = attempt.agent
-        identification = max(replay.identification(now_s + self.clock_offset_s, self._noise()),
+        identification = max(replay.make_identification(now_s + self.clock_offset_s, self._noise()),
                              self._last_identification + 1)
         self._last_identification = identification
         # RFC 5944 section 3.6.1.2: at home the care-of address is the home address.
@@ -256,10 +260,11 @@ class MobileNode:
                           self.policy.home_address, self.policy.home_agent,
                           self.policy.home_address if agent.at_home else agent.care_of,
                           identification)
-        request = packets.authenticate(request, ExtensionType.MOBILE_HOME, self.policy.association)
+        request = packets.add_authentication(request, ExtensionType.MOBILE_HOME,
+                                             self.policy.association)
         shared = self._shared_with(agent)
         if shared is not None:
-            request = packets.authenticate(request, ExtensionType.MOBILE_FOREIGN, shared)
+            request = packets.add_authentication(request, ExtensionType.MOBILE_FOREIGN, shared)
         attempt = replace(attempt, sent_s=now_s, identification=identification,
                           count=attempt.count + 1, next_s=now_s + attempt.wait_s,
                           wait_s=min(attempt.wait_s * 2, _SLOWEST_RETRY_S))
@@ -267,19 +272,20 @@ class MobileNode:
         return [SendMessage(request.encode(), self.policy.home_address,
                             Endpoint(agent.address, PORT, agent.link)),
                 DaemonEvent("requested", {
-                    "agent": agent.address, "place": _place(agent), "care_of": request.care_of,
+                    "agent": agent.address, "place": _location_of(agent),
+                    "care_of": request.care_of,
                     "lifetime_s": attempt.lifetime_s, "count": attempt.count})]
 
     def _shared_with(self, agent: HeardAgent) -> Association | None:
         """Return the node's security association with a foreign agent, None if it has none."""
         return None if agent.at_home else self.policy.foreign_agents.get(agent.address)
 
-    def _retry(self, attempt: Attempt, now_s: float) -> list[Effect]:
+    def _retry_registration(self, attempt: Attempt, now_s: float) -> list[Effect]:
         if attempt.deadline_s <= now_s:
-            return self._fail(attempt.trouble)
-        return self._transmit(attempt, now_s) if attempt.next_s <= now_s else []
+            return self._give_up(attempt.trouble)
+        return self._send_request(attempt, now_s) if attempt.next_s <= now_s else []
 
-    def _registered(self, reply: Reply, attempt: Attempt) -> list[Effect]:
+    def _complete_registration(self, reply: Reply, attempt: Attempt) -> list[Effect]:
         agent = attempt.agent
         lifetime_s = min(reply.lifetime_s, attempt.lifetime_s)
         self.attempt = None
@@ -288,7 +294,7 @@ class MobileNode:
             # Counted from the request, so that it never ends here later than at the agent.
             self._expires_s = attempt.sent_s + lifetime_s
             self._renew_s = attempt.sent_s + lifetime_s * _RENEW_AFTER
-        fields = {"agent": agent.address, "place": _place(agent), "code": reply.code,
+        fields = {"agent": agent.address, "place": _location_of(agent), "code": reply.code,
                   "lifetime_s": lifetime_s, "care_of": agent.care_of or None,
                   "requests": attempt.count}
         if agent.at_home:
@@ -297,33 +303,34 @@ class MobileNode:
         return [UseAgent(agent.address, agent.link, at_home=False),
                 DaemonEvent("registered", fields)]
 
-    def _refused(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
+    def _handle_denial(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
         """Correct the request if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
         if attempt.corrections < _MAX_CORRECTIONS:
             corrected = replace(attempt, corrections=attempt.corrections + 1)
             if reply.code == Code.HA_IDENTIFICATION:
-                self.clock_offset_s = replay.seconds(reply.identification) - now_s
+                self.clock_offset_s = replay.seconds_from_identification(
+                    reply.identification) - now_s
                 self._last_identification = 0
-                return self._transmit(corrected, now_s)
+                return self._send_request(corrected, now_s)
             if reply.code == Code.FA_LIFETIME_TOO_LONG and reply.lifetime_s > 0:
-                return self._transmit(replace(corrected, lifetime_s=reply.lifetime_s), now_s)
+                return self._send_request(replace(corrected, lifetime_s=reply.lifetime_s), now_s)
         # A foreign agent's denial can be forged, so a valid registration is not given up for it;
         # it is renewed until it ends.
         if reply.code in _TRANSIENT or (self.registered and reply.code < Code.HA_UNSPECIFIED):
             self.attempt = replace(attempt, trouble=f"denied with code {reply.code}")
             return []
-        return self._fail(f"denied with code {reply.code}")
+        return self._give_up(f"denied with code {reply.code}")
 
-    def _fail(self, reason: str) -> list[Effect]:
+    def _give_up(self, reason: str) -> list[Effect]:
         """Give up until the link comes up again, or an agent is heard."""
-        self._lose()
+        self._forget_agent()
         return [DaemonEvent("failed", {"reason": reason})]
 
 
-def _denied(reply: Reply, *, authentic: bool) -> DaemonEvent:
+def _denied_event(reply: Reply, *, authentic: bool) -> DaemonEvent:
     return DaemonEvent("denied", {"code": reply.code, "authentic": authentic,
                                   "agent": reply.home_agent})
 
 
-def _place(agent: HeardAgent) -> str:
+def _location_of(agent: HeardAgent) -> str:
     return "home" if agent.at_home else "foreign"

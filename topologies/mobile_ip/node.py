@@ -11,7 +11,7 @@ from typing import Any
 
 from topologies.mobile_ip import discovery
 from topologies.mobile_ip.config import NodeConfig, load_node
-from topologies.mobile_ip.daemon import DaemonLoop, now_s, say, serve
+from topologies.mobile_ip.daemon import DaemonLoop, now_s, print_event, run_daemon
 from topologies.mobile_ip.effects import DaemonEvent, Effect, SendMessage, Solicit, UseAgent
 from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
 from topologies.mobile_ip.kernel import NodeKernel
@@ -37,8 +37,8 @@ class MobileNodeProgram:
         self._port = self._placeholder.port
         self._radio = Radio(config.interface, discovery.ADVERTISEMENT, self._port)
         self._kernel = NodeKernel(config.interface, config.home_address,
-                                  self._radio.link_address, self._radio.claim)
-        self._input = _Commands(self._command, loop)
+                                  self._radio.link_address, self._radio.claim_address)
+        self._input = _Commands(self._handle_command, loop)
         loop.watch(self._radio, self._from_radio)
         loop.watch(self._placeholder, self._placeholder.receive)
         loop.watch(self._input, self._input.read)
@@ -59,18 +59,18 @@ class MobileNodeProgram:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        self._perform(self._logic.tick(now))
+        self._perform_effects(self._logic.tick(now))
 
-    def _command(self, command: dict[str, Any]) -> None:
+    def _handle_command(self, command: dict[str, Any]) -> None:
         match command.get("do"):
             case "attached":
-                self._perform(self._logic.attached(now_s()))
+                self._perform_effects(self._logic.handle_attach(now_s()))
             case "detached":
-                self._perform(self._logic.detached())
+                self._perform_effects(self._logic.handle_detach())
             case "stop":
                 self._loop.end()
             case other:
-                say("error", reason=f"unknown command {other!r}")
+                print_event("error", reason=f"unknown command {other!r}")
 
     def _from_radio(self) -> None:
         received = self._radio.receive()
@@ -79,34 +79,34 @@ class MobileNodeProgram:
         packet, link = received
         if packet.protocol != ICMP:
             if packet.destination == self._config.home_address:
-                self._perform(self._logic.replied(packet.payload, now_s()))
+                self._perform_effects(self._logic.handle_reply(packet.payload, now_s()))
             return
         try:
             heard = discovery.parse_advertisement(packet.payload)
         except MessageError:
             return
-        self._perform(self._logic.advertised(heard, packet.source, link, now_s()))
+        self._perform_effects(self._logic.handle_advertisement(heard, packet.source, link, now_s()))
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def _perform_effects(self, effects: list[Effect]) -> None:
         for effect in effects:
             try:
-                self._do(effect)
+                self._perform_effect(effect)
             except OSError as error:
                 # The link may be down: retransmissions and the deadline handle that.
-                say("error", reason=f"{type(effect).__name__}: {error.strerror}")
+                print_event("error", reason=f"{type(effect).__name__}: {error.strerror}")
 
-    def _do(self, effect: Effect) -> None:
+    def _perform_effect(self, effect: Effect) -> None:
         match effect:
             case DaemonEvent():
-                say(effect.event, **effect.fields)
+                print_event(effect.event, **effect.fields)
             case SendMessage():
                 self._radio.send_udp(effect, self._port)
             case Solicit():
-                self._radio.send_icmp(discovery.solicitation(), self._config.home_address,
+                self._radio.send_icmp(discovery.encode_solicitation(), self._config.home_address,
                                       discovery.ALL_ROUTERS,
                                       multicast_link_address(discovery.ALL_ROUTERS))
             case UseAgent():
-                self._kernel.use(effect)
+                self._kernel.use_agent(effect)
 
 
 class _Commands:
@@ -136,12 +136,12 @@ class _Commands:
             if isinstance(command, dict):
                 self._act(command)
             else:
-                say("error", reason="a command is a JSON object on a line of its own")
+                print_event("error", reason="a command is a JSON object on a line of its own")
 
 
 def main(arguments: list[str]) -> int:
     """Run until `stop`, the end of input or SIGTERM, and return the exit status."""
-    return serve(arguments, load_node, MobileNodeProgram, lambda config: {
+    return run_daemon(arguments, load_node, MobileNodeProgram, lambda config: {
         "interface": config.interface, "home_address": config.home_address})
 
 

@@ -123,7 +123,7 @@ class Request:
                               self.identification)
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
-    def has(self, flag: RequestFlag) -> bool:
+    def has_flag(self, flag: RequestFlag) -> bool:
         """Return whether a flag is set."""
         return bool(self.flags & flag)
 
@@ -146,7 +146,7 @@ class Reply:
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Return whether the registration was accepted."""
         return self.code in ACCEPTED
 
@@ -162,7 +162,7 @@ class Association:
 Message = TypeVar("Message", Request, Reply)
 
 
-def parse(data: bytes) -> Request | Reply:
+def parse_message(data: bytes) -> Request | Reply:
     """Parse a registration message.
 
     Raises:
@@ -249,14 +249,14 @@ def as_authorized(message: Message) -> Message:
         if extension.kind not in {ExtensionType.MOBILE_FOREIGN, ExtensionType.FOREIGN_HOME}))
 
 
-def authenticate(message: Message, kind: ExtensionType, association: Association) -> Message:
+def add_authentication(message: Message, kind: ExtensionType, association: Association) -> Message:
     """Return the message with an authentication extension appended (RFC 5944 section 3.5)."""
     spi = struct.pack("!I", association.spi)
-    digest = authenticator(message.encode(), kind, association)
+    digest = compute_authenticator(message.encode(), kind, association)
     return replace(message, extensions=(*message.extensions, Extension(kind, spi + digest)))
 
 
-def authenticator(prior: bytes, kind: int, association: Association) -> bytes:
+def compute_authenticator(prior: bytes, kind: int, association: Association) -> bytes:
     """Return the HMAC-MD5 of 16 octets (RFC 5944 section 3.5.1).
 
     It covers the UDP payload with all prior extensions, and the extension's own type, length and
@@ -278,4 +278,4 @@ def is_authentic(message: Request | Reply, kind: ExtensionType, association: Ass
     if len(data) < 4 or struct.unpack_from("!I", data)[0] != association.spi:
         return False
     prior = replace(message, extensions=message.extensions[:places[0]]).encode()
-    return hmac.compare_digest(data[4:], authenticator(prior, kind, association))
+    return hmac.compare_digest(data[4:], compute_authenticator(prior, kind, association))

@@ -13,7 +13,7 @@ _LOW = _SECOND - 1
 WINDOW_S = 7.0
 
 
-def identification(now_s: float, noise: int = 0) -> int:
+def make_identification(now_s: float, noise: int = 0) -> int:
     """Return the time as an Identification with `noise` in its low 10 bits.
 
     These bits are below the clock's precision.
@@ -24,7 +24,7 @@ def identification(now_s: float, noise: int = 0) -> int:
     return ((whole + _NTP_EPOCH) % _SECOND) << 32 | low
 
 
-def seconds(value: int) -> float:
+def seconds_from_identification(value: int) -> float:
     """Return the time of an Identification, between 1968 and 2104 (RFC 4330 section 3)."""
     high = value >> 32
     if high < _SECOND >> 1:
@@ -34,18 +34,18 @@ def seconds(value: int) -> float:
 
 def is_fresh(value: int, now_s: float, last: int) -> bool:
     """Return whether an Identification is close to our time and later than the last accepted."""
-    return abs(seconds(value) - now_s) <= WINDOW_S and value > last
+    return abs(seconds_from_identification(value) - now_s) <= WINDOW_S and value > last
 
 
-def resynchronising(value: int, now_s: float) -> int:
+def make_resynchronisation(value: int, now_s: float) -> int:
     """Return the Identification of a denial with code 133.
 
     Its high half is our time, its low half the request's.
     """
-    return (identification(now_s) & ~_LOW) | (value & _LOW)
+    return (make_identification(now_s) & ~_LOW) | (value & _LOW)
 
 
-def answers(reply: int, request: int) -> bool:
+def is_answer(reply: int, request: int) -> bool:
     """Return whether a reply belongs to a request, by their low halves.
 
     RFC 5944 section 3.6.2.1.

@@ -19,7 +19,7 @@ from mininet.log import info
 from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Node, Scenario
-from topologies.standalone.network import command, radio_of
+from topologies.standalone.network import node_command, radio_of
 
 _ROOT = Path(__file__).parent.parent.parent
 _READY_S = 20.0
@@ -66,11 +66,11 @@ class StandaloneDaemon:
         self._news = threading.Condition()
         self._lines: list[str] = []
         self.process = subprocess.Popen(
-            command(node, argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            node_command(node, argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             # Ctrl-C on Mininet's command line is for the programs that run there.
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(_ROOT)})
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read_lines, daemon=True)
         self._reader.start()
 
     def wait_for(self, text: str) -> None:
@@ -87,7 +87,7 @@ class StandaloneDaemon:
                 raise DaemonError(f"{self.what}: no {text!r} within {_READY_S:g} s; it said last: "
                                   f"{last}")
 
-    def tell(self, order: str) -> None:
+    def send_command(self, order: str) -> None:
         """Send a command to a program that reads them."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": order}) + "\n")
@@ -103,7 +103,7 @@ class StandaloneDaemon:
             self.process.wait()
         self._reader.join()
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         assert self.process.stdout is not None
         with self._log.open("w") as log:
             for line in self.process.stdout:
@@ -157,7 +157,7 @@ class StationState:
         self.associated.append(LinkUp(time.monotonic(),
                                       self.access_points.get(bssid, bssid)))
         if self.mobile_ip is not None:
-            self.mobile_ip.tell("attached")
+            self.mobile_ip.send_command("attached")
 
     def node_says(self, line: str) -> None:
         """Note a registration."""
@@ -189,29 +189,29 @@ class StandaloneDaemons:
             DaemonError: A daemon does not start, or a station does not associate or register.
         """
         network = self._scenario.network
-        agents = [self._agent(name) for name in network.of_duty("home_agent")]
-        points = [self._access_point(name) for name in network.of_duty("access_point")]
+        agents = [self._start_agent(name) for name in network.of_duty("home_agent")]
+        points = [self._start_access_point(name) for name in network.of_duty("access_point")]
         for daemon in agents:
             daemon.wait_for('"ready"')
         for daemon in points:
             daemon.wait_for("AP-ENABLED")
         for name, station in self.stations.items():
-            station.mobile_ip = self._mobile_node(name, station)
+            station.mobile_ip = self._start_mobile_node(name, station)
             station.mobile_ip.wait_for('"ready"')
-        for daemon in [self._supplicant(*item) for item in self.stations.items()]:
+        for daemon in [self._start_supplicant(*item) for item in self.stations.items()]:
             daemon.wait_for("CTRL-EVENT-CONNECTED")
         for station in self.stations.values():
             assert station.mobile_ip is not None
             station.mobile_ip.wait_for('"registered"')
 
-    def _start(self, what: str, name: str, argv: list[str],
-               on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
+    def _start_daemon(self, what: str, name: str, argv: list[str],
+                      on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
         daemon = StandaloneDaemon(f"{what} on {name}", self._net[name], argv,
                                   self._folder / f"{name}-{what}.log", on_line)
         self._stack.callback(daemon.stop)
         return daemon
 
-    def _file(self, name: str, text: str) -> str:
+    def _write_file(self, name: str, text: str) -> str:
         path = self._folder / name
         path.write_text(text)
         path.chmod(0o600)
@@ -220,13 +220,14 @@ class StandaloneDaemons:
     def _node(self, name: str) -> Node:
         return self._scenario.network.nodes[name]
 
-    def _access_point(self, name: str) -> StandaloneDaemon:
+    def _start_access_point(self, name: str) -> StandaloneDaemon:
         node = self._node(name)
-        return self._start("hostapd", name, ["hostapd", self._file(f"{name}.conf", _HOSTAPD.format(
+        return self._start_daemon("hostapd", name,
+                                  ["hostapd", self._write_file(f"{name}.conf", _HOSTAPD.format(
             interface=radio_of(self._net[name]), ssid=node.ssid, channel=node.channel,
             bridge=node.interfaces[node.radio_interface].bridge, control=self._folder / name))])
 
-    def _supplicant(self, name: str, station: StationState) -> StandaloneDaemon:
+    def _start_supplicant(self, name: str, station: StationState) -> StandaloneDaemon:
         nodes = self._scenario.network.nodes
         home = nodes[self._scenario.home_of(name)]
         choice = f"bssid={home.interfaces[home.radio_interface].radio}"
@@ -234,38 +235,38 @@ class StandaloneDaemons:
             choice = f'bgscan="simple:{_EVERY_S}:{_THRESHOLD_DBM}:{10 * _EVERY_S}"'
         channels = {nodes[point].channel or 1
                     for point in self._scenario.network.of_duty("access_point")}
-        return self._start("wpa_supplicant", name, [
+        return self._start_daemon("wpa_supplicant", name, [
             "wpa_supplicant", "-i", radio_of(self._net[name]), "-c",
-            self._file(f"{name}.conf", _SUPPLICANT.format(
+            self._write_file(f"{name}.conf", _SUPPLICANT.format(
                 control=self._folder / name, ssid=home.ssid, choice=choice,
                 frequencies=" ".join(str(2407 + 5 * channel) for channel in sorted(channels))))],
             station.supplicant_says)
 
-    def _agent(self, name: str) -> StandaloneDaemon:
+    def _start_agent(self, name: str) -> StandaloneDaemon:
         node = self._node(name)
-        return self._python("agent", name, {
+        return self._start_program("agent", name, {
             "interface": node.interface_of(node.address), "address": node.address,
             "care_of": node.outer_address, "wired_interface": node.interface_of(node.outer_address),
             "home": [{"address": self._node(station).address, "spi": _SPI, "key_hex": key}
                      for station, key in self._keys.items()
                      if self._node(station).agent == name]})
 
-    def _mobile_node(self, name: str, station: StationState) -> StandaloneDaemon:
+    def _start_mobile_node(self, name: str, station: StationState) -> StandaloneDaemon:
         node = self._node(name)
-        return self._python("node", name, {
+        return self._start_program("node", name, {
             "interface": radio_of(self._net[name]), "home_address": node.address,
             "home_agent": self._node(node.agent or "").address, "spi": _SPI,
             "key_hex": self._keys[name]}, station.node_says)
 
-    def _python(self, program: str, name: str, settings: dict[str, object],
-                on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
-        path = self._file(f"{name}-mobile-ip.json", json.dumps(settings))
-        return self._start("mobile-ip", name, [
+    def _start_program(self, program: str, name: str, settings: dict[str, object],
+                       on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
+        path = self._write_file(f"{name}-mobile-ip.json", json.dumps(settings))
+        return self._start_daemon("mobile-ip", name, [
             sys.executable, "-m", f"topologies.mobile_ip.{program}", path], on_line)
 
 
 @contextmanager
-def serving(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, StationState]]:
+def run_daemons(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, StationState]]:
     """Run the daemons inside the context, with every station at home.
 
     Their files are removed afterwards.

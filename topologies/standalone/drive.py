@@ -19,7 +19,7 @@ from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Scenario
 from topologies.standalone.daemons import StationState
-from topologies.standalone.network import as_position, command, radio_of, run
+from topologies.standalone.network import as_position, node_command, radio_of, run_command
 
 _PING_S = 0.2
 #: Seconds that a ping continues if no station drives, and after a drive.
@@ -40,10 +40,10 @@ class Echoes:
 
 
 @contextmanager
-def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
+def run_ping(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
     """Ping from a node inside the context, and yield the running counts."""
     argv = ["ping", "-n", "-O", "-i", str(_PING_S), address]
-    process = subprocess.Popen(command(net[name], argv), stdout=subprocess.PIPE, text=True,
+    process = subprocess.Popen(node_command(net[name], argv), stdout=subprocess.PIPE, text=True,
                                start_new_session=True)
     echoes = Echoes()
 
@@ -63,7 +63,7 @@ def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
         reader.join()
 
 
-def watch(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
+def watch_station(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
     """Ping the peer while the station drives and some seconds more. Return whether all is well.
 
     One line a second shows the mobile node's position, signal, access point and agent. The signal
@@ -71,19 +71,19 @@ def watch(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
     registration. All is well if the node is at the scenario's access point and the peer answers.
     """
     names = {node.address: name for name, node in scenario.network.nodes.items()
-             if node.has("home_agent")}
+             if node.has_duty("home_agent")}
     seconds = STANDING_S + (scenario.mobility.stop_s if scenario.mobility else 0)
     output(_ROW.format("t", "position", "signal", "access point", "registered with",
                        f"ping to {scenario.peer}"))
     started = time.monotonic()
     before = now = Echoes()
-    with pinging(net, station.name, scenario.network.nodes[scenario.peer].address) as echoes:
+    with run_ping(net, station.name, scenario.network.nodes[scenario.peer].address) as echoes:
         for second in range(1, seconds + 1):
             time.sleep(max(0.0, started + second - time.monotonic()))
             before, now = now, replace(echoes)
             output(_ROW.format(
-                f"{second} s", position(net, station.name), signal_of(net, station.name),
-                station.access_point or "none", registration(station, names),
+                f"{second} s", position_of(net, station.name), signal_of(net, station.name),
+                station.access_point or "none", describe_registration(station, names),
                 Echoes(now.answered - before.answered, now.lost - before.lost)))
     tell_moves(station, names)
     output(f"ping: {echoes}\n")
@@ -102,7 +102,7 @@ def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
     net.stopMobility(time=drive.stop_s + 1)
 
 
-def begin(net: Mininet_wifi) -> None:
+def start_network(net: Mininet_wifi) -> None:
     """Call `net.build()`, which starts the mobility.
 
     Mininet-WiFi draws at each step of a node. Without a screen, drawing would only slow it down.
@@ -130,18 +130,18 @@ def _has_screen() -> bool:
     return plt.get_backend().lower() != "agg"
 
 
-def position(net: Mininet_wifi, name: str) -> str:
+def position_of(net: Mininet_wifi, name: str) -> str:
     """Return a node's current position in metres."""
     return ", ".join(f"{value:g}" for value in net[name].position[:2])
 
 
 def signal_of(net: Mininet_wifi, name: str) -> str:
     """Return the signal of a station's access point as its kernel reports it."""
-    said = _SIGNAL.search(run(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
+    said = _SIGNAL.search(run_command(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
     return f"{said[1]} dBm" if said else "none"
 
 
-def registration(station: StationState, names: dict[str, str]) -> str:
+def describe_registration(station: StationState, names: dict[str, str]) -> str:
     """Return the agent of the last accepted registration, with the care-of address if away."""
     if not station.registered:
         return "none"

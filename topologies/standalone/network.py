@@ -38,7 +38,7 @@ class StandaloneAccessPoint(AP):  # type: ignore[misc]
 
 
 @contextmanager
-def ending(net: Mininet_wifi) -> Iterator[None]:
+def remove_at_end(net: Mininet_wifi) -> Iterator[None]:
     """Remove the network's nodes and radios, and nothing else, at the end of the context.
 
     Mininet-WiFi's `net.stop()` would do more: end every hostapd and wpa_supplicant of the machine,
@@ -47,7 +47,7 @@ def ending(net: Mininet_wifi) -> Iterator[None]:
     _load_radios()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
-    with hwsim_mgmt.in_path():
+    with hwsim_mgmt.put_into_path():
         try:
             yield
         finally:
@@ -55,7 +55,7 @@ def ending(net: Mininet_wifi) -> Iterator[None]:
             net.stop_graph_params()
             for node in net.stations + net.aps:
                 if phy := phy_of(node):
-                    run(node, ["hwsim_mgmt", "-x", phy])
+                    run_command(node, ["hwsim_mgmt", "-x", phy])
             for node in net.hosts + net.stations + net.aps:
                 node.terminate()
 
@@ -79,23 +79,23 @@ def _load_radios() -> None:
     logging.basicConfig(handlers=[logging.NullHandler()])
 
 
-def wireless(network: model.Network, name: str) -> dict[str, Any]:
+def wireless_parameters(network: model.Network, name: str) -> dict[str, Any]:
     """Return Mininet-WiFi's parameters of a station or access point."""
     node = network.nodes[name]
     known: dict[str, Any] = {"mac": node.interfaces[node.radio_interface].radio, "mode": "b"}
     if node.position:
         known["position"] = as_position(node.position)
-    if node.has("station"):
+    if node.has_duty("station"):
         return known | {"ip": None, "ip6": None}
     # Mininet-WiFi numbers switches by the digits in their names, which may be missing here.
     number = list(network.nodes).index(name) + 1
     return known | {"ssid": node.ssid, "channel": str(node.channel), "dpid": f"{number:x}"}
 
 
-def wired(network: model.Network) -> list[str]:
+def wired_nodes(network: model.Network) -> list[str]:
     """Return the names of the nodes without a radio."""
     return [name for name, node in network.nodes.items()
-            if not (node.has("station") or node.has("access_point"))]
+            if not (node.has_duty("station") or node.has_duty("access_point"))]
 
 
 def as_position(place: Sequence[float]) -> str:
@@ -110,9 +110,9 @@ def add_links(net: Mininet_wifi, network: model.Network) -> None:
         net.addLink(*(net[name] for name, _ in ends), cls=Link, intfName1=ends[0][1],
                     intfName2=ends[1][1])
         for name, port in ends:
-            _told(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
-            for step in wires.commands(link, port):
-                _told(net[name], step)
+            _run_silent(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
+            for step in wires.wire_commands(link, port):
+                _run_silent(net[name], step)
 
 
 def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
@@ -133,8 +133,8 @@ def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
             if interface.address:
                 steps.append(f"ip addr add {interface.address} brd + dev {here}")
             steps.append(f"ip link set {here} up")
-        for step in steps + _routes(net[name], node):
-            _told(net[name], step)
+        for step in steps + _route_commands(net[name], node):
+            _run_silent(net[name], step)
 
 
 def radio_of(node: Node) -> str:
@@ -144,24 +144,25 @@ def radio_of(node: Node) -> str:
 
 def phy_of(node: Node) -> str:
     """Return the kernel's name for a node's radio, "" if it has none (yet)."""
-    return run(node, ["cat", f"/sys/class/net/{radio_of(node)}/phy80211/name"]).strip()
+    return run_command(node, ["cat", f"/sys/class/net/{radio_of(node)}/phy80211/name"]).strip()
 
 
-def command(node: Node, argv: Sequence[str]) -> list[str]:
+def node_command(node: Node, argv: Sequence[str]) -> list[str]:
     """Return the command line to run `argv` on a node, until this process dies."""
     return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(node.pid), *argv]
 
 
-def run(node: Node, argv: Sequence[str], timeout_s: float = 10.0) -> str:
+def run_command(node: Node, argv: Sequence[str], timeout_s: float = 10.0) -> str:
     """Run a short command on a node, outside of its shell, and return its output."""
-    return subprocess.run(command(node, argv), capture_output=True, text=True, timeout=timeout_s,
+    return subprocess.run(node_command(node, argv), capture_output=True, text=True,
+                          timeout=timeout_s,
                           check=False).stdout
 
 
-def _routes(machine: Node, node: model.Node) -> list[str]:
+def _route_commands(machine: Node, node: model.Node) -> list[str]:
     """Return commands for a node's routes beyond its own subnets, and for forwarding."""
     steps = []
-    if node.has("station"):
+    if node.has_duty("station"):
         # All traffic goes through the agent, whatever the station's own prefix.
         port = radio_of(machine)
         steps += [f"ip route add {node.gateway} dev {port}",
@@ -172,7 +173,7 @@ def _routes(machine: Node, node: model.Node) -> list[str]:
     return steps + (["sysctl -qw net.ipv4.ip_forward=1"] if node.forwarding else [])
 
 
-def _told(node: Node, step: str) -> None:
+def _run_silent(node: Node, step: str) -> None:
     """Run one command in a node's shell. Any output is an error.
 
     Raises:

@@ -35,24 +35,24 @@ def main(topology: Callable[[argparse.Namespace], bool], about: str,
         The exit status. 0: the scenario succeeded; 1: it did not, or something failed; 2: this
         machine cannot run it; 130: interrupted.
     """
-    options = _options(about).parse_args(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
+    options = _option_parser(about).parse_args(argv)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
-        check()
+        check_machine()
         from mininet.log import setLogLevel
 
         setLogLevel("info")
         return 0 if topology(options) else 1
     except CannotRun as error:
-        return _say(error, 2)
+        return _print_error(error, 2)
     except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        return _print_error("interrupted", 130)
     except (RuntimeError, ValueError, OSError) as error:
         # qop's errors are one line each: a daemon that does not start, an invalid file.
-        return _say(error, 1)
+        return _print_error(error, 1)
 
 
-def check() -> None:
+def check_machine() -> None:
     """Refuse a machine that lacks what every script needs.
 
     Raises:
@@ -74,7 +74,7 @@ def check() -> None:
         raise CannotRun("Mininet needs root; start it with sudo")
 
 
-def _options(about: str) -> argparse.ArgumentParser:
+def _option_parser(about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("-p", "--plot", action="store_true",
                         help="show Mininet-WiFi's plot; without a screen it becomes a picture, "
@@ -84,10 +84,10 @@ def _options(about: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _interrupt(*_: object) -> NoReturn:
+def _raise_interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _say(what: object, status: int) -> int:
+def _print_error(what: object, status: int) -> int:
     sys.stderr.write(f"{Path(sys.argv[0]).name}: {what}\n")
     return status

@@ -37,7 +37,7 @@ class Dial:
         self._power = round(access_point.wintfs[0].txpower)
         self._last: int | None = None
 
-    def set(self, signal: float) -> None:
+    def set_signal(self, signal: float) -> None:
         """Set the signal that the kernel reports for every frame from now on, within its range."""
         value = round(min(max(signal - self._power, -100), -1))
         if value != self._last:
@@ -47,7 +47,7 @@ class Dial:
 
 
 @contextmanager
-def following(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
+def follow_station(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
     """Keep every access point's signal at the mobile node's distance inside the context.
 
     The kernel has one value for all receivers of a transmitter, so the mobile node's is used. The
@@ -60,7 +60,7 @@ def following(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
     def update() -> None:
         heard = station.wintfs[0]
         for point, dial in dials.items():
-            dial.set(heard.get_rssi(point.wintfs[0], station.get_distance_to(point)))
+            dial.set_signal(heard.get_rssi(point.wintfs[0], station.get_distance_to(point)))
 
     def follow() -> None:
         while not ended.wait(_INTERVAL_S):

@@ -43,7 +43,8 @@ class HostDatagram:
         return int.from_bytes(self.head[:2]), int.from_bytes(self.head[2:4])
 
 
-def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterator[HostDatagram]:
+def find_datagrams(frames: Iterable[CapturedFrame],
+                   hosts: Mapping[str, str]) -> Iterator[HostDatagram]:
     """Yield all datagrams between the hosts in either direction.
 
     Args:
@@ -62,14 +63,15 @@ def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterat
         if not place & FRAGMENT_OFFSET and (key not in made or made[key].head):
             if key in made:
                 yield made.pop(key)
-            made[key] = HostDatagram(frame.at_s, _text(packet[12:16]), _text(packet[16:20]),
+            made[key] = HostDatagram(frame.at_s, _format_address(packet[12:16]),
+                                     _format_address(packet[16:20]),
                                      packet[9], int.from_bytes(packet[4:6]))
         if key in made:
-            _take(made[key], packet, place)
+            _add_fragment(made[key], packet, place)
     yield from made.values()
 
 
-def _take(datagram: HostDatagram, packet: bytes, place: int) -> None:
+def _add_fragment(datagram: HostDatagram, packet: bytes, place: int) -> None:
     start, offset = (packet[0] & 15) * 4, 8 * (place & FRAGMENT_OFFSET)
     size = int.from_bytes(packet[2:4]) - start
     datagram.bytes += size
@@ -79,5 +81,5 @@ def _take(datagram: HostDatagram, packet: bytes, place: int) -> None:
         datagram.length = offset + size
 
 
-def _text(address: bytes) -> str:
+def _format_address(address: bytes) -> str:
     return str(ipaddress.IPv4Address(address))

@@ -26,7 +26,7 @@ class AirPhase:
     delivered_ns: Sequence[int | None]
 
     @property
-    def lost(self) -> list[int]:
+    def lost_messages(self) -> list[int]:
         """Return the numbers of the messages that did not arrive."""
         return [number for number, at_ns in enumerate(self.delivered_ns) if at_ns is None]
 
@@ -53,7 +53,7 @@ class AirPhases:
     latency_s: float
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """Return the number of messages that were sent."""
         return sum(len(phase.arrivals) for phase in self.by_name.values())
 
@@ -63,7 +63,7 @@ class AirPhases:
         return sum(size for phase in self.by_name.values() for _, size, _ in phase.arrivals)
 
 
-def read(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
+def read_phases(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
     """Read the logs of both programs.
 
     Raises:
@@ -76,16 +76,17 @@ def read(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
     for name, logged in source["phases"].items():
         arrivals = json.loads((out / f"{name}.json").read_text())["messages"]
         ends = sink["ends"][name]
-        delivered, strange = _placed(sink["delivered"][begins:ends], arrivals, payload)
+        delivered, strange = _match_deliveries(sink["delivered"][begins:ends], arrivals, payload)
         made[name] = AirPhase(arrivals, logged["due_ns"], delivered)
         wrong += strange
         begins = ends
     wrong += len(sink["delivered"]) - begins
-    return AirPhases(made, wrong, authenticated.ephemeral(sink["keys"]), raw["stamps"]["latency"])
+    return AirPhases(made, wrong, authenticated.ephemeral_keys(sink["keys"]),
+                     raw["stamps"]["latency"])
 
 
-def _placed(delivered: Sequence[Sequence[int]], arrivals: Sequence[Any],
-            payload: Payload) -> tuple[list[int | None], int]:
+def _match_deliveries(delivered: Sequence[Sequence[int]], arrivals: Sequence[Any],
+                      payload: Payload) -> tuple[list[int | None], int]:
     """Return when each message of a trace arrived, and how many match no later message.
 
     The order is kept on the way, so each delivery is the next message of its size and content.
@@ -94,7 +95,8 @@ def _placed(delivered: Sequence[Sequence[int]], arrivals: Sequence[Any],
     number = strange = 0
     for at_ns, size, checksum in delivered:
         following = (place for place in range(number, len(arrivals))
-                     if arrivals[place][1] == size and payload.checksum(place, size) == checksum)
+                     if arrivals[place][1] == size and payload.message_checksum(place, size)
+                     == checksum)
         place = next(following, None)
         if place is None:
             strange += 1

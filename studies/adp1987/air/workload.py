@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from measure.capture import WHOLE, Detail, Point, capturing, settle
+from measure.capture import WHOLE, Detail, Point, capturing, settle_captures
 from measure.errors import MeasureError
 from measure.over_air import OverAir, Stay
 from measure.services.program import HostProgram
@@ -47,7 +47,7 @@ _REASSEMBLY_S = 1
 _HEADS = Detail(snap_bytes=320, buffer_kib=4096, in_blocks=True)
 
 
-def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
+def measure_repetition(air: OverAir, hosts: HostPrograms, session: Session) -> None:
     """Measure one repetition on the air.
 
     Args:
@@ -67,76 +67,77 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
     # the default of half a minute, this would show payload bytes in the middle of a later
     # repetition.
     for node in hosts.nodes.values():
-        site.testbed.run(node, ["sysctl", "-qw", f"net.ipv4.ipfrag_time={_REASSEMBLY_S}"])
+        site.testbed.run_command(node, ["sysctl", "-qw", f"net.ipv4.ipfrag_time={_REASSEMBLY_S}"])
     with ExitStack() as stack:
         stay = stack.enter_context(air.connected(scenario, hosts.out, session,
                                                  has_port=task["has_port"]))
         if fault == AROUND_THE_TUNNEL:
-            air.around_the_tunnel(scenario, ["proto", str(PROTOCOL)])
-        sink = stack.enter_context(_program(hosts, "sink", "beta", fault))
-        source = stack.enter_context(_program(hosts, "source", "alpha", fault))
-        with _captured(hosts, "proof", WHOLE, session):
+            air.bypass_tunnel(scenario, ["proto", str(PROTOCOL)])
+        sink = stack.enter_context(_start_carrier(hosts, "sink", "beta", fault))
+        source = stack.enter_context(_start_carrier(hosts, "source", "alpha", fault))
+        with _capture_ends(hosts, "proof", WHOLE, session):
             session.stamp("start")
-            source.do("establish")
-            hosts.say_wait("proof", session)
-            _stamped("proof", source, session)
-            _phase("proof", source, sink)
-        with _captured(hosts, "later", _HEADS, session):
+            source.run_command("establish")
+            hosts.report_wait("proof", session)
+            _stamp_phase("proof", source, session)
+            _run_phase("proof", source, sink)
+        with _capture_ends(hosts, "later", _HEADS, session):
             if fault == SECOND_CHANNEL:
-                source.do("begin-anew")
-            hosts.say_wait("latency", session)
-            _stamped("latency", source, session)
+                source.run_command("begin-anew")
+            hosts.report_wait("latency", session)
+            _stamp_phase("latency", source, session)
             half_s = hosts.lasts_s("latency") / 2
-            _phase("latency", source, sink, stay, half_s)
+            _run_phase("latency", source, sink, stay, half_s)
             if fault == LATER_CHANNEL:
-                source.do("begin-anew")
-            _stamped("throughput", source, session)
-            _phase("throughput", source, sink)
-            settle()
+                source.run_command("begin-anew")
+            _stamp_phase("throughput", source, session)
+            _run_phase("throughput", source, sink)
+            settle_captures()
         session.stamp("end")
-        source.end()
-        sink.end()
+        source.finish()
+        sink.finish()
 
 
-def nodes(scenario: Mapping[str, Any]) -> Mapping[str, str]:
+def host_nodes(scenario: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the node of each host."""
     return {"alpha": scenario["peer"], "beta": scenario["mobile_node"]}
 
 
-def _stamped(name: str, source: HostProgram, session: Session) -> None:
+def _stamp_phase(name: str, source: HostProgram, session: Session) -> None:
     """Let earlier messages arrive, then record the start of a phase.
 
     The times of the phase's messages count from this stamp.
     """
-    source.do("quiet")
+    source.run_command("quiet")
     session.stamp(name)
 
 
-def _phase(name: str, source: HostProgram, sink: HostProgram, stay: Stay | None = None,
-           moves_after_s: float = 0.0) -> None:
+def _run_phase(name: str, source: HostProgram, sink: HostProgram, connection: Stay | None = None,
+               moves_after_s: float = 0.0) -> None:
     """Run a phase and collect what arrived.
 
-    With a `stay` whose node moves, the handoff is `moves_after_s` seconds after the start.
+    With a `connection` whose node moves, the handoff is `moves_after_s` seconds after the start.
     """
-    source.tell(name)
-    if stay is not None and stay.moves:
+    source.send_command(name)
+    if connection is not None and connection.moves:
         time.sleep(moves_after_s)
-        stay.move()
-    source.expect(f"done {name}")
-    sink.do(name)
+        connection.move_away()
+    source.expect_line(f"done {name}")
+    sink.run_command(name)
 
 
 @contextmanager
-def _captured(hosts: HostPrograms, part: str, detail: Detail, session: Session) -> Iterator[None]:
+def _capture_ends(hosts: HostPrograms, part: str, detail: Detail,
+                  session: Session) -> Iterator[None]:
     """Capture the traffic between the hosts at both ends.
 
     In a tunnel, each end captures only the ESP packets that it sends.
     """
     site = hosts.site
-    here, there = hosts.address("alpha"), hosts.address("beta")
+    here, there = hosts.address_of("alpha"), hosts.address_of("beta")
     points = []
     for host, node in hosts.nodes.items():
-        address = hosts.address(host)
+        address = hosts.address_of(host)
         points.append(Point(host, node, site.network.nodes[node].interface_of(address),
                             f"(not esp and host {here} and host {there}) or "
                             f"(esp and src host {address})"))
@@ -145,19 +146,19 @@ def _captured(hosts: HostPrograms, part: str, detail: Detail, session: Session) 
         yield
 
 
-def _program(hosts: HostPrograms, role: str, host: str, fault: str) -> HostProgram:
+def _start_carrier(hosts: HostPrograms, role: str, host: str, fault: str) -> HostProgram:
     task = hosts.task
     peer = next(name for name in hosts.nodes if name != host)
     has_channel = task["protocol"] in VERSIONS
     queued = has_channel and task["queue"] and fault != BESIDE
-    return hosts.carrying(role, host, {
-        "address": hosts.address(host), "peer_address": hosts.address(peer), "peer": peer,
-        "config": str(hosts.config(host)) if has_channel else "",
+    return hosts.start_carrier(role, host, {
+        "address": hosts.address_of(host), "peer_address": hosts.address_of(peer), "peer": peer,
+        "config": str(hosts.write_config(host)) if has_channel else "",
         "work": hosts.site.devices[hosts.nodes[host]]["work"], "rsa_bits": task["rsa_bits"],
         "wire": None, "beside_channel": fault == BESIDE,
         "is_false": fault == FALSE_LOG and role == "sink",
         "totals": [], "counts_from": _NEVER, "counts_after": "latency",
         "window": _QUEUED if queued else _ALONE,
         "report": REPORT if queued else _REPORT_ALONE, "may_lose": True,
-        "added_s": TimeLimits.of(hosts.site.testbed).crossing_s(
+        "added_s": TimeLimits.for_testbed(hosts.site.testbed).crossing_s(
             from_json(Scenario, task["scenario"]))})

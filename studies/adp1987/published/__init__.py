@@ -45,18 +45,18 @@ class PaperValues:
 
 
 @cache
-def load() -> PaperValues:
+def load_values() -> PaperValues:
     """Return all values that the paper printed, without its claims."""
     raw = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
     return PaperValues(
-        {"2": dict(_table_2(raw)), "3": dict(_scopes(raw["table_3"], "ALL")),
-         "4": dict(_scopes(raw["table_4"], "ND")), "5": dict(_table_5(raw)),
-         "6": dict(_table_6(raw)), "utilisation": dict(_utilisation(raw))},
+        {"2": dict(_table_2(raw)), "3": dict(_table_of_scopes(raw["table_3"], "ALL")),
+         "4": dict(_table_of_scopes(raw["table_4"], "ND")), "5": dict(_table_5(raw)),
+         "6": dict(_table_6(raw)), "utilisation": dict(_utilisation_values(raw))},
         raw["establishment_s"], raw["figure_7"], tuple(raw["inconsistent"]))
 
 
 @cache
-def claims() -> Mapping[str, Claim]:
+def load_claims() -> Mapping[str, Claim]:
     """Return the paper's claims by number."""
     raw = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
     return {name: Claim(name, entry["says"], entry["where"]) for name, entry in raw.items()}
@@ -67,7 +67,7 @@ def scope_ids(trace: str, scope: str, queue: str) -> Ids:
     return ids(trace, scope=scope, queue=queue)
 
 
-def _values(cell: Ids, throughput: float, latency: float) -> Iterator[tuple[Key, float]]:
+def _cell_values(cell: Ids, throughput: float, latency: float) -> Iterator[tuple[Key, float]]:
     yield (T, *cell), throughput * 1e3
     yield (L, *cell), latency / 1e3
 
@@ -75,27 +75,27 @@ def _values(cell: Ids, throughput: float, latency: float) -> Iterator[tuple[Key,
 def _table_2(raw: Any) -> Iterator[tuple[Key, float]]:
     for trace, (size, throughput, latency) in raw["table_2"].items():
         yield (ADP_BYTES.name, *ids(trace)), size
-        yield from _values(ids(trace), throughput, latency)
+        yield from _cell_values(ids(trace), throughput, latency)
 
 
-def _scopes(table: Any, trace: str) -> Iterator[tuple[Key, float]]:
+def _table_of_scopes(table: Any, trace: str) -> Iterator[tuple[Key, float]]:
     for scope, row in table.items():
         for queue, throughput, latency in zip(QUEUES, row["T"], row["L"], strict=True):
-            yield from _values(scope_ids(trace, scope, queue), throughput, latency)
+            yield from _cell_values(scope_ids(trace, scope, queue), throughput, latency)
 
 
 def _table_5(raw: Any) -> Iterator[tuple[Key, float]]:
     for trace, row in raw["table_5"].items():
         for technology, throughput, latency in zip(("HW", "SW"), row["T"], row["L"], strict=True):
-            yield from _values(ids(trace, technology=technology), throughput, latency)
+            yield from _cell_values(ids(trace, technology=technology), throughput, latency)
 
 
 def _table_6(raw: Any) -> Iterator[tuple[Key, float]]:
     for urgency, (throughput, latency) in raw["table_6"].items():
-        yield from _values(ids("ALL", urgency=urgency), throughput, latency)
+        yield from _cell_values(ids("ALL", urgency=urgency), throughput, latency)
 
 
-def _utilisation(raw: Any) -> Iterator[tuple[Key, float]]:
+def _utilisation_values(raw: Any) -> Iterator[tuple[Key, float]]:
     for scope, row in raw["utilisation"].items():
         for queue, percent in zip(QUEUES, row, strict=True):
             yield (UTILISATION.name, *scope_ids("ND", scope, queue)), percent / 100

@@ -122,14 +122,14 @@ class AdpCarrier:
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
         #: Ephemeral keys (public, private), which decrypt the captures.
         self.keys: list[tuple[str, str]] = []
-        self._endpoint = self._made(job, loaded)
-        self._tell_keys()
+        self._endpoint = self._make_endpoint(job, loaded)
+        self._log_keys()
 
-    def _tell_keys(self) -> None:
+    def _log_keys(self) -> None:
         self._endpoint.host.log_keys(
             lambda public, private: self.keys.append((public.hex(), private.hex())))
 
-    def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
+    def _make_endpoint(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
         """Return the host of ADP.
 
         Its operations take the processor time that they need.
@@ -137,7 +137,7 @@ class AdpCarrier:
         datagrams = Datagrams(config.network.kind, config.network.number,
                               config.addresses[config.host])
         self.fileno = datagrams.fileno
-        return HostEndpoint(config, datagrams, _unmetered, self._heard)
+        return HostEndpoint(config, datagrams, _charge_nothing, self._handle_effect)
 
     def establish(self) -> None:
         """Request the channel and make the owner known to the other end."""
@@ -151,7 +151,7 @@ class AdpCarrier:
     def begin_anew(self) -> None:
         """Start a new kernel session and request another channel (negative control)."""
         self._endpoint.begin_anew()
-        self._tell_keys()
+        self._log_keys()
         self.establish()
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
@@ -177,7 +177,7 @@ class AdpCarrier:
         if due_s is not None and due_s <= now_s:
             self._endpoint.perform(self._endpoint.host.tick(now_s))
 
-    def _heard(self, effect: Effect) -> None:
+    def _handle_effect(self, effect: Effect) -> None:
         if isinstance(effect, Deliver):
             self._arrived.append(effect.data)
         elif isinstance(effect, Note):
@@ -187,28 +187,28 @@ class AdpCarrier:
 class ChargedAdpCarrier(AdpCarrier):
     """An ADP carrier on a modelled processor, which charges each operation to its device."""
 
-    def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
-        self._paced = PacedEndpoint(job, lambda effect, _at_ns: self._heard(effect))
+    def _make_endpoint(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
+        self._paced = PacedEndpoint(job, lambda effect, _at_ns: self._handle_effect(effect))
         self.fileno = self._paced.datagrams.fileno
         return self._paced
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """Send a user message, and charge it when its process hands it over."""
         processor = self._paced.processor
-        processor.reach(time.monotonic_ns())
-        processor.charge("user-message-send")
-        processor.settle()
+        processor.advance_to(time.monotonic_ns())
+        processor.charge_operation("user-message-send")
+        processor.settle_charges()
         super().send(data, self._paced.now_s, urgent=urgent)
 
     def receive(self) -> list[bytes]:
         """Return the arrived messages after the processor has finished their work."""
         arrived = super().receive()
-        self._paced.processor.wait()
+        self._paced.processor.wait_for_clock()
         return arrived
 
     def tick(self, now_s: float) -> None:
         """Send the ADP messages that are due."""
-        self._paced.processor.reach(round(now_s * 1e9))
+        self._paced.processor.advance_to(round(now_s * 1e9))
         super().tick(self._paced.now_s)
 
 
@@ -248,7 +248,7 @@ class BesideAdpCarrier(UdpCarrier):
         self._channel.tick(now_s)
 
 
-def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
+def wait_for_events(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
     """Wait for a datagram, timer or file, and run due timers.
 
     A long wait ends early, so that a caller who waits again is not late.
@@ -262,13 +262,13 @@ def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> 
         True if a file is readable.
     """
     due = [at for at in (until_s, carrier.due_s()) if at is not None]
-    left_s = wait_s(min(due) - time.monotonic()) if due else None
+    left_s = select_timeout_s(min(due) - time.monotonic()) if due else None
     ready, _, _ = select.select([carrier.fileno(), *files], [], [], left_s)
     carrier.tick(time.monotonic())
     return any(file in ready for file in files)
 
 
-def wait_s(left_s: float) -> float:
+def select_timeout_s(left_s: float) -> float:
     """Return a shortened timeout for select, because the kernel may exceed it.
 
     The kernel may be late by a thousandth of a long timeout.
@@ -276,7 +276,7 @@ def wait_s(left_s: float) -> float:
     return left_s * (1 - 2 * _SLACK) if left_s > _LONG_S else max(0.0, left_s)
 
 
-def make(job: Mapping[str, Any]) -> Carrier:
+def make_carrier(job: Mapping[str, Any]) -> Carrier:
     """Return the carrier that a job needs."""
     if job["protocol"] not in VERSIONS:
         return UdpCarrier(job["address"], job["peer_address"])
@@ -285,5 +285,5 @@ def make(job: Mapping[str, Any]) -> Carrier:
     return ChargedAdpCarrier(job) if "work" in job else AdpCarrier(job)
 
 
-def _unmetered(_operation: Operation, _size: int) -> None:
+def _charge_nothing(_operation: Operation, _size: int) -> None:
     """Charge nothing: in real time, an operation takes its own processor time."""

@@ -40,8 +40,8 @@ class RealEvidence:
     late: RealWaits | None = None
 
 
-def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: Payload,
-           secrets: Mapping[bytes, bytes], paced: Sequence[Arrival]) -> RealEvidence:
+def gather_evidence(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: Payload,
+                    secrets: Mapping[bytes, bytes], paced: Sequence[Arrival]) -> RealEvidence:
     """Read and decrypt the captures of a repetition.
 
     Args:
@@ -56,42 +56,43 @@ def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: 
         MeasureError: A capture cannot be read.
     """
     protocol = task["protocol"]
-    parts = {part: list(pcap.frames(out / f"{part}-alpha.pcap"))
+    parts = {part: list(pcap.read_frames(out / f"{part}-alpha.pcap"))
              for part in ("proof", "latency", "throughput")}
     every = list(itertools.chain(*parts.values()))
-    seen = (wireguard.traffic(every, {wireguard.PORT}) if protocol == "wireguard" else
-            packets.traffic(every, protocol))
+    seen = (wireguard.classify_traffic(every, {wireguard.PORT}) if protocol == "wireguard" else
+            packets.count_traffic(every, protocol))
     search = PieceSearch(payload)
-    channel = (authenticated.captured(parts["proof"], ALPHA, out, secrets)
+    channel = (authenticated.open_frames(parts["proof"], ALPHA, out, secrets)
                if protocol == "adp" else OpenedCapture())
-    late = waits.waits(parts["latency"], ALPHA, paced, task) if protocol == "adp" else None
-    return RealEvidence(seen, {part: search.seek(frames) for part, frames in parts.items()}, raw,
+    late = waits.measure_waits(parts["latency"], ALPHA, paced, task) if protocol == "adp" else None
+    return RealEvidence(seen,
+                        {part: search.search_frames(frames) for part, frames in parts.items()}, raw,
                         channel, out, late)
 
 
-def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
+def run_checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
     """Yield all checks of a real-time repetition.
 
     `carried_bytes` is the user data in the captured phases.
     """
     seen = proof.traffic
     if isinstance(seen, wireguard.WireGuardTraffic):
-        yield from wireguard.checks(seen, carried_bytes)
-        yield _kernels_handshake(proof.raw["wireguard"], carried_bytes)
+        yield from wireguard.verify_traffic(seen, carried_bytes)
+        yield _check_kernel_handshake(proof.raw["wireguard"], carried_bytes)
     else:
         shown = ", ".join(f"{count} {name}" for name, count in seen.strangers.most_common(3))
         yield Check("nothing-else", seen.packets > 0 and not seen.strangers, (
             f"{seen.packets} packets of its own captured, {seen.strangers.total()} others"
             + (f" ({shown})" if shown else "")))
         if seen.protocol == "esp":
-            yield from _esp(seen, proof.raw["esp"], carried_bytes)
+            yield from _check_esp(seen, proof.raw["esp"], carried_bytes)
         elif seen.protocol == "adp":
-            yield from _adp(seen, proof)
+            yield from _check_adp(seen, proof)
     is_open = isinstance(seen, packets.HostTraffic) and seen.protocol == "none"
-    yield private(proof.shown, is_open=is_open)
+    yield check_privacy(proof.shown, is_open=is_open)
 
 
-def private(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
+def check_privacy(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
     """Check that no frame shows a piece of a payload.
 
     Where nothing is encrypted (`is_open`), frames of every capture must show some, which proves the
@@ -106,7 +107,7 @@ def private(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
             for name, shown in used.items())))
 
 
-def _kernels_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:
+def _check_kernel_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:
     ends = [state for node in states.values() for state in node]
     shaken = sum(state["handshake_s"] is not None for state in ends)
     received = max((state["received_bytes"] for state in states["beta"]), default=0)
@@ -115,27 +116,29 @@ def _kernels_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:
     ))
 
 
-def _esp(seen: packets.HostTraffic, states: Mapping[str, Any],
-         carried_bytes: int) -> Iterator[Check]:
-    yield Check("handshake", seen.shaking >= _IKE_PACKETS, f"{seen.shaking} IKE packets captured")
+def _check_esp(traffic: packets.HostTraffic, states: Mapping[str, Any],
+               carried_bytes: int) -> Iterator[Check]:
+    yield Check("handshake", traffic.shaking >= _IKE_PACKETS,
+                f"{traffic.shaking} IKE packets captured")
     ends = [state for node in states.values() for state in node]
     others = sorted({str(state.get("aead")) for state in ends} - {_AEAD})
-    yield Check("sessions", len(seen.sessions) in (1, 2) and not seen.repeated and bool(ends)
+    yield Check("sessions", len(traffic.sessions) in (1, 2) and not traffic.repeated and bool(ends)
                 and not others, (
-        f"{len(seen.sessions)} SPIs captured, {seen.repeated} sequence numbers that did not rise, "
+        f"{len(traffic.sessions)} SPIs captured, {traffic.repeated} sequence numbers that did not "
+        "rise, "
         f"{len(ends)} SAs in the kernels, {', '.join(others) or 'all'} of {_AEAD}"))
     carried = max((state.get("bytes", 0) for state in states["beta"]), default=0)
     yield Check("carried", carried >= carried_bytes > 0, (
         f"{carried} bytes through one of beta's SAs, {carried_bytes} of the stream"))
 
 
-def _adp(seen: packets.HostTraffic, proof: RealEvidence) -> Iterator[Check]:
-    yield Check("handshake", seen.shaking > 1, (
-        f"{seen.shaking} packets with a request or an acknowledgement captured"))
-    channels = sniffed.sessions(seen.sessions, seen.announced)
-    yield Check("sessions", channels == 1 and not seen.repeated, (
-        f"{channels} channel captured, {seen.repeated} sequence numbers that did not "
+def _check_adp(traffic: packets.HostTraffic, proof: RealEvidence) -> Iterator[Check]:
+    yield Check("handshake", traffic.shaking > 1, (
+        f"{traffic.shaking} packets with a request or an acknowledgement captured"))
+    channels = sniffed.count_channels(traffic.sessions, traffic.announced)
+    yield Check("sessions", channels == 1 and not traffic.repeated, (
+        f"{channels} channel captured, {traffic.repeated} sequence numbers that did not "
         "rise"))
-    yield authenticated.owner(proof.channel, proof.keys)
+    yield authenticated.check_owner(proof.channel, proof.keys)
     if proof.late is not None:
-        yield waits.in_time(proof.late)
+        yield waits.check_waits(proof.late)

@@ -45,7 +45,7 @@ class RealPhase:
         return sum(size for _, size, _ in self.arrivals)
 
 
-def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
+def judge_repetition(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     """Return the measured values and the evidence of a real-time repetition.
 
     Args:
@@ -60,21 +60,22 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-        "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
+        "files": judging.existing_files(out, _FILES),
+        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
-    phases, secrets = _read(out)
+    phases, secrets = _read_logs(out)
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
-    seen = evidence.gather(out, task, raw, payload, secrets, phases["latency"].arrivals)
-    checks = judging.recorded([_intact(phases, payload),
-                               *evidence.checks(seen, _carried(phases))])
-    reasons = [*judging.unproven(checks), *judging.lost(raw)]
+    seen = evidence.gather_evidence(out, task, raw, payload, secrets, phases["latency"].arrivals)
+    checks = judging.to_records([_check_integrity(phases, payload),
+                                 *evidence.run_checks(seen, _captured_bytes(phases))])
+    reasons = [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
     busy_s = repetition.processor_s("throughput-begins", "throughput-ends")
-    return Judged(_measured(phases, raw, seen, busy_s), checks, "; ".join(reasons),
+    return Judged(_measure(phases, raw, seen, busy_s), checks, "; ".join(reasons),
                   "failed" if reasons else "ok", **circumstances)
 
 
-def _read(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
+def _read_logs(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
     """Return the phases by name, and the receiver's ephemeral keys."""
     source, sink = (json.loads(gzip.decompress((out / f"{role}.json.gz").read_bytes()))
                     for role in ("source", "sink"))
@@ -85,28 +86,28 @@ def _read(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
         phases[name] = RealPhase(name, arrivals, logged["due_ns"],
                                  sink["delivered"][begins:ends])
         begins = ends
-    return phases, authenticated.ephemeral(sink["keys"])
+    return phases, authenticated.ephemeral_keys(sink["keys"])
 
 
-def _carried(phases: Mapping[str, RealPhase]) -> int:
+def _captured_bytes(phases: Mapping[str, RealPhase]) -> int:
     """Return the bytes of user data in the phases whose packets are captured."""
     return sum(phases[name].user_bytes for name in ("proof", "latency"))
 
 
-def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> Check:
+def _check_integrity(phases: Mapping[str, RealPhase], payload: Payload) -> Check:
     wrong = count = 0
     for phase in phases.values():
         count += len(phase.arrivals)
         wrong += len(phase.arrivals) - len(phase.delivered)
-        wrong += sum([size, checksum] != [arrival[1], payload.checksum(number, arrival[1])]
+        wrong += sum([size, checksum] != [arrival[1], payload.message_checksum(number, arrival[1])]
                      for number, (arrival, (_, size, checksum)) in enumerate(
                          zip(phase.arrivals, phase.delivered, strict=False)))
     return Check("intact", not wrong, (
         f"{count} messages handed over, {wrong} not delivered as they were"))
 
 
-def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
-              seen: evidence.RealEvidence, busy_s: float | None) -> Measured:
+def _measure(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
+             proof: evidence.RealEvidence, busy_s: float | None) -> Measured:
     latency, throughput = phases["latency"], phases["throughput"]
     waits = [(delivered[0] - due) / 1e9 for (_, _, urgent), due, delivered in zip(
         latency.arrivals, latency.due_ns, latency.delivered, strict=False) if urgent]
@@ -118,5 +119,5 @@ def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
         throughput_bytes_per_s=throughput.user_bytes / lasted_s,
         messages_per_s=count / lasted_s,
         messages_per_processor_s=count / busy_s if busy_s else None,
-        establishment_s=seen.traffic.handshake_s,
-        wire_bytes_per_byte=wire_bytes / latency.user_bytes, **latencies.fields(waits))
+        establishment_s=proof.traffic.handshake_s,
+        wire_bytes_per_byte=wire_bytes / latency.user_bytes, **latencies.latency_fields(waits))

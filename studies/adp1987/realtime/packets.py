@@ -46,48 +46,48 @@ class HostTraffic:
             return None
         return self.ended_s - self.begun_s
 
-    def take(self, at_s: float, packet: bytes) -> None:
+    def count_packet(self, at_s: float, packet: bytes) -> None:
         """Count an IPv4 packet or its head, captured at `at_s`."""
         kind, data = packet[9], packet[(packet[0] & 15) * 4:]
         if self.protocol == "esp" and kind == _UDP and _IKE_PORT.to_bytes(2) == data[2:4]:
-            self._shake(at_s)
+            self._count_handshake(at_s)
         elif kind not in _OWN[self.protocol]:
             self.strangers[f"of protocol {kind}"] += 1
         else:
             self.packets += 1
             # Only the first fragment has the protocol's header.
             if not int.from_bytes(packet[6:8]) & FRAGMENT_OFFSET:
-                self._own(at_s, packet[12:16], data)
+                self._count_own(at_s, packet[12:16], data)
 
-    def _own(self, at_s: float, source: bytes, data: bytes) -> None:
+    def _count_own(self, at_s: float, source: bytes, data: bytes) -> None:
         if self.protocol == "esp":
-            self._numbered(source, data[:4], int.from_bytes(data[4:8]))
+            self._count_number(source, data[:4], int.from_bytes(data[4:8]))
         elif self.protocol == "adp":
-            self._adp(at_s, source, data)
+            self._count_adp(at_s, source, data)
 
-    def _adp(self, at_s: float, source: bytes, data: bytes) -> None:
-        if following := sniffed.announced(data):
+    def _count_adp(self, at_s: float, source: bytes, data: bytes) -> None:
+        if following := sniffed.announced_channel(data):
             self.announced.add(following)
-        if sniffed.establishes(data):
-            self._shake(at_s)
+        if sniffed.is_handshake(data):
+            self._count_handshake(at_s)
         elif data[1] & Flag.SEALED:
-            self._numbered(source, sniffed.channel_of(data), sniffed.sequence_of(data))
+            self._count_number(source, sniffed.channel_of(data), sniffed.sequence_of(data))
 
-    def _shake(self, at_s: float) -> None:
+    def _count_handshake(self, at_s: float) -> None:
         self.shaking += 1
         self.begun_s = at_s if self.begun_s is None else self.begun_s
         self.ended_s = at_s
 
-    def _numbered(self, source: bytes, session: bytes, number: int) -> None:
+    def _count_number(self, source: bytes, session: bytes, number: int) -> None:
         self.sessions.add(session)
         self.repeated += number <= self._last.get((source, session), 0)
         self._last[source, session] = number
 
 
-def traffic(frames: Iterable[CapturedFrame], protocol: str) -> HostTraffic:
+def count_traffic(frames: Iterable[CapturedFrame], protocol: str) -> HostTraffic:
     """Count all IPv4 packets of a capture."""
     seen = HostTraffic(protocol)
     for frame in frames:
         if frame.kind == _IPV4:
-            seen.take(frame.at_s, frame.payload)
+            seen.count_packet(frame.at_s, frame.payload)
     return seen

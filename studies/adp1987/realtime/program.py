@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from studies.adp1987.payload import Payload
-from studies.adp1987.processor import sharp_timers
-from studies.adp1987.realtime.carriers import Carrier, make, wait
+from studies.adp1987.processor import sharpen_timers
+from studies.adp1987.realtime.carriers import Carrier, make_carrier, wait_for_events
 
 #: Limits of messages and bytes on the way, and of those that the sink counts before it reports.
 WINDOW, REPORT = (128, 65_536), (32, 16_384)
@@ -47,46 +47,46 @@ class TraceSource:
         #: Time that the network adds to every wait (s).
         self._added_s = float(job.get("added_s", 0.0))
 
-    def establish(self) -> None:
+    def prepare_carrier(self) -> None:
         """Prepare the carrier.
 
         If it is not ready in time, the evidence shows it.
         """
         self._carrier.establish()
-        self._rest(_QUIET_S + self._added_s)
+        self._serve_for(_QUIET_S + self._added_s)
         until_s = time.monotonic() + _PATIENCE_S + 10 * self._added_s
         while not self._carrier.is_established() and time.monotonic() < until_s:
-            wait(self._carrier, until_s)
-            self._take()
+            wait_for_events(self._carrier, until_s)
+            self._receive_counts()
 
-    def quiet(self) -> None:
+    def drain_counts(self) -> None:
         """Receive the sink's counts of the phase before."""
-        self._rest(_QUIET_S + self._added_s)
+        self._serve_for(_QUIET_S + self._added_s)
 
     def begin_anew(self) -> None:
         """Continue with a new kernel session and channel (negative control)."""
         self._carrier.begin_anew()  # type: ignore[attr-defined]
-        self._rest(_QUIET_S + self._added_s)
+        self._serve_for(_QUIET_S + self._added_s)
 
-    def replay(self, name: str) -> None:
+    def replay_phase(self, name: str) -> None:
         """Run a phase, in the trace's own time or as fast as the sink counts."""
         phase = json.loads(Path(self._job["phases"][name]).read_text())
         messages, base = phase["messages"], self._counted
         start_s = time.monotonic()
-        due_ns = self._saturated(messages) if phase["saturated"] else self._paced(
+        due_ns = self._replay_saturated(messages) if phase["saturated"] else self._replay_paced(
             messages, start_s)
         if not self._job["may_lose"]:
-            self._until(base + len(messages))
+            self._wait_for_count(base + len(messages))
         self.log["phases"][name] = {"due_ns": due_ns}
-        self._rest((_LATE_S if self._job["may_lose"] else _QUIET_S) + self._added_s)
+        self._serve_for((_LATE_S if self._job["may_lose"] else _QUIET_S) + self._added_s)
 
-    def _paced(self, messages: list[Any], start_s: float) -> list[int]:
+    def _replay_paced(self, messages: list[Any], start_s: float) -> list[int]:
         for number, (at_s, size, urgent) in enumerate(messages):
-            self._rest(start_s + at_s - time.monotonic())
-            self._send(number, size, time.monotonic(), urgent=urgent)
+            self._serve_for(start_s + at_s - time.monotonic())
+            self._send_message(number, size, time.monotonic(), urgent=urgent)
         return [round((start_s + at_s) * 1e9) for at_s, _, _ in messages]
 
-    def _saturated(self, messages: list[Any]) -> list[int]:
+    def _replay_saturated(self, messages: list[Any]) -> list[int]:
         handed, ends, total, given_up = [], [0], 0, 0
         base, (most, most_bytes) = self._counted, self._job["window"]
         for number, (_, size, urgent) in enumerate(messages):
@@ -94,26 +94,26 @@ class TraceSource:
                 over = min(number, self._counted - base + given_up)
                 if number - over < most and total - ends[over] + size <= most_bytes:
                     break
-                if not self._hear():
+                if not self._wait_for_report():
                     given_up = number - (self._counted - base)
             now_s = time.monotonic()
             handed.append(round(now_s * 1e9))
-            self._send(number, size, now_s, urgent=urgent)
+            self._send_message(number, size, now_s, urgent=urgent)
             total += size
             ends.append(total)
         return handed
 
-    def _send(self, number: int, size: int, now_s: float, *, urgent: bool) -> None:
-        self._carrier.send(self._payload.of(number, size), now_s, urgent=urgent)
+    def _send_message(self, number: int, size: int, now_s: float, *, urgent: bool) -> None:
+        self._carrier.send(self._payload.message_data(number, size), now_s, urgent=urgent)
         self._sent += 1
         self._carrier.tick(now_s)
 
-    def _until(self, count: int) -> None:
+    def _wait_for_count(self, count: int) -> None:
         """Wait until the sink has counted a number of messages."""
         while self._counted < count:
-            self._hear()
+            self._wait_for_report()
 
-    def _hear(self) -> bool:
+    def _wait_for_report(self) -> bool:
         """Wait for the sink's count, and return whether it arrived before the time limit.
 
         Raises:
@@ -122,8 +122,8 @@ class TraceSource:
         may_lose, before = self._job["may_lose"], self._counted
         until_s = time.monotonic() + (_LOST_S if may_lose else _PATIENCE_S) + self._added_s
         while self._counted == before:
-            wait(self._carrier, until_s)
-            self._take()
+            wait_for_events(self._carrier, until_s)
+            self._receive_counts()
             if time.monotonic() >= until_s:
                 if may_lose:
                     return False
@@ -131,13 +131,13 @@ class TraceSource:
                                    "not arrive")
         return True
 
-    def _rest(self, seconds: float) -> None:
+    def _serve_for(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
-            wait(self._carrier, until_s)
-            self._take()
+            wait_for_events(self._carrier, until_s)
+            self._receive_counts()
 
-    def _take(self) -> None:
+    def _receive_counts(self) -> None:
         for data in self._carrier.receive():
             self._counted = max(self._counted, int.from_bytes(data[:_COUNT_BYTES]))
 
@@ -156,30 +156,30 @@ class TraceCounter:
         self.log: dict[str, Any] = {"delivered": [], "ends": {}}
         self._reported = self._bytes = 0
 
-    def serve(self) -> None:
+    def serve_until_end(self) -> None:
         """Receive messages and log the ends of phases until standard input ends."""
         while True:
-            if wait(self._carrier, None, [sys.stdin]):
+            if wait_for_events(self._carrier, None, [sys.stdin]):
                 name = sys.stdin.readline().strip()
                 if not name:
                     return
-                self._end(name)
-            self._take()
+                self._end_phase(name)
+            self._receive_messages()
 
-    def _end(self, phase: str) -> None:
+    def _end_phase(self, phase: str) -> None:
         """Log and report the number of messages that arrived by the end of a phase.
 
         After the phase `counts_after`, the sink reports its count regularly, because the source
         needs it.
         """
-        self._take()
+        self._receive_messages()
         count = self.log["ends"][phase] = len(self.log["delivered"])
         if phase == self._counts_after:
             self._counts_from = count
-        self._report(count, time.monotonic())
+        self._report_count(count, time.monotonic())
         print(f"done {phase}", flush=True)
 
-    def _take(self) -> None:
+    def _receive_messages(self) -> None:
         arrived = self._carrier.receive()
         now_s, delivered = time.monotonic(), self.log["delivered"]
         at_ns = round(now_s * 1e9)
@@ -190,9 +190,9 @@ class TraceCounter:
             if count in self._totals or (count > self._counts_from and (
                     count - self._reported >= self._report_messages
                     or self._bytes >= self._report_bytes)):
-                self._report(count, now_s)
+                self._report_count(count, now_s)
 
-    def _report(self, count: int, now_s: float) -> None:
+    def _report_count(self, count: int, now_s: float) -> None:
         self._carrier.send(count.to_bytes(_COUNT_BYTES), now_s, urgent=True)
         self._reported, self._bytes = count, 0
 
@@ -200,29 +200,29 @@ class TraceCounter:
 def main(path: str) -> int:
     """Run the source or the sink until standard input ends, and write its log."""
     job: dict[str, Any] = json.loads(Path(path).read_text())
-    sharp_timers()
+    sharpen_timers()
     # SCHED_BATCH: a process that a message wakes does not preempt its sender on the shared
     # processor.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    carrier = make(job)
+    carrier = make_carrier(job)
     print("ready", flush=True)
     if job["role"] == "sink":
         counter = TraceCounter(job, carrier)
-        counter.serve()
+        counter.serve_until_end()
         log = counter.log
         if job.get("is_false"):  # negative control: the last message is not logged
             log["ends"][max(log["ends"], key=log["ends"].__getitem__)] -= 1
             log["delivered"].pop()
     else:
         source = TraceSource(job, carrier)
-        commands = {"establish": source.establish, "quiet": source.quiet,
+        commands = {"establish": source.prepare_carrier, "quiet": source.drain_counts,
                     "begin-anew": source.begin_anew}
         for line in sys.stdin:
             name = line.strip()
             if name in commands:
                 commands[name]()
             else:
-                source.replay(name)
+                source.replay_phase(name)
             print(f"done {line.strip()}", flush=True)
         log = source.log
     log |= {"notes": getattr(carrier, "notes", []), "keys": getattr(carrier, "keys", [])}

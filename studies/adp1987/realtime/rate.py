@@ -33,7 +33,7 @@ class End:
 
     def __init__(self, folder: Path, role: str, count: int, *, queue: bool) -> None:
         host = _ROLES[role]
-        _configure(folder, host, queue=queue)
+        _write_config(folder, host, queue=queue)
         job = folder / f"{role}-job.json"
         job.write_text(json.dumps({
             "role": role, "protocol": "adp", "seed": 1, "log": str(folder / f"{role}.json.gz"),
@@ -43,13 +43,13 @@ class End:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)], cwd=_ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._expect("ready")
+        self._expect_line("ready")
 
     def used_s(self) -> tuple[float, float]:
         """Return user and system seconds since its start."""
         return processor_seconds_of(self._process.pid)
 
-    def do(self, what: str) -> None:
+    def run_command(self, what: str) -> None:
         """Run a command of the program and wait for its end.
 
         Raises:
@@ -58,25 +58,25 @@ class End:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
-        self._expect(f"done {what}")
+        self._expect_line(f"done {what}")
 
     def end(self) -> None:
         """End the program."""
         self._process.communicate()  # closes its input, and its output when that has ended
 
-    def _expect(self, line: str) -> None:
+    def _expect_line(self, line: str) -> None:
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != line:
             raise RuntimeError("a program has ended; standard error says why")
 
 
-def measure(folder: Path, count: int, *, queue: bool) -> dict[str, tuple[float, float]]:
+def measure_trace(folder: Path, count: int, *, queue: bool) -> dict[str, tuple[float, float]]:
     """Return user and system seconds by role, for the trace in the folder."""
     sink, source = (End(folder, role, count, queue=queue) for role in _ROLES)
     try:
-        source.do("establish")
+        source.run_command("establish")
         before = {"sink": sink.used_s(), "source": source.used_s()}
-        source.do(_PHASE)
+        source.run_command(_PHASE)
         after = {"sink": sink.used_s(), "source": source.used_s()}
     finally:
         source.end()
@@ -85,7 +85,7 @@ def measure(folder: Path, count: int, *, queue: bool) -> dict[str, tuple[float, 
             for role in after}
 
 
-def _configure(folder: Path, host: str, *, queue: bool) -> None:
+def _write_config(folder: Path, host: str, *, queue: bool) -> None:
     owners = [{"name": owner, ("private_key" if place == host else "public_key"):
                f"{owner}.pem" if place == host else f"{owner}.pub.pem"}
               for place, names in _OWNERS.items() for owner in names]
@@ -109,9 +109,9 @@ def main(trace: str = "ALL", messages: str = str(_MESSAGES)) -> int:
             generate("adp", folder, owner)
         (folder / f"{_PHASE}.json").write_text(json.dumps({"saturated": True, "messages": [
             (message.at_s, message.bytes, message.urgent)
-            for message in traces.generate(trace, count, 1)]}))
+            for message in traces.generate_trace(trace, count, 1)]}))
         for queue in (True, False):
-            used = measure(folder, count, queue=queue)
+            used = measure_trace(folder, count, queue=queue)
             total_s = sum(map(sum, used.values()))
             ends = "; ".join(f"{role} {user:.2f} s user, {system:.2f} s system"
                              for role, (user, system) in used.items())

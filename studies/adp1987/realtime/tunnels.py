@@ -73,36 +73,36 @@ class Tunnels:
         self._site = site
         self.charon = Charon(site)
         self._addresses = {node: site.network.nodes[node].address for node in _ENDS}
-        self._configure()
+        self._write_configs()
 
     @contextmanager
-    def standing(self, protocol: str, raw: dict[str, Any]) -> Iterator[None]:
+    def keep_tunnel(self, protocol: str, raw: dict[str, Any]) -> Iterator[None]:
         """Keep the tunnel of a protocol while the context lasts.
 
         The kernels' states at the end are stored in `raw`.
         """
         if protocol == "wireguard":
-            with self._wireguard(raw):
+            with self._wireguard_tunnel(raw):
                 yield
         elif protocol == "esp":
-            with self._esp(raw):
+            with self._esp_tunnel(raw):
                 yield
         else:
             yield
 
-    def establish(self, protocol: str) -> None:
+    def start_handshake(self, protocol: str) -> None:
         """Start the handshake before the first message."""
         if protocol == "esp":
-            limit_s = TimeLimits.of(self._site.testbed).ike_between_s(*_ENDS)
-            with ike.session(self.charon.socket("alpha"), limit_s) as session:
-                ike.initiate(session, _CHILD, limit_s,
-                             self._site.log(self.charon.name, "alpha"))
+            limit_s = TimeLimits.for_testbed(self._site.testbed).ike_between_s(*_ENDS)
+            with ike.open_session(self.charon.socket_path("alpha"), limit_s) as session:
+                ike.negotiate_tunnel(session, _CHILD, limit_s,
+                                     self._site.log_path(self.charon.name, "alpha"))
         elif protocol == "wireguard":
             # The kernel makes the WireGuard handshake for the first packet through the tunnel.
-            self._site.testbed.run("alpha", ["ping", "-nqc", "1", INNER["beta"]])
+            self._site.testbed.run_command("alpha", ["ping", "-nqc", "1", INNER["beta"]])
 
     @contextmanager
-    def _wireguard(self, raw: dict[str, Any]) -> Iterator[None]:
+    def _wireguard_tunnel(self, raw: dict[str, Any]) -> Iterator[None]:
         keys = {node: make_key() for node in _ENDS}
         tunnels = WireGuardTunnels(self._site, {
             node: WireGuardEnd(keys[node], f"{INNER[node]}/24", [WireGuardPeer(
@@ -110,29 +110,29 @@ class Tunnels:
             for node, peer in _ENDS.items()})
         with Starter([tunnels]):
             yield
-            raw["wireguard"] = {node: [asdict(state) for state in tunnels.state(node)]
+            raw["wireguard"] = {node: [asdict(state) for state in tunnels.read_state(node)]
                                 for node in _ENDS}
 
     @contextmanager
-    def _esp(self, raw: dict[str, Any]) -> Iterator[None]:
+    def _esp_tunnel(self, raw: dict[str, Any]) -> Iterator[None]:
         try:
             yield
             raw["esp"] = {node: kernel.xfrm_states(self._site.testbed, node) for node in _ENDS}
         finally:
             for node in _ENDS:
-                with ike.session(self.charon.socket(node)) as session:
-                    ike.terminate(session)
+                with ike.open_session(self.charon.socket_path(node)) as session:
+                    ike.delete_sas(session)
 
-    def beside(self, protocol: str) -> None:
+    def bypass_tunnel(self, protocol: str) -> None:
         """Remove the ESP policies, so that messages bypass the tunnel (negative control).
 
         For other protocols nothing is done here.
         """
         if protocol == "esp":
             for node in _ENDS:
-                self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
+                self._site.testbed.run_command(node, ["ip", "xfrm", "policy", "flush"])
 
-    def _configure(self) -> None:
+    def _write_configs(self) -> None:
         """Write the configuration files of charon, with the testbed's own keys."""
         keys = {node: Ed25519PrivateKey.generate() for node in _ENDS}
         for node, peer in _ENDS.items():
@@ -151,10 +151,11 @@ class Tunnels:
             (home / "swanctl" / "swanctl.conf").write_text(_SWANCTL.format(
                 here=self._addresses[node], there=self._addresses[peer], name=node, peer=peer,
                 ike=_IKE_PROPOSAL, esp=_ESP_PROPOSAL, child=_CHILD))
-            (home / Charon.file).write_text(_STRONGSWAN.format(socket=self.charon.socket(node)))
+            (home / Charon.file).write_text(
+                _STRONGSWAN.format(socket=self.charon.socket_path(node)))
 
 
-def addresses(site: Site, protocol: str, *, beside: bool) -> Sequence[str]:
+def message_addresses(site: Site, protocol: str, *, bypasses_tunnel: bool) -> Sequence[str]:
     """Return the addresses of alpha and beta that the messages use."""
-    through = protocol == "wireguard" and not beside
+    through = protocol == "wireguard" and not bypasses_tunnel
     return [INNER[node] if through else site.network.nodes[node].address for node in _ENDS]

@@ -41,8 +41,8 @@ class RealWaits:
     unplaced: int
 
 
-def waits(frames: Iterable[CapturedFrame], source: str, arrivals: Sequence[Arrival],
-          task: Mapping[str, Any]) -> RealWaits:
+def measure_waits(frames: Iterable[CapturedFrame], source: str, arrivals: Sequence[Arrival],
+                  task: Mapping[str, Any]) -> RealWaits:
     """Return the delays of a phase with the trace's own time.
 
     The start of the phase is estimated from the messages themselves.
@@ -53,30 +53,33 @@ def waits(frames: Iterable[CapturedFrame], source: str, arrivals: Sequence[Arriv
         arrivals: Messages of the trace.
         task: The workload's task.
     """
-    heads = [head for head in sniffed.heads(frames, source) if head.count]
+    heads = [head for head in sniffed.find_heads(frames, source) if head.count]
     setting = SenderSetting(task, _UNCHARGED, None)
     phase = PhaseTraffic("latency", arrivals, is_paced=True, start_s=0.0, heads=heads)
-    begun_s = min((dispatch.begun_s - due_s for dispatch in dispatched.dispatches(phase, setting)
+    begun_s = min((dispatch.begun_s - due_s for dispatch
+                   in dispatched.find_dispatches(phase, setting)
                    if (due_s := _due_s(dispatch, setting)) is not None), default=0.0)
     late: dict[Reason, list[float]] = {reason: [] for reason in Reason}
-    for dispatch in dispatched.dispatches(replace(phase, start_s=begun_s), setting):
-        late[dispatched.reason(dispatch, setting)].append(dispatched.lateness_s(dispatch, setting))
+    for dispatch in dispatched.find_dispatches(replace(phase, start_s=begun_s), setting):
+        late[dispatched.find_reason(dispatch,
+                                    setting)].append(dispatched.lateness_s(dispatch, setting))
     return RealWaits(sorted(late[Reason.URGENT]), sorted(late[Reason.TIMEOUT]),
-                     len(late[Reason.NONE]), abs(len(arrivals) - phase.count))
+                     len(late[Reason.NONE]), abs(len(arrivals) - phase.message_count))
 
 
-def in_time(seen: RealWaits) -> Check:
+def check_waits(delays: RealWaits) -> Check:
     """Check that the quickest quarter of the messages left within a tick of their time.
 
     Urgent messages and messages with a timeout are judged separately.
     """
-    parts = {"urgent": seen.urgent, "timed out": seen.timed}
-    ok = all(_quick(late_s) <= _TICK_S for late_s in parts.values() if late_s)
-    said = ", ".join(f"{len(late_s)} {name} (a quarter by {_quick(late_s) * 1e3:.2f} ms at most, "
+    parts = {"urgent": delays.urgent, "timed out": delays.timed}
+    ok = all(_quick_delay_s(late_s) <= _TICK_S for late_s in parts.values() if late_s)
+    said = ", ".join(
+        f"{len(late_s)} {name} (a quarter by {_quick_delay_s(late_s) * 1e3:.2f} ms at most, "
                      f"one by {late_s[-1] * 1e3:.2f})" for name, late_s in parts.items() if late_s)
-    return Check("in-time", ok and bool(said) and not seen.baseless and not seen.unplaced, (
+    return Check("in-time", ok and bool(said) and not delays.baseless and not delays.unplaced, (
         f"ADP messages by how much later they went than they had to: {said or 'none'}; "
-        f"{seen.baseless} without a reason, {seen.unplaced} user messages cannot be placed"))
+        f"{delays.baseless} without a reason, {delays.unplaced} user messages cannot be placed"))
 
 
 def _due_s(dispatch: Dispatch, setting: SenderSetting) -> float | None:
@@ -84,7 +87,7 @@ def _due_s(dispatch: Dispatch, setting: SenderSetting) -> float | None:
 
     The result is None where another message decides it.
     """
-    match dispatched.reason(dispatch, setting):
+    match dispatched.find_reason(dispatch, setting):
         case Reason.URGENT:
             return dispatch.batch[-1][0]
         case Reason.TIMEOUT:
@@ -93,5 +96,5 @@ def _due_s(dispatch: Dispatch, setting: SenderSetting) -> float | None:
             return None
 
 
-def _quick(late_s: Sequence[float]) -> float:
+def _quick_delay_s(late_s: Sequence[float]) -> float:
     return late_s[int(_QUICK_SHARE * len(late_s))]

@@ -13,14 +13,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measure.capture import HEADERS, WHOLE, Detail, Point, capturing, settle
+from measure.capture import HEADERS, WHOLE, Detail, Point, capturing, settle_captures
 from measure.errors import MeasureError
 from measure.services.program import HostProgram
 from measure.wireguard import PORT
 from measure.workload import Session, Site
 from studies.adp1987.realtime import BESIDE, LONGER_TIMEOUT
 from studies.adp1987.realtime.program import REPORT, WINDOW
-from studies.adp1987.realtime.tunnels import Tunnels, addresses
+from studies.adp1987.realtime.tunnels import Tunnels, message_addresses
 
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
@@ -33,7 +33,7 @@ OWN = {"adp": "ip proto 253", "wireguard": f"udp port {PORT}", "none": "udp",
 _COUNTERS = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
 
 
-def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
+def measure_repetition(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
     """Measure one repetition in real time.
 
     Args:
@@ -51,35 +51,35 @@ def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
     captures = _Captures(site, hosts.out, session)
     session.raw["counters"] = {}
     with ExitStack() as stack:
-        stack.enter_context(tunnels.standing(protocol, session.raw))
-        sink = stack.enter_context(_program(hosts, "sink", "beta"))
-        source = stack.enter_context(_program(hosts, "source", "alpha"))
-        with captures.taking("proof", WHOLE, "ip"):
+        stack.enter_context(tunnels.keep_tunnel(protocol, session.raw))
+        sink = stack.enter_context(_start_carrier(hosts, "sink", "beta"))
+        source = stack.enter_context(_start_carrier(hosts, "source", "alpha"))
+        with captures.capture_part("proof", WHOLE, "ip"):
             session.stamp("start")
-            tunnels.establish(protocol)
+            tunnels.start_handshake(protocol)
             if fault == BESIDE:
-                tunnels.beside(protocol)
-            source.do("establish")
-            hosts.say_wait("proof", session)
-            source.do("proof")
-        _phases(hosts, captures, session, source)
-        source.end()
-        sink.end()
+                tunnels.bypass_tunnel(protocol)
+            source.run_command("establish")
+            hosts.report_wait("proof", session)
+            source.run_command("proof")
+        _run_phases(hosts, captures, session, source)
+        source.finish()
+        sink.finish()
 
 
-def _phases(hosts: HostPrograms, captures: _Captures, session: Session,
-            source: HostProgram) -> None:
+def _run_phases(hosts: HostPrograms, captures: _Captures, session: Session,
+                source: HostProgram) -> None:
     own = OWN[hosts.task["protocol"]]
     for phase, expression in (("latency", "ip"), ("throughput", f"ip and not ({own})")):
-        with captures.taking(phase, HEADERS, expression):
-            before = _counters(hosts.site)
+        with captures.capture_part(phase, HEADERS, expression):
+            before = _read_counters(hosts.site)
             session.stamp(phase)
-            hosts.say_wait(phase, session)
+            hosts.report_wait(phase, session)
             session.report(f"{phase}-begins")
-            source.do(phase)
+            source.run_command(phase)
             session.report(f"{phase}-ends")
-            after = _counters(hosts.site)
-            settle()
+            after = _read_counters(hosts.site)
+            settle_captures()
         session.raw["counters"][phase] = {name: after[name] - before[name] for name in after}
     session.stamp("end")
 
@@ -91,7 +91,7 @@ class _Captures:
         self._site, self._out, self._session = site, out, session
 
     @contextmanager
-    def taking(self, part: str, detail: Detail, expression: str) -> Iterator[None]:
+    def capture_part(self, part: str, detail: Detail, expression: str) -> Iterator[None]:
         """Capture packets while the context lasts."""
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)],
                        detail, part=part, out=self._out, logs=self._site.logs,
@@ -99,23 +99,23 @@ class _Captures:
             yield
 
 
-def _counters(site: Site) -> Mapping[str, int]:
+def _read_counters(site: Site) -> Mapping[str, int]:
     """Return the kernel's counters at the sender's end of the wire."""
     folder = "/sys/class/net/to-beta/statistics"
-    said = site.testbed.run("alpha", ["cat", *(f"{folder}/{name}" for name in _COUNTERS)])
+    said = site.testbed.run_command("alpha", ["cat", *(f"{folder}/{name}" for name in _COUNTERS)])
     return dict(zip(_COUNTERS, map(int, said.split()), strict=True))
 
 
-def _program(hosts: HostPrograms, role: str, host: str) -> HostProgram:
+def _start_carrier(hosts: HostPrograms, role: str, host: str) -> HostProgram:
     task = hosts.task
     beside = hosts.fault == BESIDE
-    ends = addresses(hosts.site, task["protocol"], beside=beside)
+    ends = message_addresses(hosts.site, task["protocol"], bypasses_tunnel=beside)
     here, there = ends if host == "alpha" else ends[::-1]
     counts = [len(json.loads((hosts.out / f"{phase}.json").read_text())["messages"])
               for phase in hosts.phases]
-    return hosts.carrying(role, host, {
+    return hosts.start_carrier(role, host, {
         "address": here, "peer_address": there,
-        "config": str(hosts.config(host)) if task["protocol"] == "adp" else "",
+        "config": str(hosts.write_config(host)) if task["protocol"] == "adp" else "",
         "totals": [sum(counts[:place + 1]) for place in range(len(counts))],
         "counts_from": sum(counts[:-1]), "counts_after": "",
         "window": WINDOW, "report": REPORT, "may_lose": False})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import standard_report
 from analysis.cells import Cells
 from analysis.clock import VIRTUAL
-from analysis.run_table import Beside
+from analysis.run_table import ReferenceValues
 from studies.adp1987 import design, published
 from studies.adp1987.report import (
     claims,
@@ -34,7 +34,7 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
           "(Tables 4 and 5), and U3 (Table 6).")
 
 
-def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
+def build_report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
     """Return the report with the paper's tables, figures and claims.
 
     These are Tables 2 to 6, Figures 3 to 7, and D1 to D8.
@@ -45,16 +45,17 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
         options: The report's options; `baseline` is used here.
     """
     cells = Cells(results, options.get("baseline", ""))
-    paper = published.load()
-    air = on_air.table(cells)
-    has_papers = any(ids in results.cells for ids in design.design(list(TRACES))
+    paper = published.load_values()
+    air = on_air.build_table(cells)
+    has_papers = any(ids in results.cells for ids in design.design_cells(list(TRACES))
                      if design.REAL_TIME not in ids)
-    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),
-              *side_by_side.tables(cells), *([air] if air else []))
+    tables = (*paper_tables.build_tables(cells, paper), *ranking.build_tables(cells, paper),
+              *side_by_side.build_tables(cells), *([air] if air else []))
     extras = standard_report.Extras(
-        tables=tables, figures=tuple(figures.figures(cells, paper)),
-        claims=claims.verdicts(cells) if has_papers else (), beside=Beside(published=paper.all),
+        tables=tables, figures=tuple(figures.build_figures(cells, paper)),
+        claims=claims.judge_claims(cells) if has_papers else (),
+        beside=ReferenceValues(published=paper.all),
         caveat=_CAVEAT * (results.clock == VIRTUAL), claimant="the 1987 paper's", prints=True,
         facts=[("Fit and prediction", _SPLIT),
                ("Inconsistent in print", " ".join(paper.inconsistent))])
-    return standard_report.report(cells, study.run_table(cells), extras)
+    return standard_report.make_standard_report(cells, study.run_table(cells), extras)

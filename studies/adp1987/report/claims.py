@@ -9,8 +9,8 @@ import numpy as np
 
 from analysis.blocks import mean_of
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about
-from analysis.claims.verdict import Verdict, judge
+from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, band_around
+from analysis.claims.verdict import Verdict, judge_claim
 from analysis.statistics import Sample
 from studies.adp1987 import published
 from studies.adp1987.body import ESTABLISHMENT, UTILISATION
@@ -29,16 +29,18 @@ _REASONS = {
     "D7": "the traces are generated, and their bursts are not those of the one that was measured"}
 
 
-def verdicts(cells: Cells) -> tuple[Verdict, ...]:
+def judge_claims(cells: Cells) -> tuple[Verdict, ...]:
     """Return one verdict per claim, in the paper's order."""
-    questions = {"D1": _scope, "D2": _queue, "D3": _software, "D4": _timeout, "D5": _urgency,
-                 "D6": _establishment, "D7": _distribution, "D8": _utilisation}
-    observations = _observations(cells)
-    return tuple(judge(claim, list(questions[name]()), observations, _REASONS.get(name, ""))
-                 for name, claim in published.claims().items())
+    questions = {"D1": _scope_questions, "D2": _queue_questions, "D3": _software_questions,
+                 "D4": _timeout_questions, "D5": _urgency_questions,
+                 "D6": _establishment_questions, "D7": _distribution_questions,
+                 "D8": _utilisation_questions}
+    observations = _select_observations(cells)
+    return tuple(judge_claim(claim, list(questions[name]()), observations, _REASONS.get(name, ""))
+                 for name, claim in published.load_claims().items())
 
 
-def _observations(cells: Cells) -> Mapping[Key, Observation]:
+def _select_observations(cells: Cells) -> Mapping[Key, Observation]:
     """Return the observations of all metrics, and of median and deviation of the latency."""
     further = {(name, *cell): cells.value(name, cell) for cell in cells.results.cells
                for name in ("latency_median_s", "latency_deviation_s")}
@@ -46,53 +48,53 @@ def _observations(cells: Cells) -> Mapping[Key, Observation]:
             **{key: value for key, value in further.items() if isinstance(value, Observation)}}
 
 
-def _ratio(label: str, metric: str, above: Ids, below: Ids, band: Band) -> Question:
+def _ratio_question(label: str, metric: str, above: Ids, below: Ids, band: Band) -> Question:
     return Question(label, [(metric, *above)], band, TIMES, below=[(metric, *below)])
 
 
-def _scope() -> Iterator[Question]:
+def _scope_questions() -> Iterator[Question]:
     for trace in ("ALL", "ND"):
         plain = scope_ids(trace, "NE", "ON")
-        yield _ratio(f"{trace}: T of PE / NE", T, scope_ids(trace, "PE", "ON"), plain,
-                     Band(_LITTLE, 1 / _LITTLE))
-        yield _ratio(f"{trace}: T of FE / NE", T, scope_ids(trace, "FE", "ON"), plain,
-                     Band(high=_HALVED))
+        yield _ratio_question(f"{trace}: T of PE / NE", T, scope_ids(trace, "PE", "ON"), plain,
+                              Band(_LITTLE, 1 / _LITTLE))
+        yield _ratio_question(f"{trace}: T of FE / NE", T, scope_ids(trace, "FE", "ON"), plain,
+                              Band(high=_HALVED))
 
 
-def _queue() -> Iterator[Question]:
+def _queue_questions() -> Iterator[Question]:
     def more_for_latency(means: Sample) -> Any:
         return (means[..., 0] / means[..., 1]) / (means[..., 2] / means[..., 3])
 
     for trace in ("ALL", "ND"):
         for scope in ("NE", "PE", "FE"):
             off, on = (scope_ids(trace, scope, queue) for queue in ("OFF", "ON"))
-            yield _ratio(f"{trace} {scope}: T with / without", T, on, off, Band(low=1.0))
+            yield _ratio_question(f"{trace} {scope}: T with / without", T, on, off, Band(low=1.0))
             yield Question(f"{trace} {scope}: gain in L / gain in T",
                            [(L, *off), (L, *on), (T, *on), (T, *off)], Band(low=1.0), TIMES,
                            more_for_latency)
 
 
-def _software() -> Iterator[Question]:
+def _software_questions() -> Iterator[Question]:
     for trace in ("ALL", "ND"):
-        yield _ratio(f"{trace}: T of SW / HW", T, ids(trace, technology="SW"), ids(trace),
-                     Band(high=_RUINED))
-        yield _ratio(f"{trace}: L of SW / HW", L, ids(trace, technology="SW"), ids(trace),
-                     Band(low=1 / _RUINED))
+        yield _ratio_question(f"{trace}: T of SW / HW", T, ids(trace, technology="SW"), ids(trace),
+                              Band(high=_RUINED))
+        yield _ratio_question(f"{trace}: L of SW / HW", L, ids(trace, technology="SW"), ids(trace),
+                              Band(low=1 / _RUINED))
 
 
-def _timeout() -> Iterator[Question]:
+def _timeout_questions() -> Iterator[Question]:
     def dip(means: Sample) -> Any:
         ends = np.minimum(means[..., 0], means[..., -1])
         return ends - means[..., 1:-1].min(axis=-1)
 
     for trace in ("ALL", "TCP", "ND"):
-        yield _ratio(f"{trace}: T at 200 / 100 ms", T, ids(trace, timeout="200"),
-                     ids(trace, timeout="100"), Band(_LITTLE, 1 / _LITTLE))
-        yield Question(f"{trace}: L at the ends less its minimum between", _keys(L, [
+        yield _ratio_question(f"{trace}: T at 200 / 100 ms", T, ids(trace, timeout="200"),
+                              ids(trace, timeout="100"), Band(_LITTLE, 1 / _LITTLE))
+        yield Question(f"{trace}: L at the ends less its minimum between", _cell_keys(L, [
             ids(trace, timeout=str(value)) for value in TIMEOUTS_MS]), MORE, _MS, dip)
 
 
-def _urgency() -> Iterator[Question]:
+def _urgency_questions() -> Iterator[Question]:
     def rise(means: Sample) -> Any:
         return np.diff(means, axis=-1).max(axis=-1)
 
@@ -100,31 +102,31 @@ def _urgency() -> Iterator[Question]:
         return -np.diff(means, axis=-1).min(axis=-1)
 
     rows = [ids("ALL", urgency=urgency) for urgency in URGENCY]
-    yield Question("largest rise of T with more urgency", _keys(T, rows), MORE,
+    yield Question("largest rise of T with more urgency", _cell_keys(T, rows), MORE,
                    Unit("kB/s", 1e-3), rise)
-    yield Question("largest fall of L with more urgency", _keys(L, rows), MORE, _MS, fall)
+    yield Question("largest fall of L with more urgency", _cell_keys(L, rows), MORE, _MS, fall)
 
 
-def _establishment() -> Iterator[Question]:
+def _establishment_questions() -> Iterator[Question]:
     yield Question("C", [(ESTABLISHMENT.name, *ids("ALL"))],
-                   about(published.load().establishment_s), _MS, mean_of)
+                   band_around(published.load_values().establishment_s), _MS, mean_of)
 
 
-def _distribution() -> Iterator[Question]:
-    said = published.load().figure_7_ms
+def _distribution_questions() -> Iterator[Question]:
+    said = published.load_values().figure_7_ms
     for name, key in ((L, "mean"), ("latency_median_s", "median"),
                       ("latency_deviation_s", "deviation")):
-        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, mean_of)
+        yield Question(key, [(name, *ids("ALL"))], band_around(said[key] / 1e3), _MS, mean_of)
 
 
-def _utilisation() -> Iterator[Question]:
+def _utilisation_questions() -> Iterator[Question]:
     def difference(means: Sample) -> Any:
         return means[..., 0] - means[..., 1]
 
-    yield Question("ND: utilisation of PE less NE", _keys(UTILISATION.name, [
+    yield Question("ND: utilisation of PE less NE", _cell_keys(UTILISATION.name, [
         scope_ids("ND", scope, "ON") for scope in ("PE", "NE")]), Band(-_NOTHING, _NOTHING),
         PERCENT, difference)
 
 
-def _keys(metric: str, cells: Sequence[Ids]) -> list[Key]:
+def _cell_keys(metric: str, cells: Sequence[Ids]) -> list[Key]:
     return [(metric, *cell) for cell in cells]

@@ -12,7 +12,7 @@ import numpy as np
 from analysis import distributions
 from analysis.cells import Cells, Ids, Key, Observation
 from analysis.metrics import Metric
-from analysis.numbers import quantity
+from analysis.numbers import to_quantity
 from analysis.present import figures as drawing
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure, Panel
@@ -27,7 +27,7 @@ _BINS = 40
 _LONGEST_S = 0.04
 
 
-def figures(cells: Cells, paper: PaperValues) -> Iterator[Figure]:
+def build_figures(cells: Cells, paper: PaperValues) -> Iterator[Figure]:
     """Yield the figures that have measured values."""
     for figure in (_figure_3(cells), _figure_4(cells, paper),
                    _by_timeout(cells, paper, "5", THROUGHPUT),
@@ -36,17 +36,18 @@ def figures(cells: Cells, paper: PaperValues) -> Iterator[Figure]:
             yield figure
 
 
-def _figure(name: str, title: str, caption: str, panels: Sequence[Panel]) -> Figure | None:
+def _build_figure(name: str, title: str, caption: str, panels: Sequence[Panel]) -> Figure | None:
     return Figure(f"fig-paper-{name}", f"Figure {name}: {title}", caption,
                   f"{caption} The run's table has the numbers.", tuple(panels)) if panels else None
 
 
-def _points(cells: Cells, places: Sequence[tuple[float, Key]]) -> list[tuple[float, Quantity]]:
-    return [(at, quantity(value.estimate)) for at, key in places
+def _measured_points(cells: Cells,
+                     places: Sequence[tuple[float, Key]]) -> list[tuple[float, Quantity]]:
+    return [(at, to_quantity(value.estimate)) for at, key in places
             if isinstance(value := cells.value(key[0], key[1:]), Observation)]
 
 
-def _axis(metric: Metric) -> Axis:
+def _metric_axis(metric: Metric) -> Axis:
     return Axis(metric.title, metric.unit, metric.scale)
 
 
@@ -59,11 +60,11 @@ def _figure_3(cells: Cells) -> Figure | None:
             count = cells.value(f"messages_at_{share:g}", nominal)
             if isinstance(count, Observation):
                 places.append((count.estimate.mean, (f"{prefix}_{share:g}", *nominal)))
-        if points := _points(cells, places):
-            panels.append(drawing.line(metric.sentence, [Series("ALL", points)],
-                                       Axis("messages"), _axis(metric)))
-    return _figure("3", "throughput and latency by the number of messages",
-                   "The ALL trace's first so many messages, at nominal levels.", panels)
+        if points := _measured_points(cells, places):
+            panels.append(drawing.line_panel(metric.sentence, [Series("ALL", points)],
+                                             Axis("messages"), _metric_axis(metric)))
+    return _build_figure("3", "throughput and latency by the number of messages",
+                         "The ALL trace's first so many messages, at nominal levels.", panels)
 
 
 def _figure_4(cells: Cells, paper: PaperValues) -> Figure | None:
@@ -75,7 +76,7 @@ def _figure_4(cells: Cells, paper: PaperValues) -> Figure | None:
                    for rate in RATES]
             places += [(f"{trace}, queueing {queue.lower()}, at {rate:g}", cell)
                        for rate, cell in row]
-            points = _points(cells, [(rate, (LATENCY.name, *cell)) for rate, cell in row])
+            points = _measured_points(cells, [(rate, (LATENCY.name, *cell)) for rate, cell in row])
             if points:
                 series.append(Series(f"queueing {queue.lower()}", points))
                 printed = paper.all.get((LATENCY.name, *ids(trace, queue=queue)))
@@ -83,12 +84,12 @@ def _figure_4(cells: Cells, paper: PaperValues) -> Figure | None:
                     series.append(Series(f"queueing {queue.lower()}",
                                          [(1.0, Quantity(printed))], "published"))
         if series:
-            panels.append(drawing.line(trace, series, Axis("rate", "of the nominal"),
-                                       Axis(LATENCY.title, "ms", 1e3, is_log=True)))
-    return _figure("4", "latency by the rate of arrivals, with and without queueing",
-                   "Latency of urgent messages at a timeout of 40 ms, trailers encrypted; "
-                   "published: Tables 3 and 4, at nominal timeouts."
-                   + overloaded.said(cells, places), panels)
+            panels.append(drawing.line_panel(trace, series, Axis("rate", "of the nominal"),
+                                             Axis(LATENCY.title, "ms", 1e3, is_log=True)))
+    return _build_figure("4", "latency by the rate of arrivals, with and without queueing",
+                         "Latency of urgent messages at a timeout of 40 ms, trailers encrypted; "
+                         "published: Tables 3 and 4, at nominal timeouts."
+                         + overloaded.describe_overloaded(cells, places), panels)
 
 
 def _by_timeout(cells: Cells, paper: PaperValues, name: str, metric: Metric) -> Figure | None:
@@ -97,35 +98,38 @@ def _by_timeout(cells: Cells, paper: PaperValues, name: str, metric: Metric) -> 
         row = [(float(value), (metric.name, *ids(trace, timeout=str(value))))
                for value in TIMEOUTS_MS]
         places += [(f"{trace} at {at:g} ms", key[1:]) for at, key in row]
-        if points := _points(cells, row):
+        if points := _measured_points(cells, row):
             series.append(Series(trace, points))
             printed = paper.all.get((metric.name, *ids(trace)))
             if printed is not None:
                 at = TRACES[trace].timeout_s * 1e3
                 series.append(Series(trace, [(at, Quantity(printed))], "published"))
-    panels = [drawing.line(metric.sentence, series, Axis("timeout", "ms", is_log=True),
-                           _axis(metric))] if series else []
-    return _figure(name, f"{metric.title} by the timeout",
-                   f"{metric.sentence} over the timeout of messages that are not urgent; "
-                   "published: Table 2, at nominal timeouts."
-                   + (overloaded.said(cells, places) if metric is LATENCY else ""), panels)
+    panels = [drawing.line_panel(metric.sentence, series, Axis("timeout", "ms", is_log=True),
+                                 _metric_axis(metric))] if series else []
+    return _build_figure(name, f"{metric.title} by the timeout",
+                         f"{metric.sentence} over the timeout of messages that are not urgent; "
+                         "published: Table 2, at nominal timeouts."
+                         + (overloaded.describe_overloaded(cells, places) if metric is LATENCY
+                            else ""), panels)
 
 
 def _figure_7(cells: Cells, paper: PaperValues) -> Figure | None:
     samples = {}
     for trace in TRACES:
-        lists = distributions.samples(cells, LATENCIES, _nominal(trace))
+        lists = distributions.find_samples(cells, LATENCIES, _nominal_ids(trace))
         if lists:
             values = np.concatenate(lists)
             samples[trace] = values[values <= _LONGEST_S]
     if not samples:
         return None
     peaks = ", ".join(str(peak) for peak in paper.figure_7_ms["peaks"])
-    return _figure("7", "distribution of the latency of urgent messages",
-                   f"Each trace at nominal levels, up to {_LONGEST_S * 1e3:g} ms. The paper sees "
-                   f"peaks near {peaks} ms.",
-                   [drawing.histogram("Shares", samples, _axis(LATENCIES), _BINS)])
+    return _build_figure("7", "distribution of the latency of urgent messages",
+                         f"Each trace at nominal levels, up to {_LONGEST_S * 1e3:g} ms. The paper "
+                         "sees "
+                         f"peaks near {peaks} ms.",
+                         [drawing.histogram_panel("Shares", samples, _metric_axis(LATENCIES),
+                                                  _BINS)])
 
 
-def _nominal(trace: str) -> Ids:
+def _nominal_ids(trace: str) -> Ids:
     return ids(trace)

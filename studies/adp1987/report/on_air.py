@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from analysis.blocks import ratio
+from analysis.blocks import ratio_of_means
 from analysis.cells import Cells, Ids
-from analysis.numbers import NOTHING, entry, exact, observed
+from analysis.numbers import NOTHING, estimate_entry, exact_entry, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.adp1987 import design
 from studies.adp1987.body import ESTABLISHMENT, LATENCY, THROUGHPUT, WIRE_BYTES
-from studies.adp1987.report.paper_tables import column
+from studies.adp1987.report.paper_tables import metric_column
 from studies.mobile import NO_POLICY
 
 _METRICS = {THROUGHPUT: "throughput", LATENCY: "latency", ESTABLISHMENT: "establishment",
@@ -27,15 +27,15 @@ _NOTES = (
      "by blocks hold 95 % (Fieller's)."))
 
 
-def table(cells: Cells) -> Table | None:
+def build_table(cells: Cells) -> Table | None:
     """Return a table with one row per cell on the air, None without such cells."""
-    rows = [_row(cells, ids) for ids in cells.results.cells
-            if _levels(cells, ids).get("policy", NO_POLICY) != NO_POLICY]
+    rows = [_build_row(cells, ids) for ids in cells.results.cells
+            if _levels_of(cells, ids).get("policy", NO_POLICY) != NO_POLICY]
     if not rows:
         return None
     return Table("table-on-air", "The channel over policies on the air", (
         *(Column(name, name.capitalize()) for name in _NAMED), *(
-            column(metric, title=title) for metric, title in _METRICS.items()),
+            metric_column(metric, title=title) for metric, title in _METRICS.items()),
         Column("throughput_share", "throughput, of none's", "%", 100, 0),
         *(Column(name, title, "messages", digits=1) for name, title in _LOST.items()),
         Column("handoff_s", "Handoff", "ms", 1e3, 0)), tuple(rows),
@@ -43,27 +43,28 @@ def table(cells: Cells) -> Table | None:
         "roams.", _NOTES, clock=cells.results.clock)
 
 
-def _levels(cells: Cells, ids: Ids) -> dict[str, str]:
+def _levels_of(cells: Cells, ids: Ids) -> dict[str, str]:
     return dict(zip(cells.results.names, ids, strict=True))
 
 
-def _row(cells: Cells, ids: Ids) -> tuple[Entry, ...]:
-    levels = _levels(cells, ids)
+def _build_row(cells: Cells, ids: Ids) -> tuple[Entry, ...]:
+    levels = _levels_of(cells, ids)
     named = [Entry(levels[name]) for name in _NAMED]
-    further = [observed(cells.mean_of_any(metric.name, ids)) for metric in _METRICS]
-    lost = [observed(cells.mean_of_any(name, ids)) for name in (*_LOST, "handoff_s")]
-    return (*named, *further, _share(cells, ids), *lost)
+    further = [observation_entry(cells.mean_of_any(metric.name, ids)) for metric in _METRICS]
+    lost = [observation_entry(cells.mean_of_any(name, ids)) for name in (*_LOST, "handoff_s")]
+    return (*named, *further, _throughput_share(cells, ids), *lost)
 
 
-def _share(cells: Cells, ids: Ids) -> Entry:
+def _throughput_share(cells: Cells, ids: Ids) -> Entry:
     """Return the ratio of throughput to that without protection.
 
     Both cells have the same policy and scenario.
     """
-    levels = _levels(cells, ids)
-    [beside] = [row for row in design.on_air(
+    levels = _levels_of(cells, ids)
+    [beside] = [row for row in design.air_cells(
         levels["trace"], levels["policy"], levels["scenario"], None) if "none" in row]
     if ids == beside:
-        return exact(1.0)
-    share = ratio(cells.observations, [(THROUGHPUT.name, *ids)], [(THROUGHPUT.name, *beside)])
-    return NOTHING if share is None else entry(share)
+        return exact_entry(1.0)
+    share = ratio_of_means(cells.observations, [(THROUGHPUT.name, *ids)],
+                           [(THROUGHPUT.name, *beside)])
+    return NOTHING if share is None else estimate_entry(share)

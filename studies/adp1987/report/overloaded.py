@@ -20,16 +20,16 @@ def is_overloaded(cells: Cells, cell: Ids) -> bool:
     return isinstance(value, Observation) and value.estimate.mean > 0
 
 
-def said(cells: Cells, places: Iterable[tuple[str, Ids]]) -> str:
+def describe_overloaded(cells: Cells, places: Iterable[tuple[str, Ids]]) -> str:
     """Return a sentence that names a figure's overloaded points, "" without any."""
     names = [name for name, cell in places if is_overloaded(cells, cell)]
     listed = "; ".join(names)
     return f" Overloaded, so that latency grows with the trace's length: {listed}." if names else ""
 
 
-def table(cells: Cells) -> Table:
+def build_run_table(cells: Cells) -> Table:
     """Return the run's table, with overloaded cells marked after their latencies."""
     column = Further(Column("load", "load"), lambda cell: (
         Entry(WORD) if is_overloaded(cells, cell) else NOTHING), LATENCY.name)
     is_any = any(is_overloaded(cells, cell) for cell in cells.results.cells)
-    return run_table.table(cells, [column] * is_any)
+    return run_table.make_run_table(cells, [column] * is_any)

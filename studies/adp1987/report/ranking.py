@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis.cells import Cells, Key, Observation
-from analysis.numbers import exact
+from analysis.numbers import exact_entry
 from analysis.table import Column, Entry, Table
 from studies.adp1987 import consistency
 from studies.adp1987.body import LATENCY, THROUGHPUT
@@ -27,10 +27,10 @@ _RULES = ("Pairs of cells of one table that differ in print by more than its clo
           "cell whose latency the traces were not chosen by; those of Tables 2 and 3 they were.")
 
 
-def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
+def build_tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
     """Yield the throughputs of Tables 3 and 4, and counts of latency pairs in order."""
     rows = [row for table in ("3", "4") for key, value in paper.tables[table].items()
-            if key[0] == THROUGHPUT.name and (row := _near(cells, table, key, value))]
+            if key[0] == THROUGHPUT.name and (row := _fit_row(cells, table, key, value))]
     if rows:
         near = sum(row[-1].text == "yes" for row in rows)
         yield Table("table-fit", "Throughput against print, fitted and predicted", (
@@ -40,7 +40,7 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
             Column("near", "within 15 %")), tuple(rows),
             f"{near} of {len(rows)} cells are within 15 % of print.", clock=cells.results.clock,
             source="the 1987 paper")
-    ranked = [row for table in RANKED if (row := _ranked(cells, paper, table))]
+    ranked = [row for table in RANKED if (row := _ranking_row(cells, paper, table))]
     if ranked:
         yield Table("table-ranking", "Latencies in the paper's order", (
             Column("table", "Table"), Column("pairs", "pairs that differ in print", digits=0),
@@ -49,97 +49,100 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
             Column("sound_agree", "in its order", digits=0),
             Column("predicted", "of them predicted", digits=0),
             Column("predicted_agree", "in its order", digits=0),
-            Column("others", "in another order")), tuple(ranked), _summary(cells, paper),
+            Column("others", "in another order")), tuple(ranked), _summarize_pairs(cells, paper),
             (_RULES,), clock=cells.results.clock)
         yield Table("table-contradicted", "Latencies that other figures of the paper rule out", (
             Column("table", "Table"), Column("cell", "Cell"), Column("pairs", "pairs with it",
                                                                      digits=0),
             Column("why", "Why")), tuple(
-            row for table in RANKED for row in _contradicted(cells, paper, table)),
+            row for table in RANKED for row in _contradicted_rows(cells, paper, table)),
             "Trace, urgency, encryption, technology and queueing of each. Their pairs say nothing "
             "about who is right.", source="the 1987 paper")
     if any(row[0].text == "6" for row in ranked):
-        yield _consistency(paper)
+        yield _urgency_table(paper)
 
 
-def mean(cells: Cells, key: Key) -> float | None:
+def mean_of_cell(cells: Cells, key: Key) -> float | None:
     """Return the mean of a cell, None without one."""
     value = cells.value(key[0], key[1:])
     return value.estimate.mean if isinstance(value, Observation) else None
 
 
-def _near(cells: Cells, table: str, key: Key, printed: float) -> tuple[Entry, ...] | None:
-    measured = mean(cells, key)
+def _fit_row(cells: Cells, table: str, key: Key, printed: float) -> tuple[Entry, ...] | None:
+    measured = mean_of_cell(cells, key)
     if measured is None:
         return None
     deviation = measured / printed - 1
     return (Entry(f"{key[1]} {key[4]} queueing {key[6].lower()}"),
-            Entry("fit" if table == "3" else "prediction"), exact(measured, printed),
-            exact(deviation), Entry("yes" if abs(deviation) <= _NEAR else "no"))
+            Entry("fit" if table == "3" else "prediction"), exact_entry(measured, printed),
+            exact_entry(deviation), Entry("yes" if abs(deviation) <= _NEAR else "no"))
 
 
-def _measured(cells: Cells, paper: PaperValues, table: str) -> list[Pair]:
+def _measured_pairs(cells: Cells, paper: PaperValues, table: str) -> list[Pair]:
     """Return a table's pairs that differ in print and whose cells were both measured."""
-    return [pair for pair in consistency.decided(paper, table)
-            if all(mean(cells, key) is not None for key in pair)]
+    return [pair for pair in consistency.decided_pairs(paper, table)
+            if all(mean_of_cell(cells, key) is not None for key in pair)]
 
 
-def _sound(paper: PaperValues, table: str, pairs: Sequence[Pair]) -> list[Pair]:
+def _sound_pairs(paper: PaperValues, table: str, pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs without a cell that print contradicts."""
-    doubtful = consistency.contradicted(paper, table)
+    doubtful = consistency.contradicted_cells(paper, table)
     return [pair for pair in pairs if not any(key[1:] in doubtful for key in pair)]
 
 
-def _predicted(paper: PaperValues, pairs: Sequence[Pair]) -> list[Pair]:
+def _predicted_pairs(paper: PaperValues, pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs with a cell by whose latency no trace was chosen."""
-    known = consistency.fitted(paper)
+    known = consistency.fitted_cells(paper)
     return [pair for pair in pairs if any(key[1:] not in known for key in pair)]
 
 
-def _agrees(cells: Cells, paper: PaperValues, table: str, pair: Pair) -> bool:
+def _is_in_paper_order(cells: Cells, paper: PaperValues, table: str, pair: Pair) -> bool:
     printed, (one, other) = paper.tables[table], pair
-    return (printed[one] < printed[other]) is ((mean(cells, one) or 0) < (mean(cells, other) or 0))
+    return (printed[one] < printed[other]) is ((mean_of_cell(cells, one)
+                                                or 0) < (mean_of_cell(cells, other) or 0))
 
 
-def _summary(cells: Cells, paper: PaperValues) -> str:
+def _summarize_pairs(cells: Cells, paper: PaperValues) -> str:
     sound = [(table, pair) for table in RANKED
-             for pair in _sound(paper, table, _measured(cells, paper, table))]
-    agree = sum(_agrees(cells, paper, table, pair) for table, pair in sound)
+             for pair in _sound_pairs(paper, table, _measured_pairs(cells, paper, table))]
+    agree = sum(_is_in_paper_order(cells, paper, table, pair) for table, pair in sound)
     return f"{agree} of {len(sound)} pairs that the paper decides are in its order."
 
 
-def _contradicted(cells: Cells, paper: PaperValues, table: str) -> Iterator[tuple[Entry, ...]]:
-    decided = _measured(cells, paper, table)
-    for ids, why in consistency.contradicted(paper, table).items():
+def _contradicted_rows(cells: Cells, paper: PaperValues, table: str) -> Iterator[tuple[Entry, ...]]:
+    decided = _measured_pairs(cells, paper, table)
+    for ids, why in consistency.contradicted_cells(paper, table).items():
         pairs = sum(any(key[1:] == ids for key in pair) for pair in decided)
         if pairs:
-            yield Entry(table), Entry(_short((LATENCY.name, *ids))), exact(pairs), Entry(why)
+            yield Entry(table), Entry(_short_name((LATENCY.name,
+                                                   *ids))), exact_entry(pairs), Entry(why)
 
 
-def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] | None:
-    pairs = _measured(cells, paper, table)
+def _ranking_row(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] | None:
+    pairs = _measured_pairs(cells, paper, table)
     if not pairs:
         return None
-    sound = _sound(paper, table, pairs)
+    sound = _sound_pairs(paper, table, pairs)
     counts = []
-    for chosen in (pairs, sound, _predicted(paper, sound)):
-        agree = sum(_agrees(cells, paper, table, pair) for pair in chosen)
-        counts += [exact(len(chosen)), exact(agree)]
-    others = [pair for pair in pairs if not _agrees(cells, paper, table, pair)]
+    for chosen in (pairs, sound, _predicted_pairs(paper, sound)):
+        agree = sum(_is_in_paper_order(cells, paper, table, pair) for pair in chosen)
+        counts += [exact_entry(len(chosen)), exact_entry(agree)]
+    others = [pair for pair in pairs if not _is_in_paper_order(cells, paper, table, pair)]
     return (Entry(table), *counts, Entry("; ".join(
-        f"{_short(one)} and {_short(other)}" + " (decided)" * ((one, other) in sound)
+        f"{_short_name(one)} and {_short_name(other)}" + " (decided)" * ((one, other) in sound)
         for one, other in others) or "none"))
 
 
-def _consistency(paper: PaperValues) -> Table:
+def _urgency_table(paper: PaperValues) -> Table:
     """Return the table of Table 6's throughputs and what Table 3 allows.
 
     The limits hold whichever messages are urgent.
     """
-    rows = tuple((Entry(f"{urgency} ({URGENCY[urgency]:.2%})"), exact(row.printed),
-                  exact(row.least), exact(row.implied_share), exact(row.most_share),
+    rows = tuple((Entry(f"{urgency} ({URGENCY[urgency]:.2%})"), exact_entry(row.printed),
+                  exact_entry(row.least), exact_entry(row.implied_share),
+                  exact_entry(row.most_share),
                   Entry("yes" if row.is_contradicted else "no"))
-                 for urgency, row in consistency.rows(paper).items())
+                 for urgency, row in consistency.urgency_rows(paper).items())
     return Table("table-urgency", "Table 6 against Table 3, by print alone", (
         Column("urgency", "Urgent"), Column("printed", "throughput printed", "kB/s", 1e-3, 0),
         Column("least", "least that Table 3 leaves", "kB/s", 1e-3, 0),
@@ -152,5 +155,5 @@ def _consistency(paper: PaperValues) -> Table:
         "discipline has it.", source="the 1987 paper")
 
 
-def _short(key: Key) -> str:
+def _short_name(key: Key) -> str:
     return "/".join((key[1], key[2], key[4], key[5], key[6]))

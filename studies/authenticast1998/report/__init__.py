@@ -19,9 +19,10 @@ _BY_CONSTRUCTION = ("A7, and that a gap of 100 packets is the limit in A6, hold 
                     "so.")
 
 
-def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
+def build_report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
     """Build the report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
-    return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
-        tables=[*tables.all_of(cells)], figures=[*figures.all_of(cells)],
-        claims=claims.verdicts(cells), warnings=[_BY_CONSTRUCTION]))
+    return standard_report.make_standard_report(cells, study.run_table(cells),
+                                                standard_report.Extras(
+        tables=[*tables.all_tables(cells)], figures=[*figures.all_figures(cells)],
+        claims=claims.judge_claims(cells), warnings=[_BY_CONSTRUCTION]))

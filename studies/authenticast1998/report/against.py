@@ -18,10 +18,10 @@ _VERIFIED = "verified_share"
 _MIN_BLOCKS = 3
 
 
-def table(cells: Cells, heuristics: Iterable[str], loads: Iterable[str]) -> Table | None:
+def difference_table(cells: Cells, heuristics: Iterable[str], loads: Iterable[str]) -> Table | None:
     """Return a row for each load and heuristic measured with the blend's seeds."""
     others = [name for name in dict.fromkeys(heuristics) if name != _BLEND]
-    rows = [row for load in loads for name in others if (row := _row(cells, name, load))]
+    rows = [row for load in loads for name in others if (row := _difference_row(cells, name, load))]
     if not rows:
         return None
     columns = (Column("load", "Load"), Column("against", "Against"),
@@ -34,27 +34,30 @@ def table(cells: Cells, heuristics: Iterable[str], loads: Iterable[str]) -> Tabl
                  ("What is undecided has an interval with zero in it.",))
 
 
-def _row(cells: Cells, other: str, load: str) -> tuple[Entry, ...] | None:
-    estimates = [*_differences(cells, other, load)]
+def _difference_row(cells: Cells, other: str, load: str) -> tuple[Entry, ...] | None:
+    estimates = [*_paired_differences(cells, other, load)]
     if not estimates:
         return None
     retained, verified = estimates
     return (Entry(load, note=DISTURBANCES[load].title), Entry(other, note=HEURISTICS[other].title),
-            *(numbers.entry(estimate, ("spans-zero",) if estimate.spans_zero else ())
+            *(numbers.estimate_entry(estimate, ("spans-zero",) if estimate.spans_zero else ())
               for estimate in estimates),
-            Entry(f"{_verdict(retained)} in retention, {_verdict(verified)} in what is verified"))
+            Entry(
+                f"{_verdict_of(retained)} in retention, {_verdict_of(verified)} in what is "
+                "verified"))
 
 
-def _differences(cells: Cells, other: str, load: str) -> Iterator[Estimate]:
+def _paired_differences(cells: Cells, other: str, load: str) -> Iterator[Estimate]:
     for name in (RETENTION.name, _VERIFIED):
-        of_blend, of_other = (cells.blocks(name, wired.cell(cells, (heuristic, "1", load)))
+        of_blend, of_other = (cells.values_by_block(name,
+                                                    wired.wired_cell(cells, (heuristic, "1", load)))
                               for heuristic in (_BLEND, other))
         if len(of_blend.keys() & of_other.keys()) < _MIN_BLOCKS:
             return
-        yield statistics.paired(of_blend, of_other).difference
+        yield statistics.compare_paired(of_blend, of_other).difference
 
 
-def _verdict(difference: Estimate) -> str:
+def _verdict_of(difference: Estimate) -> str:
     if difference.spans_zero:
         return "undecided"
     return "wins" if difference.mean > 0 else "loses"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.cells import Cells
-from analysis.numbers import observed
+from analysis.numbers import observation_entry
 from analysis.table import Column, Entry, Table
 from studies.authenticast1998.metrics import DELAY_P99, LEVEL, RETENTION
 from studies.mobile import NO_POLICY
@@ -24,7 +24,7 @@ _NOTES = (
      "README, How alike two runs are)."))
 
 
-def table(cells: Cells) -> Table | None:
+def air_table(cells: Cells) -> Table | None:
     """Return a row for each cell on the air, or None without any."""
     rows = []
     for ids in cells.results.cells:
@@ -32,9 +32,10 @@ def table(cells: Cells) -> Table | None:
         if levels.get("policy", NO_POLICY) == NO_POLICY:
             continue
         entries = [Entry(levels[name]) for name in ("policy", "scenario", "heuristic")]
-        entries += [observed(cells.mean_of_any(metric.name, ids)) for metric in _METRICS]
-        entries += [observed(cells.mean_of_any(f"lost_{cause}_packets", ids)) for cause in _LOST]
-        entries += [observed(cells.mean_of_any(name, ids))
+        entries += [observation_entry(cells.mean_of_any(metric.name, ids)) for metric in _METRICS]
+        entries += [observation_entry(cells.mean_of_any(f"lost_{cause}_packets", ids)) for cause
+                    in _LOST]
+        entries += [observation_entry(cells.mean_of_any(name, ids))
                     for name in ("failed_packets", "handoff_s")]
         rows.append(tuple(entries))
     if not rows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.cells import Cells, Observation
-from analysis.numbers import observed, of_value
+from analysis.numbers import observation_entry, value_entry
 from analysis.table import Column, Entry, Quantity, Table
 from studies.authenticast1998.factors import (
     BESIDE,
@@ -32,23 +32,24 @@ _NOTES = (
      "forgeries in advance, within the delay bound; a fluid, so no setting reaches it quite."))
 
 
-def all_of(cells: Cells) -> Iterator[Table]:
+def all_tables(cells: Cells) -> Iterator[Table]:
     """Yield the tables whose cells were measured."""
-    for made in (*(_compared(cells, load) for load in _COMPARED),
-                 against.table(cells, (*BESIDE, *FLOODED), _COMPARED), _rates(cells), _fair(cells)):
+    for made in (*(_comparison_table(cells, load) for load in _COMPARED),
+                 against.difference_table(cells, (*BESIDE, *FLOODED), _COMPARED),
+                 _rate_table(cells), _fairness_table(cells)):
         if made is not None:
             yield made
 
 
-def _compared(cells: Cells, load: str) -> Table | None:
-    at_most = _at_most(cells, load)
+def _comparison_table(cells: Cells, load: str) -> Table | None:
+    at_most = _bound_entry(cells, load)
     rows = []
     for heuristic in FLOODED if load == "flood" else BESIDE:
-        ids = wired.cell(cells, (heuristic, "1", load))
+        ids = wired.wired_cell(cells, (heuristic, "1", load))
         if ids in cells.results.cells and isinstance(cells.value(RETENTION.name, ids), Observation):
             rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
-                         *(of_value(cells.value(metric.name, ids)) for metric in _SHOWN),
-                         observed(cells.mean_of_any(_VERIFIED, ids)), at_most))
+                         *(value_entry(cells.value(metric.name, ids)) for metric in _SHOWN),
+                         observation_entry(cells.mean_of_any(_VERIFIED, ids)), at_most))
     if len(rows) < 2:
         return None
     columns = (Column("heuristic", "Heuristic"), *(
@@ -59,11 +60,12 @@ def _compared(cells: Cells, load: str) -> Table | None:
                  "Schemes and controllers of 1998 and later, side by side.", _NOTES)
 
 
-def _at_most(cells: Cells, load: str) -> Entry:
+def _bound_entry(cells: Cells, load: str) -> Entry:
     """Return the clairvoyant bound at the server's sending rate (a dash if unknown)."""
     heuristics = (*BESIDE, *(heuristic for heuristic, _ in RATES))
     rates = [observation.estimate.mean for heuristic in heuristics if (
-        observation := cells.mean_of_any(SENT.name, wired.cell(cells, (heuristic, "1", load))))]
+        observation := cells.mean_of_any(SENT.name,
+                                         wired.wired_cell(cells, (heuristic, "1", load))))]
     manifest = cells.results.manifest
     if manifest is None or not rates or (
             manifest.asked.get("video") and not DISTURBANCES[load].rate_pps):
@@ -71,23 +73,23 @@ def _at_most(cells: Cells, load: str) -> Entry:
     asked = manifest.asked
     work = manifest.devices[asked["client_device"]]["work"]
     share = bound.verified_at_most(DISTURBANCES[load], asked,
-                                   bound.means(asked, work, max(rates)))
+                                   bound.receiver_capacity(asked, work, max(rates)))
     return Entry(number=Quantity(share))
 
 
-def _rates(cells: Cells) -> Table | None:
+def _rate_table(cells: Cells) -> Table | None:
     """Compare the rates that a receiver verifies with tree chaining and with single signatures."""
     names = ("verified_pps", RETENTION.name, SENT.name, DELAY_P99.name)
     rows, first = [], None
     for heuristic, load in RATES:
-        ids = wired.cell(cells, (heuristic, "1", load))
+        ids = wired.wired_cell(cells, (heuristic, "1", load))
         values = [cells.mean_of_any(name, ids) for name in names]
         if values[0] is None:
             continue
         first = first or values[0].estimate.mean
         rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
-                     *(observed(value) for value in values),
-                     _at_most(cells, load),
+                     *(observation_entry(value) for value in values),
+                     _bound_entry(cells, load),
                      Entry(number=Quantity(values[0].estimate.mean / first))))
     if len(rows) < 2:
         return None
@@ -105,15 +107,16 @@ def _rates(cells: Cells) -> Table | None:
                   ))
 
 
-def _fair(cells: Cells) -> Table | None:
+def _fairness_table(cells: Cells) -> Table | None:
     """Compare the rates of the clients of a server that cannot sign for all."""
     names = ("first_sent_pps", "others_sent_pps", "worst_sent_pps", "fairness_share")
     rows = []
     for load in ("idle", "weighted"):
-        values = [cells.mean_of_any(name, wired.cell(cells, (*SHARED, load))) for name in names]
+        values = [cells.mean_of_any(name, wired.wired_cell(cells, (*SHARED, load))) for name
+                  in names]
         if values[0] is not None:
-            rows.append((Entry(DISTURBANCES[load].title), *map(observed, values),
-                         *_fair_at_most(cells, load)))
+            rows.append((Entry(DISTURBANCES[load].title), *map(observation_entry, values),
+                         *_fair_bounds(cells, load)))
     if not rows:
         return None
     columns = (Column("load", "Load"), Column("first_sent_pps", "First client", "1/s", digits=1),
@@ -128,14 +131,14 @@ def _fair(cells: Cells) -> Table | None:
                  ("Jain's index of the rates is 1 where all are alike: without weights.",))
 
 
-def _fair_at_most(cells: Cells, load: str) -> tuple[Entry, Entry]:
+def _fair_bounds(cells: Cells, load: str) -> tuple[Entry, Entry]:
     """Return the max-min fair rates of the first client and of each other one."""
     manifest = cells.results.manifest
     if manifest is None or manifest.asked.get("video"):
         return Entry("-"), Entry("-")
     weights = [DISTURBANCES[load].weight, *(1.0 for _ in range(int(SHARED[1]) - 1))]
     demand_pps = bound.demand_pps(manifest.asked)
-    shares = bound.max_min(bound.signed_pps(
+    shares = bound.max_min_shares(bound.signed_pps(
         manifest.asked, manifest.devices[manifest.asked["server_device"]]),
         [demand_pps] * len(weights), weights)
     return Entry(number=Quantity(shares[0])), Entry(number=Quantity(shares[1]))

@@ -12,7 +12,7 @@ import yaml
 from analysis.blocks import mean_of
 from analysis.cells import Cells
 from analysis.claims.finding import MORE, PERCENT, Band, Question, unit_of
-from analysis.claims.verdict import Claim, Verdict, judge
+from analysis.claims.verdict import Claim, Verdict, judge_claim
 from analysis.metrics import Metric
 from analysis.statistics import Sample
 from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, MAX_GAP, RETENTION, SENT
@@ -34,45 +34,48 @@ _REASONS: Mapping[str, str] = {
     "A7": "the cost of a signature at the server was chosen so that sending slows (see README)"}
 
 
-def verdicts(cells: Cells) -> list[Verdict]:
+def judge_claims(cells: Cells) -> list[Verdict]:
     """Return the verdicts on all claims, undecided where cells were not measured."""
-    questions = {"A1": _steep, "A2": _delayed, "A3": _blend, "A4": _free, "A5": _drastic,
-                 "A6": _gap, "A7": _clients, "A8": _range}
-    observations = wired.only({**cells.observations, **{
+    questions = {"A1": _ask_steepness, "A2": _ask_delayed, "A3": _ask_blend,
+                 "A4": _ask_free_operations, "A5": _ask_drastic_drop,
+                 "A6": _ask_gap, "A7": _ask_clients, "A8": _ask_range}
+    observations = wired.only_wired({**cells.observations, **{
         (_BELOW, *ids): observed for ids in cells.results.cells
         if (observed := cells.mean_of_any(_BELOW, ids)) is not None}})
     documents: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text())
-    return [judge(Claim(**document), list(questions[document["id"]]()), observations,
-                  _REASONS.get(document["id"], "")) for document in documents]
+    return [judge_claim(Claim(**document), list(questions[document["id"]]()), observations,
+                        _REASONS.get(document["id"], "")) for document in documents]
 
 
-def _key(metric: Metric, heuristic: str, clients: str = "1", load: str = "idle") -> tuple[str, ...]:
+def _cell_key(metric: Metric, heuristic: str, clients: str = "1",
+              load: str = "idle") -> tuple[str, ...]:
     return (metric.name, heuristic, clients, load)
 
 
-def _share(label: str, key: tuple[str, ...], band: Band) -> Question:
+def _share_question(label: str, key: tuple[str, ...], band: Band) -> Question:
     return Question(label, [key], band, PERCENT, mean_of)
 
 
-def _less(means: Sample) -> Any:
+def _first_less_second(means: Sample) -> Any:
     """Subtract the second cell's mean from the first one's."""
     return means[..., 0] - means[..., 1]
 
 
-def _more(label: str, metric: Metric, first: tuple[str, str, str],
-          second: tuple[str, str, str]) -> Question:
-    return Question(label, [_key(metric, *first), _key(metric, *second)], MORE, unit_of(metric),
-                    _less)
+def _difference_question(label: str, metric: Metric, first: tuple[str, str, str],
+                         second: tuple[str, str, str]) -> Question:
+    return Question(label, [_cell_key(metric, *first), _cell_key(metric, *second)], MORE,
+                    unit_of(metric),
+                    _first_less_second)
 
 
-def _steep() -> Iterator[Question]:
-    yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(low=_LOSS))
-    yield _share("30 % verified", _key(RETENTION, "p30", "5"), Band(high=_LOSS))
+def _ask_steepness() -> Iterator[Question]:
+    yield _share_question("15 % verified", _cell_key(RETENTION, "p15", "5"), Band(low=_LOSS))
+    yield _share_question("30 % verified", _cell_key(RETENTION, "p30", "5"), Band(high=_LOSS))
     yield Question(f"verified where less than {100 * _ALL:.0f} % begin to be retained",
-                   [_key(RETENTION, f"p{level}", "5") for level in _BENDING], _KNEE, PERCENT,
+                   [_cell_key(RETENTION, f"p{level}", "5") for level in _BENDING], _KNEE, PERCENT,
                    knee_share)
-    yield _more("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
-                ("p50", "5", "idle"))
+    yield _difference_question("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
+                               ("p50", "5", "idle"))
 
 
 def knee_share(retained: Sample) -> Any:
@@ -93,52 +96,56 @@ def knee_share(retained: Sample) -> Any:
     return np.where(falls[..., 0] > 0, between, outside)
 
 
-def _delayed() -> Iterator[Question]:
-    yield _more("delayed less 100 %, 1 client", RETENTION, ("delayed", "1", "idle"),
-                ("p100", "1", "idle"))
-    yield _more("delayed less 100 %, 5 clients", RETENTION, ("delayed", "5", "idle"),
-                ("p100", "5", "idle"))
+def _ask_delayed() -> Iterator[Question]:
+    yield _difference_question("delayed less 100 %, 1 client", RETENTION, ("delayed", "1", "idle"),
+                               ("p100", "1", "idle"))
+    yield _difference_question("delayed less 100 %, 5 clients", RETENTION, ("delayed", "5", "idle"),
+                               ("p100", "5", "idle"))
 
 
-def _blend() -> Iterator[Question]:
-    yield _more("blend less delayed, 1 client", RETENTION, ("adaptive-1998", "1", "idle"),
-                ("delayed", "1", "idle"))
-    yield _more("blend less 100 %, 1 client", RETENTION, ("adaptive-1998", "1", "idle"),
-                ("p100", "1", "idle"))
+def _ask_blend() -> Iterator[Question]:
+    yield _difference_question("blend less delayed, 1 client", RETENTION,
+                               ("adaptive-1998", "1", "idle"),
+                               ("delayed", "1", "idle"))
+    yield _difference_question("blend less 100 %, 1 client", RETENTION,
+                               ("adaptive-1998", "1", "idle"),
+                               ("p100", "1", "idle"))
 
 
-def _free() -> Iterator[Question]:
-    yield _share("retained without security operations",
-                 _key(RETENTION, "adaptive-1998", "1", "free"), Band(low=_ALL))
+def _ask_free_operations() -> Iterator[Question]:
+    yield _share_question("retained without security operations",
+                          _cell_key(RETENTION, "adaptive-1998", "1", "free"), Band(low=_ALL))
     yield Question("99th percentile of the delay more than without heuristics",
-                   [_key(DELAY_P99, "adaptive-1998", "1", "free"),
-                    _key(DELAY_P99, "p0", "1", "free")], Band(high=_NOTICED_S), unit_of(DELAY_P99),
-                   _less)
+                   [_cell_key(DELAY_P99, "adaptive-1998", "1", "free"),
+                    _cell_key(DELAY_P99, "p0", "1", "free")], Band(high=_NOTICED_S),
+                   unit_of(DELAY_P99),
+                   _first_less_second)
 
 
-def _drastic() -> Iterator[Question]:
-    yield _more("retained after a drop to 10 % less after one to 18 %", RETENTION,
-                ("adaptive-1998", "1", "idle"), ("adaptive-gradual", "1", "idle"))
-    yield _more("exposed after a drop to 18 % less after one to 10 %", EXPOSURE,
-                ("adaptive-gradual", "1", "idle"), ("adaptive-1998", "1", "idle"))
+def _ask_drastic_drop() -> Iterator[Question]:
+    yield _difference_question("retained after a drop to 10 % less after one to 18 %", RETENTION,
+                               ("adaptive-1998", "1", "idle"), ("adaptive-gradual", "1", "idle"))
+    yield _difference_question("exposed after a drop to 18 % less after one to 10 %", EXPOSURE,
+                               ("adaptive-gradual", "1", "idle"), ("adaptive-1998", "1", "idle"))
 
 
-def _gap() -> Iterator[Question]:
-    yield _share("retained with LIMIT 60", _key(RETENTION, "adaptive-1998"), Band(low=_ALL))
-    yield _share("retained with LIMIT 150", _key(RETENTION, "adaptive-limit-150"),
-                 Band(high=_ALL))
-    yield Question("largest gap with LIMIT 150", [_key(MAX_GAP, "adaptive-limit-150")],
+def _ask_gap() -> Iterator[Question]:
+    yield _share_question("retained with LIMIT 60", _cell_key(RETENTION, "adaptive-1998"),
+                          Band(low=_ALL))
+    yield _share_question("retained with LIMIT 150", _cell_key(RETENTION, "adaptive-limit-150"),
+                          Band(high=_ALL))
+    yield Question("largest gap with LIMIT 150", [_cell_key(MAX_GAP, "adaptive-limit-150")],
                    Band(low=100.0), unit_of(MAX_GAP), mean_of)
 
 
-def _clients() -> Iterator[Question]:
-    yield _more("5 clients less 1, retention", RETENTION, ("delayed", "5", "idle"),
-                ("delayed", "1", "idle"))
-    yield _more("1 client less 5, sending rate", SENT, ("delayed", "1", "idle"),
-                ("delayed", "5", "idle"))
+def _ask_clients() -> Iterator[Question]:
+    yield _difference_question("5 clients less 1, retention", RETENTION, ("delayed", "5", "idle"),
+                               ("delayed", "1", "idle"))
+    yield _difference_question("1 client less 5, sending rate", SENT, ("delayed", "1", "idle"),
+                               ("delayed", "5", "idle"))
 
 
-def _range() -> Iterator[Question]:
+def _ask_range() -> Iterator[Question]:
     for heuristic in ("adaptive-1998", "adaptive-1998-delayed-first", "bounded", "floor"):
         yield Question(f"seconds below the floor, {heuristic}", [(_BELOW, heuristic, "1", "idle")],
                        Band(0.0, 0.0), unit_of(DELAY_P99), mean_of)

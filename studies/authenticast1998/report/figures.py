@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.cells import Cells, Observation
 from analysis.metrics import Metric
-from analysis.numbers import quantity
+from analysis.numbers import to_quantity
 from analysis.present import figures
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure, Panel
@@ -32,36 +32,36 @@ _PERCENT = Axis("retention", "%", 100.0)
 _NUMBER = Axis("sequence number")
 
 
-def all_of(cells: Cells) -> Iterator[Figure]:
+def all_figures(cells: Cells) -> Iterator[Figure]:
     """Yield the figures whose cells were measured."""
-    yield from _unacceptable(cells)
-    yield from _by_percentage(cells)
-    yield from _by_clients(cells, "fig-5", "delayed", "Figure 5: delayed authentication, "
-                           "bundles of 3", (RETENTION, SENT))
-    yield from _by_clients(cells, "fig-6", "adaptive-1998", "Figure 6: the adaptive blend",
-                           (RETENTION, LEVEL, EXPOSURE, DELAY_P99))
-    yield from _one_stream(cells)
+    yield from _unacceptable_figure(cells)
+    yield from _percentage_figure(cells)
+    yield from _clients_figure(cells, "fig-5", "delayed", "Figure 5: delayed authentication, "
+                               "bundles of 3", (RETENTION, SENT))
+    yield from _clients_figure(cells, "fig-6", "adaptive-1998", "Figure 6: the adaptive blend",
+                               (RETENTION, LEVEL, EXPOSURE, DELAY_P99))
+    yield from _stream_figure(cells)
 
 
-def _unacceptable(cells: Cells) -> Iterator[Figure]:
-    points = _timeline(cells, FATES, _UNACCEPTABLE)
+def _unacceptable_figure(cells: Cells) -> Iterator[Figure]:
+    points = _read_timeline(cells, FATES, _UNACCEPTABLE)
     if points:
         yield Figure("fig-3", "Figure 3: an unacceptable stream",
                      "One client that verifies every packet, first repetition: 100 for a packet "
                      "that was retained.", "Line over the packets' sequence numbers: 100 for one "
                      "that was retained, 0 for one that was lost.",
-                     (_line("Retention", points, _NUMBER, _PERCENT),))
+                     (_line_panel("Retention", points, _NUMBER, _PERCENT),))
 
 
-def _by_percentage(cells: Cells) -> Iterator[Figure]:
+def _percentage_figure(cells: Cells) -> Iterator[Figure]:
     levels = [level for level in PERCENTAGES
-              if _observed(cells, RETENTION, (f"p{level}", FIG_4, "idle"))]
+              if _observation_of(cells, RETENTION, (f"p{level}", FIG_4, "idle"))]
     if len(levels) < 2:
         return
-    panels = [_curve(metric, [(level / 100, observed) for level in levels
-                              if (observed := _observed(cells, metric,
-                                                        (f"p{level}", FIG_4, "idle")))],
-                     Axis("packets verified", "%", 100.0))
+    panels = [_curve_panel(metric, [(level / 100, observed) for level in levels
+                                    if (observed := _observation_of(cells, metric,
+                                                                    (f"p{level}", FIG_4, "idle")))],
+                           Axis("packets verified", "%", 100.0))
               for metric in (RETENTION, GOODPUT, DELAY_P99)]
     yield Figure("fig-4", "Figure 4: retention by the percentage of packets verified, 5 clients",
                  "Means over the clients and repetitions, with goodput and delay beside.",
@@ -69,29 +69,29 @@ def _by_percentage(cells: Cells) -> Iterator[Figure]:
                  tuple(panels))
 
 
-def _by_clients(cells: Cells, name: str, heuristic: str, title: str,
-                metrics: Sequence[Metric]) -> Iterator[Figure]:
+def _clients_figure(cells: Cells, name: str, heuristic: str, title: str,
+                    metrics: Sequence[Metric]) -> Iterator[Figure]:
     panels = []
     for metric in metrics:
         points = [(float(count), observed) for count in FIG_5
-                  if (observed := _observed(cells, metric, (heuristic, count, "idle")))]
+                  if (observed := _observation_of(cells, metric, (heuristic, count, "idle")))]
         if len(points) > 1:
-            panels.append(_curve(metric, points, Axis("clients")))
+            panels.append(_curve_panel(metric, points, Axis("clients")))
     if panels:
         yield Figure(name, f"{title}, by clients", "Means over the clients and repetitions.",
                      "Lines over the number of clients; the run's table has all numbers.",
                      tuple(panels))
 
 
-def _one_stream(cells: Cells) -> Iterator[Figure]:
+def _stream_figure(cells: Cells) -> Iterator[Figure]:
     titles = {GAP: "Figure 7: gap between sender and receiver (DELTA)",
               LEVEL_NOW: "Figure 9: level"}
-    panels = [_line(title, points, Axis("sent at", "s"), Axis(metric.title, metric.unit,
-                                                              metric.scale))
+    panels = [_line_panel(title, points, Axis("sent at", "s"), Axis(metric.title, metric.unit,
+                                                                    metric.scale))
               for metric, title in titles.items()
-              if (points := _timeline(cells, metric.name, _SHOWN))]
-    if points := _timeline(cells, FATES, _SHOWN):
-        panels.insert(1, _line("Figure 8: retention", points, _NUMBER, _PERCENT))
+              if (points := _read_timeline(cells, metric.name, _SHOWN))]
+    if points := _read_timeline(cells, FATES, _SHOWN):
+        panels.insert(1, _line_panel("Figure 8: retention", points, _NUMBER, _PERCENT))
     if panels:
         yield Figure("fig-7-8-9", "Figures 7, 8 and 9: one stream under the adaptive blend",
                      "The first client of the first repetition, one client in all.",
@@ -99,27 +99,28 @@ def _one_stream(cells: Cells) -> Iterator[Figure]:
                      "retention over their sequence numbers.", tuple(panels))
 
 
-def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
-    of_cell = wired.cell(cells, ids)
+def _observation_of(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
+    of_cell = wired.wired_cell(cells, ids)
     if of_cell not in cells.results.cells:
         return None
     value = cells.value(metric.name, of_cell)
     return value if isinstance(value, Observation) else None
 
 
-def _timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
+def _read_timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
     """Return a timeline of a cell's first good repetition."""
-    rows = cells.rows(wired.cell(cells, ids))
+    rows = cells.good_rows(wired.wired_cell(cells, ids))
     lists: Mapping[str, Iterable[tuple[float, float]]] = \
         cells.results.series[rows[0]] if rows else {}
     return [(float(at), float(value)) for at, value in lists.get(name, ())]
 
 
-def _line(title: str, points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> Panel:
-    return figures.line(title, [Series("", [(at, Quantity(value)) for at, value in points])], x, y)
+def _line_panel(title: str, points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> Panel:
+    return figures.line_panel(title, [Series("", [(at, Quantity(value)) for at, value in points])],
+                              x, y)
 
 
-def _curve(metric: Metric, points: Sequence[tuple[float, Observation]], x: Axis) -> Panel:
-    return figures.line(metric.sentence, [Series("", [
-        (at, quantity(observed.estimate)) for at, observed in points])], x,
+def _curve_panel(metric: Metric, points: Sequence[tuple[float, Observation]], x: Axis) -> Panel:
+    return figures.line_panel(metric.sentence, [Series("", [
+        (at, to_quantity(observed.estimate)) for at, observed in points])], x,
         Axis(metric.title, metric.unit, metric.scale))

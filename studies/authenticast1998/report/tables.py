@@ -24,27 +24,28 @@ _NOTES = (
      "five is verified."))
 
 
-def all_of(cells: Cells) -> Iterator[Table]:
+def all_tables(cells: Cells) -> Iterator[Table]:
     """Yield the tables whose cells were measured."""
     first = _table_1(cells)
     if first is not None:
         yield first
-    of_air = air.table(cells)
+    of_air = air.air_table(cells)
     if of_air is not None:
         yield of_air
-    yield from beyond.all_of(cells)
+    yield from beyond.all_tables(cells)
 
 
 def _table_1(cells: Cells) -> Table | None:
     """Build Table 1: loss risk and level, from the fate of altered packets."""
     rows = []
     for heuristic, (name, risk, level) in _TABLE_1.items():
-        passed, settled = _tampered(cells, heuristic)
+        passed, settled = _count_tampered(cells, heuristic)
         if settled == 0:
             continue
         rows.append((Entry(name, note=HEURISTICS[heuristic].title),
                      Entry("yes" if HEURISTICS[heuristic].has_non_repudiation else "no"),
-                     _risk(cells, heuristic), Entry(risk or "-"), _level(passed, settled),
+                     _risk_entry(cells, heuristic), Entry(risk or "-"),
+                     _level_entry(passed, settled),
                      Entry(f"{passed} of {settled}"), Entry(level or "-")))
     if not rows:
         return None
@@ -60,24 +61,24 @@ def _table_1(cells: Cells) -> Table | None:
                  _NOTES)
 
 
-def _counts(cells: Cells, heuristic: str, name: str) -> float:
-    observed = cells.blocks(name, wired.cell(cells, (heuristic, "1", "tampered")))
+def _count_packets(cells: Cells, heuristic: str, name: str) -> float:
+    observed = cells.values_by_block(name, wired.wired_cell(cells, (heuristic, "1", "tampered")))
     return sum(observed.values())
 
 
-def _tampered(cells: Cells, heuristic: str) -> tuple[int, int]:
+def _count_tampered(cells: Cells, heuristic: str) -> tuple[int, int]:
     """Return the counts of altered packets processed, and of altered packets with any verdict."""
-    return (int(_counts(cells, heuristic, "altered_processed_packets")),
-            int(_counts(cells, heuristic, "altered_settled_packets")))
+    return (int(_count_packets(cells, heuristic, "altered_processed_packets")),
+            int(_count_packets(cells, heuristic, "altered_settled_packets")))
 
 
-def _risk(cells: Cells, heuristic: str) -> Entry:
-    refused = _counts(cells, heuristic, "failed_packets")
-    _, settled = _tampered(cells, heuristic)
+def _risk_entry(cells: Cells, heuristic: str) -> Entry:
+    refused = _count_packets(cells, heuristic, "failed_packets")
+    _, settled = _count_tampered(cells, heuristic)
     return Entry(f"{refused / settled:.2f}")
 
 
-def _level(passed: int, settled: int) -> Entry:
+def _level_entry(passed: int, settled: int) -> Entry:
     interval = stats.binomtest(passed, settled).proportion_ci(0.95, "exact")
     return Entry(f"{100 * (1 - passed / settled):.0f} % ({100 * (1 - interval.high):.0f} to "
                  f"{100 * (1 - interval.low):.0f})")

@@ -13,11 +13,11 @@ Ids = tuple[str, str, str]
 _Value = TypeVar("_Value")
 
 
-def cell(cells: Cells, ids: Ids) -> tuple[str, ...]:
+def wired_cell(cells: Cells, ids: Ids) -> tuple[str, ...]:
     """Return a cell's levels. Results older than the choice of policies have three of them."""
     return (*ids, *WIRED)[:len(cells.results.names)]
 
 
-def only(values: Mapping[tuple[str, ...], _Value]) -> dict[tuple[str, ...], _Value]:
+def only_wired(values: Mapping[tuple[str, ...], _Value]) -> dict[tuple[str, ...], _Value]:
     """Select the values of cells over wires, by metric and the three levels."""
     return {key[:4]: value for key, value in values.items() if key[4:] in ((), WIRED)}

@@ -33,7 +33,7 @@ class Readings:
             name: {"state": "waiting", "wish": dict(wish)} for name, wish in wishes.items()}
         self._notes: list[dict[str, Any]] = []
 
-    def take(self, node: str, event: Mapping[str, Any]) -> None:
+    def apply_event(self, node: str, event: Mapping[str, Any]) -> None:
         """Apply an event of the program on a node."""
         kind, name = event["event"], event.get("client", node)
         if kind in _NOTES:
@@ -54,11 +54,11 @@ class Readings:
         elif kind in {"ended", "left", "failed"}:
             client["state"] = "ended"
 
-    def lose(self, name: str) -> None:
+    def mark_ended(self, name: str) -> None:
         """Mark a client's stream as ended, because its program has ended."""
         self._clients[name]["state"] = "ended"
 
-    def now(self) -> dict[str, Any]:
+    def take_reading(self) -> dict[str, Any]:
         """Return the state of all streams, and the events since the last reading."""
         notes, self._notes = sorted(self._notes, key=lambda note: float(note["at_s"])), []
         return {"clients": {name: dict(state) for name, state in self._clients.items()},
@@ -72,7 +72,7 @@ class Listener:
         self._logs = logs
         self._at = dict.fromkeys(logs, 0)
 
-    def events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def read_new_events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield whole new events, with the node whose program wrote them."""
         for node, log in self._logs.items():
             if not log.exists():

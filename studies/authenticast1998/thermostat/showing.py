@@ -13,7 +13,7 @@ from measure.manifest import Manifest
 from studies import records
 from studies.authenticast1998 import network
 from studies.authenticast1998.thermostat.readings import EVERY_S, Readings
-from studies.authenticast1998.thermostat.watching import wish_of
+from studies.authenticast1998.thermostat.watching import settings_from_configuration
 from studies.study import LivePage, StudyError
 
 _SCHEMES = {"percentage": False, "delayed": True, "tree": True, "secret_key": False,
@@ -28,7 +28,7 @@ _CHECKS: Mapping[str, Sequence[str]] = {
     "ipsec": ("ISAKMP", "inner packet", "IKE", "ESP transforms")}
 
 
-def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
+def _describe_cell(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
     """Describe a cell for the page: clients, dials, limits and lower layers."""
     levels = {name: plan.levels[name][level] for name, level in cell.items()}
     heuristic = levels["heuristic"].content
@@ -38,16 +38,16 @@ def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
                if plan.asked[end] in plan.devices]
     return {
         "titles": {name: level.title or cell[name] for name, level in levels.items()},
-        "clients": [network.client(number) for number in range(1, int(cell["clients"]) + 1)],
-        "wish": wish_of({"algorithm": "DSA", **heuristic["wish"]}),
+        "clients": [network.client_name(number) for number in range(1, int(cell["clients"]) + 1)],
+        "wish": settings_from_configuration({"algorithm": "DSA", **heuristic["wish"]}),
         "limit": controller.get("limit", plan.asked["limit"]) if is_blend else None,
         "buffer": plan.asked["buffer_packets"], "controller": controller["kind"],
         "schemes": [{"name": name, "has_bundles": has} for name, has in _SCHEMES.items()],
         "algorithms": ["dsa", "rsa"] if plan.settings["clock"] == "real" else ["dsa"],
-        "devices": devices, "layers": _layers(levels)}
+        "devices": devices, "layers": _describe_layers(levels)}
 
 
-def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _describe_layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the stream and the layers below it, with settings and names of checks."""
     policies = [level.content["layers"] for level in levels.values() if "layers" in level.content]
     there = [{"layer": name, "does": ", ".join(
@@ -59,42 +59,45 @@ def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
             for layer in (stream, *(there or [wire]))]
 
 
-def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:
+def _recorded_readings(folder: Path, name: str) -> list[dict[str, Any]]:
     """Rebuild the readings of a recorded repetition from the events of its programs."""
     plan = records.read_manifest(folder)
     try:
         raw = json.loads(gzip.decompress((folder / "files" / name / "raw.json.gz").read_bytes()))
         events = raw["events"]
-        readings = _of_events(plan, name, events)
+        readings = _readings_from_events(plan, name, events)
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
             zlib.error):
         raise StudyError(f"{name}: what its programs said is not kept; choose another") from None
     return readings
 
 
-def _of_events(plan: Manifest, name: str, events: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _readings_from_events(plan: Manifest, name: str,
+                          events: Mapping[str, Any]) -> list[dict[str, Any]]:
     factors = [factor.name for factor in plan.factors]
     [cell] = [row for row in plan.cells if "-".join(row) == name.rpartition("-")[0]]
     wish = plan.levels["heuristic"][cell[factors.index("heuristic")]].content["wish"]
     clients = [node for node in events if node != network.SERVER]
-    return list(_read(events, dict.fromkeys(clients, wish_of({"algorithm": "DSA", **wish}))))
+    return list(_replay_readings(
+        events, dict.fromkeys(clients, settings_from_configuration({"algorithm": "DSA", **wish}))))
 
 
-def _read(events: Mapping[str, Any], wishes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _replay_readings(events: Mapping[str, Any],
+                     wishes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     every = sorted(((event["at_s"], node, event) for node, said in events.items()
                     for event in said), key=lambda entry: entry[0])
     readings = Readings(wishes)
     due_s = every[0][0] if every else 0.0
     for at_s, node, event in every:
         while at_s > due_s:
-            yield {"event": "report", "name": "reading", "time_s": due_s, **readings.now()}
+            yield {"event": "report", "name": "reading", "time_s": due_s, **readings.take_reading()}
             due_s += EVERY_S
-        readings.take(node, event)
-    yield {"event": "report", "name": "reading", "time_s": due_s, **readings.now()}
+        readings.apply_event(node, event)
+    yield {"event": "report", "name": "reading", "time_s": due_s, **readings.take_reading()}
 
 
 PAGE = LivePage(
-    folder=Path(__file__).parent, about=_about, recorded=_recorded,
+    folder=Path(__file__).parent, about=_describe_cell, recorded=_recorded_readings,
     help="Turn the dials of streams that run, on a page of this machine.",
     levels={"heuristic": "adaptive-1998", "clients": "3", "load": "idle"},
     sets={"frames": "9000"}, stop={"stop": True}, fleeting=frozenset({"reading"}))

@@ -20,10 +20,10 @@ _LOOKS = 4
 class Programs(Protocol):
     """Launcher of the clients' programs (measure.services.launcher)."""
 
-    def tell(self, node: str, command: Mapping[str, Any]) -> bool:
+    def send_line(self, node: str, command: Mapping[str, Any]) -> bool:
         """Send a command to a node's program. Return whether the program got it."""
 
-    def wait(self, node: str, for_s: float) -> bool:
+    def wait_ended(self, node: str, for_s: float) -> bool:
         """Return whether a node's program ends within `for_s` seconds."""
 
 
@@ -34,7 +34,7 @@ class Watching:
                  documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> None:
         self._programs, self._session, self._nodes = programs, session, nodes
         self._listener = Listener(logs)
-        self._readings = Readings({name: wish_of(document)
+        self._readings = Readings({name: settings_from_configuration(document)
                                    for name, document in documents.items()})
         self._going = list(documents)
 
@@ -47,23 +47,24 @@ class Watching:
         until_s = time.monotonic() + for_s
         while self._going and time.monotonic() < until_s:
             for _ in range(_LOOKS):
-                for message in self._session.commands():
-                    self._obey(message)
+                for message in self._session.take_commands():
+                    self._handle_message(message)
                 time.sleep(EVERY_S / _LOOKS)
             if then is not None and time.monotonic() >= due_s:
                 then()
                 then = None
-            for name in [name for name in self._going if self._programs.wait(self._nodes[name], 0)]:
+            for name in [name for name in self._going
+                         if self._programs.wait_ended(self._nodes[name], 0)]:
                 self._going.remove(name)
-                self._readings.lose(name)
-            self._report()
+                self._readings.mark_ended(name)
+            self._report_reading()
 
-    def _report(self) -> None:
-        for node, event in self._listener.events():
-            self._readings.take(node, event)
-        self._session.report("reading", **self._readings.now())
+    def _report_reading(self) -> None:
+        for node, event in self._listener.read_new_events():
+            self._readings.apply_event(node, event)
+        self._session.report("reading", **self._readings.take_reading())
 
-    def _obey(self, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, message: Mapping[str, Any]) -> None:
         """Carry out a message `{"client": NAME, ...}` with `"stop": true` or a dial's settings.
 
         Without `client` the message goes to all clients.
@@ -71,27 +72,27 @@ class Watching:
         fields = dict(message)
         name = fields.pop("client", None)
         if name is not None and name not in self._going:
-            self._refuse(f"client {name!r}: no such client is listening; choose from "
-                         f"{', '.join(self._going) or 'none'}")
+            self._report_refusal(f"client {name!r}: no such client is listening; choose from "
+                                 f"{', '.join(self._going) or 'none'}")
             return
         is_end = fields.pop("stop", False) is True
         if is_end == bool(fields):
-            self._refuse("say stop=true, or what the dial is to be: range, level, scheme, "
-                         "algorithm, bundle, automatic")
+            self._report_refusal("say stop=true, or what the dial is to be: range, level, scheme, "
+                                 "algorithm, bundle, automatic")
             return
-        self._say([name] if name else self._going, {"do": "stop"} if is_end else
-                  {"do": "dial", **fields})
+        self._send_command([name] if name else self._going, {"do": "stop"} if is_end else
+                           {"do": "dial", **fields})
 
-    def _say(self, names: Iterable[str], command: Mapping[str, Any]) -> None:
+    def _send_command(self, names: Iterable[str], command: Mapping[str, Any]) -> None:
         for name in names:
-            if not self._programs.tell(self._nodes[name], command):
-                self._refuse(f"client {name}: does not listen any more")
+            if not self._programs.send_line(self._nodes[name], command):
+                self._report_refusal(f"client {name}: does not listen any more")
 
-    def _refuse(self, reason: str) -> None:
+    def _report_refusal(self, reason: str) -> None:
         self._session.report("refused", reason=reason)
 
 
-def wish_of(document: Mapping[str, Any]) -> dict[str, Any]:
+def settings_from_configuration(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a client's settings from its configuration, with the names that its events use."""
     low, high = document.get("range", (0, 100))
     scheme = str(document.get("scheme", "percentage"))

@@ -26,7 +26,7 @@ class PrintedTimes:
 
 
 @cache
-def load() -> PrintedTimes:
+def load_values() -> PrintedTimes:
     """Return all values that the paper printed, without its claims."""
     raw: Any = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
     return PrintedTimes(
@@ -35,7 +35,7 @@ def load() -> PrintedTimes:
 
 
 @cache
-def claims() -> Mapping[str, Claim]:
+def load_claims() -> Mapping[str, Claim]:
     """Return the claims of the paper and of the model, by number."""
     raw: Any = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
     return {entry["id"]: Claim(**entry) for entry in raw}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from studies.study import Study
 
 
-def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
+def build_report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
     """Return the report of a results folder.
 
     Args:
@@ -29,15 +29,16 @@ def report(results: Results, options: Mapping[str, Any], study: Study) -> Report
         study: The study.
     """
     cells = Cells(results, options.get("baseline", ""))
-    paper = published.load()
+    paper = published.load_values()
     try:
-        service, predicted = modelled.service_times(cells), modelled.predictions(cells)
+        service, predicted = modelled.service_times(cells), modelled.predict_background(cells)
     except QueueingError as error:
         service, predicted = {}, []
         remark = [f"No model: {error}"]
     else:
         remark = []
-    return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
-        tables=[*tables.all_of(cells, paper, service, predicted)],
-        figures=[*figures.all_of(cells, paper, service)],
-        claims=claims.verdicts(cells, predicted), warnings=remark))
+    return standard_report.make_standard_report(cells, study.run_table(cells),
+                                                standard_report.Extras(
+        tables=[*tables.build_tables(cells, paper, service, predicted)],
+        figures=[*figures.build_figures(cells, paper, service)],
+        claims=claims.judge_claims(cells, predicted), warnings=remark))

@@ -7,8 +7,8 @@ from typing import Any
 
 from analysis.blocks import mean_of
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, TIMES, Band, Finding, Question, Unit, find
-from analysis.claims.verdict import Verdict, judge
+from analysis.claims.finding import MORE, TIMES, Band, Finding, Question, Unit, answer_questions
+from analysis.claims.verdict import Verdict, judge_claim
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
 from studies.eapload2004.design import (
@@ -21,7 +21,7 @@ from studies.eapload2004.design import (
 )
 from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
-from studies.eapload2004.samples import of_services
+from studies.eapload2004.samples import service_times
 
 #: "Hardly" (the noise of the paper's own table), "much shorter", EAP-AKA's time in "no longer" (s),
 #: and tolerance of a slope.
@@ -40,16 +40,17 @@ _REASONS: Mapping[str, str] = {
           "growth does not fit a queue at its server (see the notes on Table 1)"}
 
 
-def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
+def judge_claims(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
     """Return the verdicts on all claims, undecided without measured cells."""
     questions: dict[str, Callable[[], Iterator[Question]]] = {
-        "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
-        "E6": _aka, "E7": _at_once, "E8": _hss}
+        "E1": _load_questions, "E2": _place_questions, "E3": _rtt_questions,
+        "E4": _resumption_questions, "E5": _certificate_questions,
+        "E6": _aka_questions, "E7": _fragment_questions, "E8": _hss_questions}
     asked = {name: list(make()) for name, make in questions.items()}
-    asked["K1"] = _equivalences(predicted)
-    observations = {**_services(cells), **_parts(predicted)}
-    return [judge(claim, asked[name], observations, _REASONS.get(name, ""))
-            for name, claim in published.claims().items()]
+    asked["K1"] = _equivalence_questions(predicted)
+    observations = {**_service_observations(cells), **_part_observations(predicted)}
+    return [judge_claim(claim, asked[name], observations, _REASONS.get(name, ""))
+            for name, claim in published.load_claims().items()]
 
 
 def _is_tested(point: Predicted) -> bool:
@@ -57,28 +58,28 @@ def _is_tested(point: Predicted) -> bool:
     return bool(point.parts) and point.utilization <= _MAX_UTILIZATION
 
 
-def equivalence(predicted: Sequence[Predicted]) -> Mapping[tuple[str, str], Finding]:
+def find_equivalence(predicted: Sequence[Predicted]) -> Mapping[tuple[str, str], Finding]:
     """Return whether model and measurement are equivalent (test of K1), by point and figure."""
-    findings, _ = find(_parts(predicted), _equivalences(predicted))
+    findings, _ = answer_questions(_part_observations(predicted), _equivalence_questions(predicted))
     answers = {finding.label: finding for finding in findings}
     return {(each.title, figure): answers[question.label] for each in predicted
             for figure in WITHIN
-            if (question := _equivalent(each, figure)).label in answers}
+            if (question := _equivalence_question(each, figure)).label in answers}
 
 
-def _equivalences(predicted: Sequence[Predicted]) -> list[Question]:
-    return [_equivalent(each, figure) for figure in WITHIN for each in predicted
+def _equivalence_questions(predicted: Sequence[Predicted]) -> list[Question]:
+    return [_equivalence_question(each, figure) for figure in WITHIN for each in predicted
             if _is_tested(each)]
 
 
-def _equivalent(point: Predicted, figure: str) -> Question:
+def _equivalence_question(point: Predicted, figure: str) -> Question:
     within = WITHIN[figure]
     return Question(f"measured / modelled {figure} at {point.rate_per_s:.3g}/s",
                     [(_OURS, figure, point.title)], Band(1 - within, 1 + within), TIMES,
                     below=[(_THEIRS, figure, point.title)])
 
 
-def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
+def _part_observations(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
     """Return the measured and modelled figures of a repetition's parts.
 
     Each pair of a part is a block.
@@ -91,74 +92,80 @@ def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
         for side, name in enumerate((_OURS, _THEIRS))}
 
 
-def _services(cells: Cells) -> Mapping[Key, Observation]:
-    return {_key(row): value for row in cells.results.cells
-            if (value := of_services(cells, row)) is not None}
+def _service_observations(cells: Cells) -> Mapping[Key, Observation]:
+    return {_service_key(row): value for row in cells.results.cells
+            if (value := service_times(cells, row)) is not None}
 
 
-def _load() -> Iterator[Question]:
-    highest, lowest = (_key(ids(load=str(load))) for load in (TABLE_1[-1], TABLE_1[0]))
+def _load_questions() -> Iterator[Question]:
+    highest, lowest = (_service_key(ids(load=str(load))) for load in (TABLE_1[-1], TABLE_1[0]))
     yield Question("50/s / 1/s", [highest], _MORE_THAN_ONE, TIMES, below=[lowest])
     yield Question("50/s / 1/s as in Table 1", [highest],
                    Band(_GREW * (1 - _ALIKE), _GREW * (1 + _ALIKE)), TIMES, below=[lowest])
 
 
-def _place() -> Iterator[Question]:
+def _place_questions() -> Iterator[Question]:
     for load in TABLE_1:
         yield Question(f"outside / same room at {load}/s",
-                       [_key(ids(load=str(load), place="outside"))],
-                       Band(1 - _HARDLY, 1 + _HARDLY), TIMES, below=[_key(ids(load=str(load)))])
+                       [_service_key(ids(load=str(load), place="outside"))],
+                       Band(1 - _HARDLY, 1 + _HARDLY), TIMES,
+                       below=[_service_key(ids(load=str(load)))])
 
 
-def _rtt() -> Iterator[Question]:
+def _rtt_questions() -> Iterator[Question]:
     low, high = RTTS_MS[0], RTTS_MS[-1]
-    keys = [_key(ids(rtt=str(rtt))) for rtt in (low, high)]
-    yield Question("longer at 300 ms than without", keys, MORE, _MS, _more)
-    yield _slope("slope", keys, high - low, trips=5)
+    keys = [_service_key(ids(rtt=str(rtt))) for rtt in (low, high)]
+    yield Question("longer at 300 ms than without", keys, MORE, _MS, _subtract_first)
+    yield _slope_question("slope", keys, high - low, trips=5)
 
 
-def _resumed() -> Iterator[Question]:
-    yield Question("resumed / full", [_key(ids(sessions="resumed"))], Band(high=_MUCH), TIMES,
-                   below=[_key(ids())])
+def _resumption_questions() -> Iterator[Question]:
+    yield Question("resumed / full", [_service_key(ids(sessions="resumed"))], Band(high=_MUCH),
+                   TIMES,
+                   below=[_service_key(ids())])
 
 
-def _certificates() -> Iterator[Question]:
-    yield Question("RSA-2048 less RSA-1024", [_key(ids()), _key(ids(key="rsa-2048"))], MORE, _MS,
-                   _more)
+def _certificate_questions() -> Iterator[Question]:
+    yield Question("RSA-2048 less RSA-1024",
+                   [_service_key(ids()), _service_key(ids(key="rsa-2048"))], MORE, _MS,
+                   _subtract_first)
     for chain in ("1", "2"):
         longer = str(int(chain) + 1)
         yield Question(f"chain of {longer} less chain of {chain}",
-                       [_key(ids(load="0", chain=each)) for each in (chain, longer)], MORE, _MS,
-                       _more)
+                       [_service_key(ids(load="0", chain=each)) for each in (chain, longer)], MORE,
+                       _MS,
+                       _subtract_first)
 
 
-def _aka() -> Iterator[Question]:
+def _aka_questions() -> Iterator[Question]:
     for load in TABLE_1:
-        yield Question(f"service time at {load}/s", [_key(ids(load=str(load)))],
+        yield Question(f"service time at {load}/s", [_service_key(ids(load=str(load)))],
                        Band(high=_AKA_S), _MS, mean_of)
 
 
-def _at_once() -> Iterator[Question]:
+def _fragment_questions() -> Iterator[Question]:
     yield Question("in pieces of 256 bytes less at once", [
-        _key(ids()), _key(ids(fragment=str(SMALL_FRAGMENT_BYTES)))], MORE, _MS, _more)
+        _service_key(ids()), _service_key(ids(fragment=str(SMALL_FRAGMENT_BYTES)))], MORE, _MS,
+                   _subtract_first)
 
 
-def _hss() -> Iterator[Question]:
+def _hss_questions() -> Iterator[Question]:
     low, high = HSS_RTTS_MS[0], HSS_RTTS_MS[-1]
-    keys = [_key(aka_ids(rtt)) for rtt in (low, high)]
-    yield Question(f"longer with an HSS at {high} ms than beside it", keys, MORE, _MS, _more)
-    yield _slope("slope by its round trip", keys, high - low, trips=1)
+    keys = [_service_key(aka_ids(rtt)) for rtt in (low, high)]
+    yield Question(f"longer with an HSS at {high} ms than beside it", keys, MORE, _MS,
+                   _subtract_first)
+    yield _slope_question("slope by its round trip", keys, high - low, trips=1)
 
 
-def _slope(words: str, keys: Sequence[Key], apart_ms: float, *, trips: int) -> Question:
+def _slope_question(words: str, keys: Sequence[Key], apart_ms: float, *, trips: int) -> Question:
     """Return the question by how much longer the second cell takes per additional round trip."""
     return Question(words, keys, Band(trips * (1 - _TRIP), trips * (1 + _TRIP)), _TRIPS,
-                    lambda means: _more(means) / (apart_ms / 1e3))
+                    lambda means: _subtract_first(means) / (apart_ms / 1e3))
 
 
-def _key(row: Ids) -> Key:
+def _service_key(row: Ids) -> Key:
     return (SERVICE.name, *row)
 
 
-def _more(means: Sample) -> Any:
+def _subtract_first(means: Sample) -> Any:
     return means[..., 1] - means[..., 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from analysis.cells import Cells, Ids
-from analysis.numbers import quantity
+from analysis.numbers import to_quantity
 from analysis.present import figures
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure
@@ -13,7 +13,7 @@ from analysis.table import Quantity
 from studies.eapload2004 import by_policy
 from studies.eapload2004.design import ALONE, PLACES, TABLE_1, ids
 from studies.eapload2004.published import PrintedTimes
-from studies.eapload2004.samples import of_first, of_services
+from studies.eapload2004.samples import first_samples, service_times
 from studies.eapload2004.waterfall import DRAWN
 
 _LOAD, _TIME = Axis("load", "1/s"), Axis("mean service time", "s")
@@ -23,12 +23,12 @@ _SHOWN = {"Without load": ALONE, "At 50/s in the background": ids(load=str(TABLE
 _BUSY = Axis("utilization of the server", "%", 100.0)
 
 
-def all_of(cells: Cells, paper: PrintedTimes,
-           service: Mapping[float, float]) -> Iterator[Figure]:
+def build_figures(cells: Cells, paper: PrintedTimes,
+                  service: Mapping[float, float]) -> Iterator[Figure]:
     """Yield the figures whose cells were measured."""
     yield from _figure_5(cells, paper, service)
-    yield from _utilization(cells)
-    yield from _waterfall(cells)
+    yield from _utilization_figure(cells)
+    yield from _waterfall_figure(cells)
 
 
 def _figure_5(cells: Cells, paper: PrintedTimes,
@@ -36,8 +36,8 @@ def _figure_5(cells: Cells, paper: PrintedTimes,
     ours, theirs = [], []
     for place, about in PLACES.items():
         rows = {load: ids(load=str(load), place=place) for load in TABLE_1}
-        points = [(float(load), quantity(value.estimate)) for load, row in rows.items()
-                  if (value := of_services(cells, row))]
+        points = [(float(load), to_quantity(value.estimate)) for load, row in rows.items()
+                  if (value := service_times(cells, row))]
         if points:
             ours.append(Series(about.title, points))
             theirs.append(Series(about.title, [
@@ -47,10 +47,11 @@ def _figure_5(cells: Cells, paper: PrintedTimes,
         return
     curve = [Series("", [(load, Quantity(seconds)) for load, seconds in service.items()],
                     "modelled")] if service else []
-    panels = (figures.line("Measured, modelled and published", [*ours, *theirs, *curve], _LOAD,
-                           _TIME),
-              figures.line("Relative to the lowest load", [
-                  _relative(each) for each in (*ours, *theirs, *curve)], _LOAD,
+    panels = (figures.line_panel("Measured, modelled and published", [*ours, *theirs, *curve],
+                                 _LOAD,
+                                 _TIME),
+              figures.line_panel("Relative to the lowest load", [
+                  _relative_series(each) for each in (*ours, *theirs, *curve)], _LOAD,
                   Axis("times that at the lowest load")))
     yield Figure("fig-5", "Figure 5: service time by load", "The paper's growth fits no queue at "
                  "its server, and some 4.4 s of its times nothing that it describes: see the notes "
@@ -58,23 +59,23 @@ def _figure_5(cells: Cells, paper: PrintedTimes,
                  "Ours are far below the paper's and grow far less.", panels)
 
 
-def _relative(series: Series) -> Series:
+def _relative_series(series: Series) -> Series:
     first = min(series.points)[1].value
     return Series(series.name, [(load, Quantity(value.value / first))
                                 for load, value in series.points], series.origin)
 
 
-def _utilization(cells: Cells) -> Iterator[Figure]:
-    policies = by_policy.curves(cells)
+def _utilization_figure(cells: Cells) -> Iterator[Figure]:
+    policies = by_policy.policy_curves(cells)
     service = [Series(each.title, each.service_s) for each in policies]
     background = [Series(each.title, points, origin) for each in policies
                   for points, origin in ((each.background_s, "measured"),
                                          (each.modelled_s, "modelled")) if each.background_s]
     if not any(len(each.background_s) > 1 for each in policies):
         return
-    panels = (figures.line("The supplicant's mean service time", service, _BUSY, _TIME),
-              figures.line("Mean latency in the background: at the server alone", background,
-                           _BUSY, Axis("latency", "ms", 1e3)))
+    panels = (figures.line_panel("The supplicant's mean service time", service, _BUSY, _TIME),
+              figures.line_panel("Mean latency in the background: at the server alone", background,
+                                 _BUSY, Axis("latency", "ms", 1e3)))
     yield Figure("utilization", "Response against utilization, all policies", "Without signatures "
                  "of its own to compute, a server of resumed sessions stays at 0 %. The model of "
                  "each policy is calibrated without load: one customer alone, and saturation.",
@@ -82,9 +83,9 @@ def _utilization(cells: Cells) -> Iterator[Figure]:
                  "what a supplicant waits is its round trips.", panels)
 
 
-def _waterfall(cells: Cells) -> Iterator[Figure]:
-    panels = tuple(figures.waterfall(title, spans, _SINCE) for title, row in _SHOWN.items()
-                   if (spans := _spans(cells, row)))
+def _waterfall_figure(cells: Cells) -> Iterator[Figure]:
+    panels = tuple(figures.waterfall_panel(title, spans, _SINCE) for title, row in _SHOWN.items()
+                   if (spans := _part_spans(cells, row)))
     if panels:
         yield Figure("waterfall", "One authentication, from the first frame of 802.1X to "
                      "EAP-Success", "The median one of a repetition: where each moment "
@@ -94,9 +95,9 @@ def _waterfall(cells: Cells) -> Iterator[Figure]:
                      "Round trips on the wire, and between them short times at both ends.", panels)
 
 
-def _spans(cells: Cells, row: Ids) -> dict[str, list[tuple[float, float]]]:
+def _part_spans(cells: Cells, row: Ids) -> dict[str, list[tuple[float, float]]]:
     """Return begin and end of each part in the first good repetition, empty without any."""
-    samples = of_first(cells, row)
+    samples = first_samples(cells, row)
     instants = {part: [*samples[name]] for part in DRAWN
                 if (name := f"waterfall_{part}_s") in samples}
     return {part: list(zip(those[::2], those[1::2], strict=True))

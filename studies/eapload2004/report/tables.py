@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.cells import Cells, Ids, Observation
 from analysis.claims.finding import Finding
-from analysis.numbers import NOTHING, entry
-from analysis.queueing import QueueingError, apply, solve
+from analysis.numbers import NOTHING, estimate_entry
+from analysis.queueing import QueueingError, apply_settings, solve_network
 from analysis.table import Column, Entry, Quantity, Table
 from studies.eapload2004 import modelled
 from studies.eapload2004.design import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, ids
 from studies.eapload2004.metrics import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.published import PrintedTimes
-from studies.eapload2004.report.claims import WITHIN, equivalence
-from studies.eapload2004.samples import of_first, of_services
+from studies.eapload2004.report.claims import WITHIN, find_equivalence
+from studies.eapload2004.samples import first_samples, service_times
 from studies.eapload2004.waterfall import SERVER, SUPPLICANT
 
 _SOURCE = "the 2004 paper"
@@ -39,23 +39,25 @@ _DRIFT = (" In real time a loaded cell is calibrated before and after its load, 
           "x, a mean is known to x / (1 - utilization) at best.")
 
 
-def _ms(key: str, title: str, group: str = "") -> Column:
+def _ms_column(key: str, title: str, group: str = "") -> Column:
     return Column(key, title, "ms", 1e3, 1, group)
 
 
-def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
-           predicted: Sequence[Predicted]) -> Iterator[Table]:
+def build_tables(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
+                 predicted: Sequence[Predicted]) -> Iterator[Table]:
     """Yield the tables that have measured values."""
-    made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _overload(cells),
-            _what_ifs(cells), _generator(cells), _demands(cells), _split(cells))
+    made = (_table_1(cells, paper, service), _methods_table(cells), _model_table(predicted),
+            _overload_table(cells),
+            _what_if_table(cells), _generator_table(cells), _demands_table(cells),
+            _split_table(cells))
     yield from (table for table in made if table is not None)
 
 
 def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) -> Table | None:
     rows = []
     for load in TABLE_1:
-        values = [_placed(cells, ids(load=str(load), place=place), paper,
-                          service.get(float(load))) for place in PLACES]
+        values = [_measured_entry(cells, ids(load=str(load), place=place), paper,
+                                  service.get(float(load))) for place in PLACES]
         if any(value is not NOTHING for value in values):
             rows.append((Entry(str(load)), *values))
     if not rows:
@@ -69,31 +71,33 @@ def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) 
                  paper.inconsistent, clock=cells.results.clock, source=_SOURCE)
 
 
-def _placed(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) -> Entry:
-    value = of_services(cells, row)
+def _measured_entry(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) -> Entry:
+    value = service_times(cells, row)
     if value is None:
         return NOTHING
-    made = entry(value.estimate, records=value.records)
+    made = estimate_entry(value.estimate, records=value.records)
     return Entry(made.text, made.number, paper.service_time_s.get(row), made.marks, made.records,
                  modelled=model)
 
 
-def _model(predicted: Sequence[Predicted]) -> Table | None:
+def _model_table(predicted: Sequence[Predicted]) -> Table | None:
     if not predicted:
         return None
     columns = (Column("load_per_s", "Load, 1/s or % of capacity"),
                Column("utilization_share", "utilization", "%", 100.0, 1),
-               *_compared("", "mean latency", "mean"),
-               *_compared("_p95", "95th percentile", "p95"))
+               *_comparison_columns("", "mean latency", "mean"),
+               *_comparison_columns("_p95", "95th percentile", "p95"))
     has_drift = any(each.drift is not None for each in predicted)
     if has_drift:
         columns += (Column("drift", "longer after the load by", "%", 100.0, 1),)
-    tested = equivalence(predicted)
+    tested = find_equivalence(predicted)
     rows = tuple((
         Entry(each.title), Entry(number=Quantity(each.utilization)),
-        *_both(each.measured_s, each.response_s), _outcome(each, tested, "mean"),
-        *_both(each.measured_p95_s, each.p95_s), _outcome(each, tested, "p95"),
-        *([_drift(each)] if has_drift else []))
+        *_comparison_entries(each.measured_s, each.response_s),
+        _equivalence_entry(each, tested, "mean"),
+        *_comparison_entries(each.measured_p95_s, each.p95_s),
+        _equivalence_entry(each, tested, "p95"),
+        *([_drift_entry(each)] if has_drift else []))
         for each in predicted)
     return Table("model", "The background, measured and modelled on the same arrivals", columns,
                  rows, "Calibrated by one customer alone and by saturation, in the cell without "
@@ -103,24 +107,25 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
                  + (_DRIFT if has_drift else ""))
 
 
-def _drift(point: Predicted) -> Entry:
+def _drift_entry(point: Predicted) -> Entry:
     return Entry(number=Quantity(point.drift)) if point.drift is not None else NOTHING
 
 
-def _compared(ending: str, group: str, figure: str) -> Sequence[Column]:
-    return (_ms(f"measured{ending}_s", "measured", group),
-            _ms(f"modelled{ending}_s", "modelled", group),
+def _comparison_columns(ending: str, group: str, figure: str) -> Sequence[Column]:
+    return (_ms_column(f"measured{ending}_s", "measured", group),
+            _ms_column(f"modelled{ending}_s", "modelled", group),
             Column(f"error{ending}", "error", "%", 100.0, 1, group=group),
             Column(f"equivalent{ending}", f"equivalent within {WITHIN[figure]:.0%}", group=group))
 
 
-def _both(measured_s: float, modelled_s: float) -> Sequence[Entry]:
+def _comparison_entries(measured_s: float, modelled_s: float) -> Sequence[Entry]:
     """Return the measured value, the prediction and its relative error."""
     return tuple(Entry(number=Quantity(value)) for value in (
         measured_s, modelled_s, modelled_s / measured_s - 1))
 
 
-def _outcome(point: Predicted, tested: Mapping[tuple[str, str], Finding], figure: str) -> Entry:
+def _equivalence_entry(point: Predicted, tested: Mapping[tuple[str, str], Finding],
+                       figure: str) -> Entry:
     """Return the result of the equivalence test at a point, with its interval."""
     finding = tested.get((point.title, figure))
     if finding is None:
@@ -131,11 +136,11 @@ def _outcome(point: Predicted, tested: Mapping[tuple[str, str], Finding], figure
                  detail=f"{low:.3f} to {high:.3f}" if low is not None and high is not None else "")
 
 
-def _overload(cells: Cells) -> Table | None:
+def _overload_table(cells: Cells) -> Table | None:
     """Return the table of authentications at an overloaded server."""
     columns = (Column("offered_per_s", "offered", "1/s", 1.0, 1),
                Column(UTILIZATION.name, "server busy", "%", 100.0, 1),
-               _ms(BACKGROUND.name, "mean latency"),
+               _ms_column(BACKGROUND.name, "mean latency"),
                Column("growth", "later by a second: longer by", "ms", 1e3, 0),
                Column("retransmitted", "requests sent again", "", 1.0, 0),
                Column("failed", "failed in the background", "", 1.0, 0),
@@ -144,7 +149,8 @@ def _overload(cells: Cells) -> Table | None:
     for row in cells.results.cells:
         values = [cells.mean_of_any(column.key, row) for column in columns]
         if all(values) and values[3] is not None:
-            rows.append((Entry("-".join(row)), *(entry(value.estimate, records=value.records)
+            rows.append((Entry("-".join(row)),
+                         *(estimate_entry(value.estimate, records=value.records)
                                                  for value in values if value)))
     if not rows:
         return None
@@ -153,46 +159,46 @@ def _overload(cells: Cells) -> Table | None:
                  "measured is how fast it becomes worse.", clock=cells.results.clock)
 
 
-def _methods(cells: Cells) -> Table | None:
+def _methods_table(cells: Cells) -> Table | None:
     """Return the table of EAP-AKA and EAP-TLS without load, by server and HSS distance."""
     rows = []
     for title, row in _METHOD_CELLS.items():
-        service, trips = of_services(cells, row), cells.value(ROUND_TRIPS.name, row)
+        service, trips = service_times(cells, row), cells.value(ROUND_TRIPS.name, row)
         if service is not None and isinstance(trips, Observation):
-            rows.append((Entry(title), entry(trips.estimate, records=trips.records),
-                         entry(service.estimate, records=service.records)))
+            rows.append((Entry(title), estimate_entry(trips.estimate, records=trips.records),
+                         estimate_entry(service.estimate, records=service.records)))
     if len(rows) < 2:
         return None
     columns = (Column("method", "Method and server"),
                Column(ROUND_TRIPS.name, "round trips", "", 1.0, 0),
-               _ms(SERVICE.name, "service time"))
+               _ms_column(SERVICE.name, "service time"))
     return Table("methods", "EAP-AKA beside EAP-TLS, and who decides", columns, tuple(rows),
                  "Without load. Round trip between the networks 120 ms; the HSS's is between the "
                  "server and it.", clock=cells.results.clock)
 
 
-def _what_ifs(cells: Cells) -> Table | None:
+def _what_if_table(cells: Cells) -> Table | None:
     """Return the table of the calibrated model's answers for changed networks."""
     try:
-        network = modelled.model(cells).network
+        network = modelled.build_model(cells).network
     except QueueingError:
         return None
     rows = []
     for title, settings in _WHAT_IFS.items():
         try:
-            made = solve(apply(network, settings))
+            made = solve_network(apply_settings(network, settings))
         except QueueingError:
             continue  # no measurement of resumed sessions
         rows.append((Entry(title), *(Entry(number=Quantity(made.chain(name).response_s))
                                      for name in (modelled.FRONT, modelled.BEHIND))))
-    columns = (Column("what_if", "What if"), _ms("front_s", "supplicant"),
-               _ms("background_s", "background"))
+    columns = (Column("what_if", "What if"), _ms_column("front_s", "supplicant"),
+               _ms_column("background_s", "background"))
     return Table("what-if", "What if: by the model alone", columns, tuple(rows),
                  "At the highest load of Table 1 that was measured, by the model as the cell "
                  "without load calibrates it; nothing here was measured.")
 
 
-def _generator(cells: Cells) -> Table | None:
+def _generator_table(cells: Cells) -> Table | None:
     """Return the table of the generator's lateness and processor time."""
     # In virtual time, computing takes no time, so none is counted.
     takes = cells.results.clock != "virtual"
@@ -204,9 +210,11 @@ def _generator(cells: Cells) -> Table | None:
         if late is None or worst is None or latency is None or rate is None:
             continue
         share = Quantity(late.estimate.mean / latency.estimate.mean)
-        rows.append((Entry("-".join(row)), entry(rate.estimate, records=rate.records),
-                     entry(late.estimate), entry(worst.estimate), Entry(number=share),
-                     *((NOTHING if used is None else entry(used.estimate),) if takes else ())))
+        rows.append((Entry("-".join(row)), estimate_entry(rate.estimate, records=rate.records),
+                     estimate_entry(late.estimate), estimate_entry(worst.estimate),
+                     Entry(number=share),
+                     *((NOTHING if used is None else estimate_entry(used.estimate),) if takes
+                       else ())))
     if not rows:
         return None
     columns = (Column("cell", "Cell"), Column("offered_per_s", "offered", "1/s", 1.0, 1),
@@ -221,17 +229,17 @@ def _generator(cells: Cells) -> Table | None:
                  clock=cells.results.clock)
 
 
-def _split(cells: Cells) -> Table | None:
+def _split_table(cells: Cells) -> Table | None:
     rows = []
     for row in cells.results.cells:
         parts = [cells.value(name, row) for name in _SPLIT]
         if isinstance(parts[0], Observation):
             rows.append((Entry("-".join(row)), *(
-                entry(part.estimate, records=part.records) if isinstance(part, Observation)
+                estimate_entry(part.estimate, records=part.records) if isinstance(part, Observation)
                 else NOTHING for part in parts)))
     if not rows:
         return None
-    columns = (Column("cell", "Cell"), *(_ms(name, title)
+    columns = (Column("cell", "Cell"), *(_ms_column(name, title)
                                          for name, title in _SPLIT.items()))
     return Table("split", "Where the time of an authentication goes", columns, tuple(rows),
                  "From captures: between request and answer at the supplicant and at the server; "
@@ -243,11 +251,11 @@ def _split(cells: Cells) -> Table | None:
                  "server's.")
 
 
-def _demands(cells: Cells) -> Table | None:
+def _demands_table(cells: Cells) -> Table | None:
     """Return the table of the model's demands, step by step."""
     rows = []
     for row in cells.results.cells:
-        samples = of_first(cells, row)
+        samples = first_samples(cells, row)
         for part in (SUPPLICANT, SERVER):
             taken_s = samples.get(f"demand_{part}_s", ())
             if len(taken_s):

@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 from analysis.cells import Key
 from analysis.claims.verdict import Claim
 from studies.kerberos2002.body import PHASES, RESPONSE
-from studies.kerberos2002.design import ids
+from studies.kerberos2002.design import cell_ids
 
 _FOLDER = Path(__file__).parent
 
@@ -51,5 +51,5 @@ def claims() -> Mapping[str, Claim]:
 
 def _table_3(raw: Any) -> dict[Key, float]:
     names = [metric.name for metric in (*PHASES, RESPONSE)]
-    return {(metric, *ids(protocol)): value / 1e3 for protocol, row in raw.items()
+    return {(metric, *cell_ids(protocol)): value / 1e3 for protocol, row in raw.items()
             for metric, value in zip(names, row, strict=True)}

@@ -12,9 +12,9 @@ from analysis.cells import Cells
 from analysis.claims.finding import Word
 from analysis.claims.verdict import Claim, Verdict
 from studies.kerberos2002 import model, published
-from studies.kerberos2002.design import FIG_6, FIG_6_SPEEDS, LOADED, ids
+from studies.kerberos2002.design import FIG_6, FIG_6_SPEEDS, LOADED, cell_ids
 from studies.kerberos2002.model import Transaction
-from studies.kerberos2002.report.paper_tables import NEAR_MODEL, loads
+from studies.kerberos2002.report.paper_tables import NEAR_MODEL, measured_loads
 
 #: Numbers for the paper's words "nearly indifferent", "meaningfully better" and "noticeable".
 _INDIFFERENT, _MEANINGFUL, _NOTICEABLE = 0.15, 0.05, 0.02
@@ -50,18 +50,18 @@ _REASONS = {
     "C12": "twice the processor is twice the throughput of a saturated KDC, and no more"}
 
 
-def verdicts(cells: Cells) -> tuple[Verdict, ...]:
+def judge_claims(cells: Cells) -> tuple[Verdict, ...]:
     """Return the verdicts in the paper's order."""
     asked: Mapping[str, Callable[[Cells], Iterator[Ground]]] = {
-        "C1": _model_fits, "C2": _one_server, "C3": _several_servers, "C4": _indifferent,
+        "C1": _model_fits, "C2": _one_server, "C3": _several_servers, "C4": _ask_indifferent,
         "C5": _crossover_holds, "C6": _kdc_first, "C7": _same_operations, "C8": _client_key,
         "C9": _assist_at_2g, "C10": _proxy_at_3g, "C11": _slower_proxy, "C12": _faster_kdc,
         "C13": _assist_at_lan, "C14": _kdc_with_proxy}
-    return tuple(_settle(claim, list(asked[name](cells)))
+    return tuple(_settle_claim(claim, list(asked[name](cells)))
                  for name, claim in published.claims().items())
 
 
-def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
+def _settle_claim(claim: Claim, answers: list[Ground]) -> Verdict:
     """Judge a claim by its numbers.
 
     In virtual time with fixed service times, a number is exact and decides without an interval.
@@ -81,47 +81,50 @@ def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
 
 def _model_fits(cells: Cells) -> Iterator[Ground]:
     """Yield the model's error at each load, the largest error first."""
-    for load in sorted(loads(cells), key=lambda load: -load.error):
-        name = "-".join(ids(load.protocol, customers=load.customers))
+    for load in sorted(measured_loads(cells), key=lambda load: -load.error):
+        name = "-".join(cell_ids(load.protocol, customers=load.customers))
         yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
                      load.error <= NEAR_MODEL, (name,))
 
 
-def _pair(cells: Cells, servers: int, **place: str | int) -> tuple[Transaction, Transaction] | None:
+def _transaction_pair(cells: Cells, servers: int,
+                      **place: str | int) -> tuple[Transaction, Transaction] | None:
     """Return both protocols' transactions with this number of servers."""
-    made = [model.transaction(cells, ids(name, servers=servers, **place))  # type: ignore[arg-type]
+    made = [model.transaction_of(cells, cell_ids(name, servers=servers, **place))  # type: ignore[arg-type]
             for name in ("pkcross", "pktapp")]
     return (made[0], made[1]) if made[0] and made[1] else None
 
 
-def _compared(pair: tuple[Transaction, Transaction], says: str, *, first: bool) -> Iterator[Ground]:
+def _compare_responses(pair: tuple[Transaction, Transaction], says: str, *,
+                       first: bool) -> Iterator[Ground]:
     """Compare the response times of PKCROSS and PKTAPP at each load.
 
     `first` says whether the claim is that PKCROSS takes less time.
     """
     for customers in _LOADS:
-        cross, direct = (asked.means(customers)[1] for asked in pair)
+        cross, direct = (asked.mean_performance(customers)[1] for asked in pair)
         yield Ground(f"{says}, {customers} customer{'s' * (customers > 1)}: PKCROSS {cross:.3g} s, "
                      f"PKTAPP {direct:.3g} s", (cross < direct) is first)
 
 
 def _one_server(cells: Cells) -> Iterator[Ground]:
-    if pair := _pair(cells, 1):
-        yield from _compared(pair, "one server", first=False)
+    if pair := _transaction_pair(cells, 1):
+        yield from _compare_responses(pair, "one server", first=False)
 
 
 def _several_servers(cells: Cells) -> Iterator[Ground]:
     for placement in ("one", "each"):
-        if pair := _pair(cells, 4, placement=placement):
+        if pair := _transaction_pair(cells, 4, placement=placement):
             where = "one machine" if placement == "one" else "a machine each"
-            yield from _compared(pair, f"four servers on {where}", first=True)
+            yield from _compare_responses(pair, f"four servers on {where}", first=True)
 
 
-def _indifferent(cells: Cells) -> Iterator[Ground]:
-    few, many = (model.transaction(cells, ids("pkcross", servers=count)) for count in (1, 16))
+def _ask_indifferent(cells: Cells) -> Iterator[Ground]:
+    few, many = (model.transaction_of(cells, cell_ids("pkcross", servers=count)) for count
+                 in (1, 16))
     if few and many:
         for customers in _LOADS:
-            ratio = many.means(customers)[1] / few.means(customers)[1]
+            ratio = many.mean_performance(customers)[1] / few.mean_performance(customers)[1]
             yield Ground(f"{customers} customer{'s' * (customers > 1)}: 16 servers take "
                          f"{ratio:.2f} times as long as one", ratio <= 1 + _INDIFFERENT)
 
@@ -133,7 +136,7 @@ def _crossover_holds(cells: Cells) -> Iterator[Ground]:
     for servers on separate machines, too.
     """
     for speed in FIG_6_SPEEDS:
-        cross, *direct = (model.transaction(cells, ids(
+        cross, *direct = (model.transaction_of(cells, cell_ids(
             name, servers=servers, wire="slow", speed=speed)) for name, servers in (
                 ("pkcross", max(FIG_6["pkcross"])), ("pktapp", max(FIG_6["pktapp"])),
                 ("pktapp", 1)))
@@ -147,7 +150,7 @@ def _crossover_holds(cells: Cells) -> Iterator[Ground]:
 
 def _kdc_first(cells: Cells) -> Iterator[Ground]:
     for count in (1, 16):
-        if asked := model.transaction(cells, ids("pkcross", servers=count)):
+        if asked := model.transaction_of(cells, cell_ids("pkcross", servers=count)):
             share = asked.demand_s("app1") / asked.demand_s(asked.bottleneck)
             yield Ground(f"{count} server{'s' * (count > 1)}: {asked.bottleneck} saturates first, "
                          f"the server is then {100 * share:.0f} % busy",
@@ -156,7 +159,7 @@ def _kdc_first(cells: Cells) -> Iterator[Ground]:
 
 def _same_operations(cells: Cells) -> Iterator[Ground]:
     parties = {"pkcross": ("client", "kdc_l", "kdc_r", "app1"), "pktapp": ("client", "app1")}
-    counts = {name: tuple(sum(model.mean(cells, f"{kind}_{party}", ids(name)) or 0
+    counts = {name: tuple(sum(model.mean_of(cells, f"{kind}_{party}", cell_ids(name)) or 0
                               for party in row) for kind in ("private", "public"))
               for name, row in parties.items()}
     if all(map(sum, counts.values())):
@@ -167,14 +170,14 @@ def _same_operations(cells: Cells) -> Iterator[Ground]:
 
 # --- mobile clients ----------------------------------------------------------------------------
 
-def _response(cells: Cells, protocol: str, **place: str | int) -> float | None:
-    return model.mean(cells, "transaction_s", ids(protocol, **place))  # type: ignore[arg-type]
+def _mean_response(cells: Cells, protocol: str, **place: str | int) -> float | None:
+    return model.mean_of(cells, "transaction_s", cell_ids(protocol, **place))  # type: ignore[arg-type]
 
 
 def _client_key(cells: Cells) -> Iterator[Ground]:
     for wire in ("2g", "3g"):
         for speed in (1, 10, 20):
-            standard, own = (_response(cells, name, wire=wire, speed=speed)
+            standard, own = (_mean_response(cells, name, wire=wire, speed=speed)
                              for name in ("m-standard", "m-client-key"))
             if standard and own:
                 yield Ground(f"{wire}, speed-up {speed}: {own:.2f} s instead of {standard:.2f} s",
@@ -183,10 +186,10 @@ def _client_key(cells: Cells) -> Iterator[Ground]:
 
 def _assist_at_2g(cells: Cells) -> Iterator[Ground]:
     for name, due_s in (("m-standard", 20.0), ("mp-assist", 14.0)):
-        if took_s := _response(cells, name, wire="2g", speed=20):
+        if took_s := _mean_response(cells, name, wire="2g", speed=20):
             yield Ground(f"{name}, speed-up 20: {took_s:.1f} s for about {due_s:g} s",
                          abs(took_s / due_s - 1) <= _ABOUT)
-    without, assisted = (_response(cells, name, wire="2g", speed=20)
+    without, assisted = (_mean_response(cells, name, wire="2g", speed=20)
                          for name in ("m-client-key", "mp-assist"))
     if without and assisted:
         yield Ground(f"speed-up 20: {assisted:.1f} s with the proxy, {without:.1f} s without",
@@ -196,7 +199,7 @@ def _assist_at_2g(cells: Cells) -> Iterator[Ground]:
 def _proxy_at_3g(cells: Cells) -> Iterator[Ground]:
     due_s = published.load().figure_10_s["3g_penalty"]
     for speed in (1, 20):
-        without, assisted = (_response(cells, name, wire="3g", speed=speed)
+        without, assisted = (_mean_response(cells, name, wire="3g", speed=speed)
                              for name in ("m-client-key", "mp-assist"))
         if without and assisted:
             yield Ground(f"speed-up {speed}: {assisted - without:.2f} s more",
@@ -204,16 +207,16 @@ def _proxy_at_3g(cells: Cells) -> Iterator[Ground]:
 
 
 def _slower_proxy(cells: Cells) -> Iterator[Ground]:
-    if asked := model.transaction(cells, ids("mp-assist", wire="2g", speed=50)):
-        slower = asked.faster(30 / 50, "proxy")
+    if asked := model.transaction_of(cells, cell_ids("mp-assist", wire="2g", speed=50)):
+        slower = asked.with_faster_processors(30 / 50, "proxy")
         for customers in (1, 100):
-            ratio = slower.means(customers)[1] / asked.means(customers)[1]
+            ratio = slower.mean_performance(customers)[1] / asked.mean_performance(customers)[1]
             yield Ground(f"{customers} customer{'s' * (customers > 1)}: {100 * (ratio - 1):.1f} % "
                          "longer", ratio - 1 <= _NOTICEABLE)
 
 
 def _faster_kdc(cells: Cells) -> Iterator[Ground]:
-    pair = [model.transaction(cells, ids("mp-assist", wire="2g", speed=speed))
+    pair = [model.transaction_of(cells, cell_ids("mp-assist", wire="2g", speed=speed))
             for speed in (50, 100)]
     if pair[0] and pair[1]:
         ratio = pair[1].capacity_per_s / pair[0].capacity_per_s
@@ -221,7 +224,7 @@ def _faster_kdc(cells: Cells) -> Iterator[Ground]:
 
 
 def _assist_at_lan(cells: Cells) -> Iterator[Ground]:
-    trusted, assist = (_response(cells, name) for name in ("mp-trusted", "mp-assist"))
+    trusted, assist = (_mean_response(cells, name) for name in ("mp-trusted", "mp-assist"))
     if trusted and assist:
         yield Ground(f"{assist:.2f} s instead of {trusted:.2f} s",
                      1 - assist / trusted <= _MEANINGFUL)
@@ -229,7 +232,7 @@ def _assist_at_lan(cells: Cells) -> Iterator[Ground]:
 
 def _kdc_with_proxy(cells: Cells) -> Iterator[Ground]:
     for name in (*LOADED[2:], "m-client-key", "mp-standard", "mp-trusted", "mp-assist"):
-        if asked := model.transaction(cells, ids(name)):
+        if asked := model.transaction_of(cells, cell_ids(name)):
             proxy = asked.demand_s("proxy")
             beside = f" (proxy {proxy:.2f} s)" if proxy else ""
             yield Ground(f"{name}: KDC {asked.demand_s('kdc-l'):.2f} s{beside}",

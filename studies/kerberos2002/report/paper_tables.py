@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis.cells import Cells, Observation
-from analysis.numbers import NOTHING, column, exact, observed
+from analysis.numbers import NOTHING, exact_entry, metric_column, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.kerberos2002 import model
 from studies.kerberos2002.body import BYTES, PACKETS, RESPONSE, THROUGHPUT
-from studies.kerberos2002.design import CUSTOMERS, LOADED, ids
+from studies.kerberos2002.design import CUSTOMERS, LOADED, cell_ids
 from studies.kerberos2002.published import PublishedValues
 from studies.kerberos2002.report import phases
 from studies.kerberos2002.variants import VARIANTS
@@ -41,19 +41,21 @@ class LoadPoint(NamedTuple):
         return max(abs(said / seen - 1) for said, seen in zip(self.exact, measured, strict=True))
 
 
-def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
+def all_tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
     """Yield the tables that hold measurements."""
     yield _table_1(cells, paper)
-    for table in (_table_2(cells, paper), *phases.tables(cells, paper), _loads(cells),
-                  _stations(cells), _prices(cells)):
+    for table in (_table_2(cells, paper), *phases.phase_tables(cells, paper), _model_table(cells),
+                  _demand_table(cells), _price_table(cells)):
         if table.rows:
             yield table
 
 
 def _table_1(cells: Cells, paper: PublishedValues) -> Table:
-    here = {name: model.mean(cells, f"here_{name}", ids("pkcross")) for name in paper.table_1_s}
-    rows = [(Entry(name), exact(seconds), exact(took_s) if (took_s := here[name]) else NOTHING,
-             exact(seconds / took_s) if took_s else NOTHING)
+    here = {name: model.mean_of(cells, f"here_{name}", cell_ids("pkcross")) for name
+            in paper.table_1_s}
+    rows = [(Entry(name), exact_entry(seconds), exact_entry(took_s) if (took_s := here[name])
+             else NOTHING,
+             exact_entry(seconds / took_s) if took_s else NOTHING)
             for name, seconds in paper.table_1_s.items()]
     return Table("table-1", "Table I: operation times on a Celeron of 850 MHz, and here",
                  (Column("operation", "Operation"),
@@ -70,13 +72,14 @@ def _table_2(cells: Cells, paper: PublishedValues) -> Table:
     rows = []
     for protocol in ("pkcross", "pktapp"):
         for party, legible in paper.legible[protocol].items():
-            counts = [cells.there(f"{kind}_{party.replace('-', '_')}", ids(protocol))
+            counts = [cells.find_value(f"{kind}_{party.replace('-', '_')}", cell_ids(protocol))
                       for kind in ("private", "public", "operation")]
             if any(counts):
                 rows.append((Entry(VARIANTS[protocol].title), Entry(party),
-                             *(observed(count) if count else exact(0) for count in counts[:2]),
-                             observed(counts[2], legible),
-                             exact(paper.counted[protocol][party])))
+                             *(observation_entry(count) if count else exact_entry(0) for count
+                               in counts[:2]),
+                             observation_entry(counts[2], legible),
+                             exact_entry(paper.counted[protocol][party])))
     return Table("table-2", "Table II: operations of a transaction with one server",
                  (Column("protocol", "Protocol"), Column("party", "Party"),
                   Column("private", "private", digits=0), Column("public", "public", digits=0),
@@ -86,29 +89,31 @@ def _table_2(cells: Cells, paper: PublishedValues) -> Table:
                  "Kerberos encrypt more parts than the paper's essential elements.", source=_SOURCE)
 
 
-def loads(cells: Cells) -> Iterator[LoadPoint]:
+def measured_loads(cells: Cells) -> Iterator[LoadPoint]:
     """Yield each measured load with the model's results."""
     for protocol in LOADED:
         for customers in CUSTOMERS[1:]:
-            cell = ids(protocol, customers=customers)
-            throughput, response = (cells.there(name, cell)
+            cell = cell_ids(protocol, customers=customers)
+            throughput, response = (cells.find_value(name, cell)
                                     for name in (THROUGHPUT.name, RESPONSE.name))
-            alone = model.transaction(cells, ids(protocol))
+            alone = model.transaction_of(cells, cell_ids(protocol))
             if throughput and response and alone:
-                yield LoadPoint(protocol, customers, throughput, response, alone.means(customers),
-                                alone.means(customers, "schweitzer"),
+                yield LoadPoint(protocol, customers, throughput, response,
+                                alone.mean_performance(customers),
+                                alone.mean_performance(customers, "schweitzer"),
                                 model.half_width(cells, cell))
 
 
-def _loads(cells: Cells) -> Table:
-    rows = [(Entry(VARIANTS[load.protocol].title), exact(load.customers),
-             observed(load.throughput), exact(load.exact[0]), observed(load.response),
-             exact(load.exact[1]), exact(load.approximate[1]), exact(load.error),
-             exact(max(abs(load.approximate[0] / load.exact[0] - 1),
-                       abs(load.approximate[1] / load.exact[1] - 1))),
-             exact(load.half_width) if load.half_width is not None else NOTHING)
-            for load in loads(cells)]
-    near = sum(load.error <= NEAR_MODEL for load in loads(cells))
+def _model_table(cells: Cells) -> Table:
+    rows = [(Entry(VARIANTS[load.protocol].title), exact_entry(load.customers),
+             observation_entry(load.throughput), exact_entry(load.exact[0]),
+             observation_entry(load.response),
+             exact_entry(load.exact[1]), exact_entry(load.approximate[1]), exact_entry(load.error),
+             exact_entry(max(abs(load.approximate[0] / load.exact[0] - 1),
+                             abs(load.approximate[1] / load.exact[1] - 1))),
+             exact_entry(load.half_width) if load.half_width is not None else NOTHING)
+            for load in measured_loads(cells)]
+    near = sum(load.error <= NEAR_MODEL for load in measured_loads(cells))
     return Table("table-model", "Figures 4 and 9: the model against the test bed under load", (
         Column("protocol", "Protocol"), Column("customers", "customers", digits=0),
         Column("throughput_per_s", "measured", "/s", digits=4, group="throughput"),
@@ -125,17 +130,17 @@ def _loads(cells: Cells) -> Table:
         "from ten batches of successive transactions.", clock=cells.results.clock)
 
 
-def _stations(cells: Cells) -> Table:
+def _demand_table(cells: Cells) -> Table:
     """Build the table of demands by party: the party that saturates first, and its throughput."""
     rows = []
     for protocol in VARIANTS:
-        asked = model.transaction(cells, ids(protocol))
+        asked = model.transaction_of(cells, cell_ids(protocol))
         if asked:
             demands = [asked.demand_s(party) for party in ("kdc-l", "kdc-r", "proxy", "app1")]
             rows.append((Entry(VARIANTS[protocol].title),
-                         *(exact(value) if value else NOTHING for value in demands),
-                         exact(asked.delay_s), Entry(asked.bottleneck),
-                         exact(asked.capacity_per_s)))
+                         *(exact_entry(value) if value else NOTHING for value in demands),
+                         exact_entry(asked.delay_s), Entry(asked.bottleneck),
+                         exact_entry(asked.capacity_per_s)))
     return Table("table-demands", "The model's inputs: demands of a transaction (s_ir, v_ir)", (
         Column("protocol", "Protocol"), *(Column(f"demand_{party}_s", title, "s", digits=3)
                                           for party, title in (
@@ -147,7 +152,7 @@ def _stations(cells: Cells) -> Table:
         clock=cells.results.clock)
 
 
-def _prices(cells: Cells) -> Table:
+def _price_table(cells: Cells) -> Table:
     """Build the table of packets and bytes on the client's wire.
 
     The paper does not give them.
@@ -155,13 +160,13 @@ def _prices(cells: Cells) -> Table:
     rows = []
     for protocol in VARIANTS:
         for suite in ("era", "today"):
-            cell = ids(protocol, suite=suite)
-            if cells.there(RESPONSE.name, cell):
+            cell = cell_ids(protocol, suite=suite)
+            if cells.find_value(RESPONSE.name, cell):
                 rows.append((Entry(VARIANTS[protocol].title), Entry(suite), *(
-                    observed(cells.there(metric.name, cell)) for metric in (
+                    observation_entry(cells.find_value(metric.name, cell)) for metric in (
                         PACKETS, BYTES, RESPONSE))))
     return Table("table-prices", "What a transaction puts on the client's wire, one server", (
         Column("protocol", "Protocol"), Column("suite", "Suite"),
-        *(column(metric) for metric in (PACKETS, BYTES, RESPONSE))), tuple(rows),
+        *(metric_column(metric) for metric in (PACKETS, BYTES, RESPONSE))), tuple(rows),
         "Suite today is on celeron-850, the only device with RSA-2048 in print; its times are not "
         "to be compared with those of the era's devices.", clock=cells.results.clock)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from analysis.cells import Cells
-from analysis.numbers import NOTHING, column, exact, observed
+from analysis.numbers import NOTHING, exact_entry, metric_column, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.kerberos2002 import model, prediction
 from studies.kerberos2002.body import PHASES, RESPONSE
-from studies.kerberos2002.design import ids
+from studies.kerberos2002.design import cell_ids
 from studies.kerberos2002.published import PublishedValues
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
@@ -31,35 +31,35 @@ _FINDINGS = {
 _AS_PAPER = "Done as the paper's programs evidently did it (I4)."
 
 
-def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
+def phase_tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
     """Yield Table III, and the table of each phase's differences from counts and print."""
-    yield from (_table_3(cells, paper), _fit(cells, paper))
+    yield from (_table_3(cells, paper), _prediction_table(cells, paper))
 
 
-def _asked(cells: Cells) -> Mapping[str, Any]:
+def _run_settings(cells: Cells) -> Mapping[str, Any]:
     """Return the run's settings, or {} for a run without a manifest."""
     return cells.results.manifest.asked if cells.results.manifest else {}
 
 
-def _findings(cells: Cells) -> dict[str, str]:
+def _find_reasons(cells: Cells) -> dict[str, str]:
     """Return the reason why each row differs from print."""
-    asked = _asked(cells)
+    asked = _run_settings(cells)
     options = {"m-standard": "spares_opening", "m-client-key": "kdc_signs"}
     return {row: _AS_PAPER if asked.get(options.get(row, "")) else said
             for row, said in _FINDINGS.items()}
 
 
 def _table_3(cells: Cells, paper: PublishedValues) -> Table:
-    rows, findings = [], _findings(cells)
+    rows, findings = [], _find_reasons(cells)
     for protocol in MOBILE:
-        cell = ids(protocol)
-        if cells.there(RESPONSE.name, cell):
+        cell = cell_ids(protocol)
+        if cells.find_value(RESPONSE.name, cell):
             rows.append((Entry(VARIANTS[protocol].title, note=findings[protocol]), *(
-                observed(cells.there(metric.name, cell),
-                         paper.table_3[(metric.name, *cell)])
+                observation_entry(cells.find_value(metric.name, cell),
+                                  paper.table_3[(metric.name, *cell)])
                 for metric in (*PHASES, RESPONSE))))
     return Table("table-3", "Table III: service times by phase", (
-        Column("protocol", "Protocol"), *(column(metric) for metric in PHASES),
+        Column("protocol", "Protocol"), *(metric_column(metric) for metric in PHASES),
         Column(RESPONSE.name, "Total", "ms", 1e3, 0)), tuple(rows),
         "Devices are derived from print's rows 1 to 4, read as its skeleton did its operations; "
         "the protocols do those of their drafts.",
@@ -67,37 +67,39 @@ def _table_3(cells: Cells, paper: PublishedValues) -> Table:
         clock=cells.results.clock, source="the 2002 paper")
 
 
-def _as_printed(cells: Cells, protocol: str) -> dict[str, float]:
+def _skeleton_changes(cells: Cells, protocol: str) -> dict[str, float]:
     """Return the changes of the phases (s) with the operations of the paper's programs."""
-    asked = _asked(cells)
+    asked = _run_settings(cells)
     devices = cells.results.manifest.devices if cells.results.manifest else {}
     own, server = (devices.get(str(asked.get(f"{role}_device"))) for role in ("mobile", "server"))
     if own is None or server is None:
         return {}
     task = {"devices": {"mobile": own, "server": server}, "speed": 1, "suite": "era",
             "chain_length": asked["chain_length"]}
-    here, there = (prediction.phases(VARIANTS[protocol], {**task, **options}) for options in (
+    here, there = (prediction.predict_phases(VARIANTS[protocol], {**task, **options}) for options
+                   in (
         asked, {"kdc_signs": True, "spares_opening": True}))
     return {name: there[name] - here[name] for name in here}
 
 
-def _fit(cells: Cells, paper: PublishedValues) -> Table:
+def _prediction_table(cells: Cells, paper: PublishedValues) -> Table:
     """Compare each phase with its operations, and the printed value with both readings of them."""
     rows = []
     for protocol in MOBILE:
-        cell, changes = ids(protocol), _as_printed(cells, protocol)
+        cell, changes = cell_ids(protocol), _skeleton_changes(cells, protocol)
         for metric in PHASES:
-            seen = model.mean(cells, metric.name, cell)
-            due = model.mean(cells, f"predicted_{metric.name}", cell)
+            seen = model.mean_of(cells, metric.name, cell)
+            due = model.mean_of(cells, f"predicted_{metric.name}", cell)
             if seen is None or due is None:
                 continue
             printed = paper.table_3[(metric.name, *cell)]
             skeleton = due + changes[metric.name] if changes else None
-            rows.append((Entry(VARIANTS[protocol].title), Entry(metric.title), exact(seen),
-                         exact(due), exact(seen - due), exact(seen / due - 1), exact(printed),
-                         exact(seen / printed - 1),
+            rows.append((Entry(VARIANTS[protocol].title), Entry(metric.title), exact_entry(seen),
+                         exact_entry(due), exact_entry(seen - due), exact_entry(seen / due - 1),
+                         exact_entry(printed),
+                         exact_entry(seen / printed - 1),
                          *([NOTHING] * 2 if skeleton is None else
-                           [exact(skeleton), exact(skeleton / printed - 1)])))
+                           [exact_entry(skeleton), exact_entry(skeleton / printed - 1)])))
     near = sum(abs(row[5].number.value) <= NEAR_COUNTS for row in rows if row[5].number)
     return Table("table-3-predicted", "Table III against operation counts, and against print", (
         Column("protocol", "Protocol"), Column("phase", "Phase"),

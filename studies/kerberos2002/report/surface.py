@@ -5,29 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.cells import Cells, Ids
-from analysis.numbers import exact
+from analysis.numbers import exact_entry
 from analysis.present import figures as drawing
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure
 from analysis.table import Column, Entry, Quantity, Table
 from studies.kerberos2002 import model, surface
 from studies.kerberos2002.body import RESPONSE
-from studies.kerberos2002.design import TURNING_SERVERS, TURNING_WIRES, WIRES, ids, turning
+from studies.kerberos2002.design import (
+    TURNING_SERVERS,
+    TURNING_WIRES,
+    WIRES,
+    cell_ids,
+    today_cell_ids,
+)
 
 _DELAY = "wires and client"
 #: Exchanges of a transaction in order. A proxied exchange comes before the one that it requests.
 _ORDER = ("AS-REQ", "TGS-REQ", "AP-REQ")
 
 
-def table(points: Sequence[surface.SurfacePoint]) -> Table:
+def computed_table(points: Sequence[surface.SurfacePoint]) -> Table:
     """Build the table of times and capacities by servers, round trip and key."""
     rows = []
     for point in points:
         better = "PKCROSS" if point.pkcross_s < point.pktapp_s else "PKTAPP"
         one, each = point.pktapp_per_s
-        rows.append((Entry(point.key), exact(point.round_trip_s), exact(point.servers),
-                     exact(point.pkcross_s), exact(point.pktapp_s), exact(point.charged_s),
-                     Entry(better), exact(point.pkcross_per_s), exact(one), exact(each),
+        rows.append((Entry(point.key), exact_entry(point.round_trip_s), exact_entry(point.servers),
+                     exact_entry(point.pkcross_s), exact_entry(point.pktapp_s),
+                     exact_entry(point.charged_s),
+                     Entry(better), exact_entry(point.pkcross_per_s), exact_entry(one),
+                     exact_entry(each),
                      Entry("PKCROSS" if point.pkcross_per_s > each else "PKTAPP")))
     return Table("table-surface", "I7: PKCROSS and PKTAPP by servers, round trip and keys", (
         Column("key", "Keys"), Column("round_trip_s", "round trip", "ms", 1e3, 0),
@@ -50,13 +58,13 @@ def measured_table(cells: Cells) -> Table:
     rows = []
     for wire in TURNING_WIRES:
         for servers in TURNING_SERVERS:
-            cross, direct = (_measured(cells, turning(name, wire, servers))
+            cross, direct = (_measured_point(cells, today_cell_ids(name, wire, servers))
                              for name in ("pkcross", "pktapp"))
             if cross and direct:
                 took_s, per_s = zip(cross, direct, strict=True)
-                rows.append((Entry(WIRES[wire]), exact(servers), *map(exact, took_s),
+                rows.append((Entry(WIRES[wire]), exact_entry(servers), *map(exact_entry, took_s),
                              Entry("PKCROSS" if took_s[0] < took_s[1] else "PKTAPP"),
-                             *map(exact, per_s),
+                             *map(exact_entry, per_s),
                              Entry("PKCROSS" if per_s[0] > per_s[1] else "PKTAPP")))
     return Table("table-surface-measured", "I7: PKCROSS and PKTAPP as measured, RSA-2048", (
         Column("wire", "Wire"), Column("servers", "servers", digits=0),
@@ -70,9 +78,9 @@ def measured_table(cells: Cells) -> Table:
         "no time. What is borne comes from the records' demands.", clock=cells.results.clock)
 
 
-def _measured(cells: Cells, cell: Ids) -> tuple[float, float] | None:
+def _measured_point(cells: Cells, cell: Ids) -> tuple[float, float] | None:
     """Return a single customer's response time (s) and the capacity (transactions/s)."""
-    took_s, asked = model.mean(cells, RESPONSE.name, cell), model.transaction(cells, cell)
+    took_s, asked = model.mean_of(cells, RESPONSE.name, cell), model.transaction_of(cells, cell)
     return None if took_s is None or asked is None else (took_s, asked.capacity_per_s)
 
 
@@ -86,7 +94,7 @@ def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:
                     for point in points
                     if (point.key, point.round_trip_s) == (key, round_trip_s)]
             series.append(Series(f"{1e3 * round_trip_s:g} ms", line, "modelled"))
-        panels.append(drawing.line(key, series, Axis("servers"), Axis("PKTAPP / PKCROSS")))
+        panels.append(drawing.line_panel(key, series, Axis("servers"), Axis("PKTAPP / PKCROSS")))
     return Figure("fig-surface", "I7: where PKCROSS becomes the quicker one",
                   "A lone client's time by PKTAPP over that by PKCROSS; above 1, PKCROSS is "
                   "quicker. Computed from operations and round trips.",
@@ -96,7 +104,7 @@ def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:
 
 def figure_b1(cells: Cells) -> Figure | None:
     """Draw the transaction's path through the stations, with visits and service time by class."""
-    asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
+    asked = model.transaction_of(cells, cell_ids("mp-assist", wire="3g", speed=50))
     if asked is None:
         return None
     def when(visit: tuple[str, str]) -> tuple[int, bool]:
@@ -108,7 +116,7 @@ def figure_b1(cells: Cells) -> Figure | None:
     for party, name in sorted(asked.visits, key=when):
         count, each_s = asked.visits[party, name]
         stops.append((party, name, count, each_s))
-    panel = drawing.route("", [
+    panel = drawing.route_panel("", [
         (station, f"{name}<br>v {count:g}, s {1e3 * each_s:.1f} ms")
         for station, name, count, each_s in [*stops, stops[0]]])
     return Figure("fig-paper-b1", "Figure B.1: a transaction as the model's input",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.cells import Cells
-from analysis.numbers import quantity
+from analysis.numbers import to_quantity
 from analysis.present import figures as drawing
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure
@@ -19,7 +19,7 @@ def figures(cells: Cells) -> Iterator[Figure]:
     """Those for which anything was measured."""
     series = []
     for name in LOADED:
-        points = [(float(load.customers), quantity(load.rate.estimate)) for load in loads(cells)
+        points = [(float(load.customers), to_quantity(load.rate.estimate)) for load in loads(cells)
                   if load.mechanism == name]
         asked = demand(cells, name)
         if points and asked:
@@ -31,5 +31,5 @@ def figures(cells: Cells) -> Iterator[Figure]:
                      "Logins a second by the number of customers who log in again and again; "
                      "dashed: exact MVA with a lone customer's inputs.",
                      "Logins a second by customers, measured and modelled. The tables have the "
-                     "numbers.", (drawing.line("", series, Axis("customers"),
-                                               Axis("logins", "/s")),))
+                     "numbers.", (drawing.line_panel("", series, Axis("customers"),
+                                                     Axis("logins", "/s")),))

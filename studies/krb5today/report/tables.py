@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from analysis.cells import Cells
 from analysis.metrics import Metric
-from analysis.numbers import column, exact, observed
+from analysis.numbers import exact_entry, metric_column, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.krb5today.body import BYTES, CLIENT, KDC, PACKETS, REPEATED, TIME, TRIPS
 from studies.krb5today.design import TIMED, TRANSPORTS, WIRES, ids
@@ -23,11 +23,11 @@ def tables(cells: Cells) -> Iterator[Table]:
 
 def _prices(cells: Cells) -> Table:
     shown = (TRIPS, PACKETS, BYTES, KDC, CLIENT, TIME)
-    rows = [(Entry(mechanism.title), *(observed(cells.there(metric.name, ids(name)))
+    rows = [(Entry(mechanism.title), *(observation_entry(cells.find_value(metric.name, ids(name)))
                                        for metric in shown))
-            for name, mechanism in MECHANISMS.items() if cells.there(TIME.name, ids(name))]
+            for name, mechanism in MECHANISMS.items() if cells.find_value(TIME.name, ids(name))]
     return Table("table-prices", "Price list of logins, 10 Mbit/s", (
-        Column("mechanism", "Mechanism"), *map(column, shown)), tuple(rows),
+        Column("mechanism", "Mechanism"), *map(metric_column, shown)), tuple(rows),
         "Round trips are answered requests and connections opened. The armour of FAST is held "
         "already; logins that go on to an application server include its authentication. Of "
         "PKTAPP, the processor is that of KDC and application server, which share a node. Clients "
@@ -38,9 +38,9 @@ def _wires(cells: Cells) -> Table:
     wires = [wire for wire in WIRES if wire != "none"]
     rows = []
     for name, mechanism in MECHANISMS.items():
-        seen = [cells.there(TIME.name, ids(name, wire)) for wire in wires]
+        seen = [cells.find_value(TIME.name, ids(name, wire)) for wire in wires]
         if any(seen):
-            rows.append((Entry(mechanism.title), *map(observed, seen)))
+            rows.append((Entry(mechanism.title), *map(observation_entry, seen)))
     return Table("table-wires", "Time of a login by the client's wire", (
         Column("mechanism", "Mechanism"),
         *(Column(f"login_{wire}_s", WIRES[wire], "ms", 1e3, 0) for wire in wires)), tuple(rows),
@@ -52,20 +52,22 @@ def _timers(cells: Cells) -> Table:
     rows = []
     for name in TIMED:
         for transport, title in TRANSPORTS.items():
-            near, far = (cells.there(BYTES.name, ids(name, wire, transport))
+            near, far = (cells.find_value(BYTES.name, ids(name, wire, transport))
                          for wire in ("lan", "2g"))
             if near and far:
                 there = ids(name, "2g", transport)
-                rows.append((Entry(MECHANISMS[name].title), Entry(title), observed(near),
-                             observed(far), exact(far.estimate.mean / near.estimate.mean - 1),
-                             observed(cells.there(REPEATED.name, there)),
-                             observed(cells.there(PACKETS.name, there)),
-                             observed(cells.there(TIME.name, there))))
+                rows.append((Entry(MECHANISMS[name].title), Entry(title), observation_entry(near),
+                             observation_entry(far),
+                             exact_entry(far.estimate.mean / near.estimate.mean - 1),
+                             observation_entry(cells.find_value(REPEATED.name, there)),
+                             observation_entry(cells.find_value(PACKETS.name, there)),
+                             observation_entry(cells.find_value(TIME.name, there))))
     return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
         Column("mechanism", "Mechanism"), Column("transport", "Transport"),
         _under(BYTES, "near", "10 Mbit/s"), _under(BYTES, "far", "2G"),
-        Column("added_share", "added", "%", 100, 0), column(REPEATED), column(PACKETS),
-        column(TIME)), tuple(rows),
+        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED),
+        metric_column(PACKETS),
+        metric_column(TIME)), tuple(rows),
         "The library asks by another transport after a second without an answer, and Linux repeats "
         "a SYN after one; at 520 ms each way no answer comes sooner.", clock=cells.results.clock)
 
@@ -82,9 +84,9 @@ def _capacity(cells: Cells) -> Table:
         if asked:
             best = max((load.rate.estimate.mean for load in loads(cells)
                         if load.mechanism == name), default=None)
-            rows.append((Entry(MECHANISMS[name].title), exact(asked.kdc_s),
-                         exact(asked.capacity_per_s),
-                         exact(best) if best else Entry("not loaded")))
+            rows.append((Entry(MECHANISMS[name].title), exact_entry(asked.kdc_s),
+                         exact_entry(asked.capacity_per_s),
+                         exact_entry(best) if best else Entry("not loaded")))
     return Table("table-capacity", "What one KDC process can bear, on this machine's processor", (
         Column("mechanism", "Mechanism"), Column("kdc_s", "processor of a login", "ms", 1e3, 2),
         Column("capacity_per_s", "at most, by that", "/s", digits=0),
@@ -94,10 +96,12 @@ def _capacity(cells: Cells) -> Table:
 
 
 def _loads(cells: Cells) -> Table:
-    rows = [(Entry(MECHANISMS[load.mechanism].title), exact(load.customers), observed(load.rate),
-             exact(load.modelled_per_s), exact(load.modelled_per_s / load.rate.estimate.mean - 1),
-             exact(load.alone.rate(load.customers) / load.rate.estimate.mean - 1),
-             observed(load.response)) for load in loads(cells)]
+    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers),
+             observation_entry(load.rate),
+             exact_entry(load.modelled_per_s),
+             exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
+             exact_entry(load.alone.rate(load.customers) / load.rate.estimate.mean - 1),
+             observation_entry(load.response)) for load in loads(cells)]
     return Table("table-loads", "A restart: everybody logs in again and again, and the model", (
         Column("mechanism", "Mechanism"), Column("customers", "customers", digits=0),
         Column("rate_per_s", "measured", "/s", digits=1, group="logins"),

@@ -60,7 +60,7 @@ class Published:
 @cache
 def load() -> Published:
     """Return all printed values of the paper, except its claims."""
-    raw = _yaml("values.yml")
+    raw = _read_yaml("values.yml")
     return Published(
         scenarios=raw["scenarios"],
         features={policy: frozenset(_FEATURES[letter] for letter in letters)
@@ -74,7 +74,7 @@ def load() -> Published:
         authentication_time_s={(policy, kind): float(value)
                                for kind, row in raw["authentication_time_s"].items()
                                for policy, value in row.items()},
-        cells=_cells(),
+        cells=_read_cells(),
         robustness={(column, policy): value * _ROBUSTNESS[column]
                     for column, row in raw["robustness_tcp"].items()
                     for policy, value in row.items()},
@@ -85,17 +85,17 @@ def load() -> Published:
 def claims() -> tuple[Claim, ...]:
     """Return the paper's conclusions in order of their numbers."""
     return tuple(Claim(key, str(row["says"]), str(row["where"]), tuple(row["rests_on"]))
-                 for key, row in _yaml("claims.yml").items())
+                 for key, row in _read_yaml("claims.yml").items())
 
 
 @cache
 def policies() -> tuple[Policy, ...]:
     """Return the paper's twelve policies in order of their numbers."""
     return tuple(Policy(id=key, name=row["name"], layers=Layers.model_validate(row["layers"]))
-                 for key, row in _yaml("policies.yml").items())
+                 for key, row in _read_yaml("policies.yml").items())
 
 
-def _cells() -> dict[tuple[str, str, str], float]:
+def _read_cells() -> dict[tuple[str, str, str], float]:
     with (_FOLDER / "tables_5_to_8.csv").open(encoding="utf-8", newline="") as file:
         cells = {}
         for row in csv.DictReader(file):
@@ -104,7 +104,7 @@ def _cells() -> dict[tuple[str, str, str], float]:
         return cells
 
 
-def _yaml(name: str) -> dict[str, Any]:
+def _read_yaml(name: str) -> dict[str, Any]:
     text = (_FOLDER / name).read_text(encoding="utf-8")
     document: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506 # both are safe
     return document

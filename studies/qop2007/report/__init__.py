@@ -25,10 +25,10 @@ def report(results: Results, options: Mapping[str, Any]) -> Report:
     """
     from studies.qop2007.report import assembling
 
-    weights, applications = _scored_by(options)
+    weights, applications = _scoring_options(options)
     cells = Cells(results, options.get("baseline") or "")
     if options.get("handoff"):
-        return _handoffs(cells)
+        return _handoff_report(cells)
     return assembling.of_run(cells, weights, applications)
 
 
@@ -39,18 +39,18 @@ def of_paper(options: Mapping[str, Any]) -> Report:
     """
     from studies.qop2007.report import assembling
 
-    return assembling.of_paper(*_scored_by(options))
+    return assembling.of_paper(*_scoring_options(options))
 
 
-def _scored_by(options: Mapping[str, Any]) -> tuple[Weights | None, tuple[str, ...]]:
+def _scoring_options(options: Mapping[str, Any]) -> tuple[Weights | None, tuple[str, ...]]:
     """Return the weights and the applications that the options name."""
     path = options.get("weights")
     return load_weights(path) if path else None, tuple(options.get("application") or ())
 
 
-def _handoffs(cells: Cells) -> Report:
+def _handoff_report(cells: Cells) -> Report:
     """Build the report of the handoffs: their table, and their figure as files."""
     from studies.qop2007.report import handoff, waterfall  # matplotlib takes its time
 
-    return Report("Handoffs", "", run=handoff.table(cells), has_page=False,
-                  drawings=(partial(waterfall.save, cells),))
+    return Report("Handoffs", "", run=handoff.handoff_table(cells), has_page=False,
+                  drawings=(partial(waterfall.save_figure, cells),))

@@ -10,7 +10,7 @@ from typing import Any
 
 from policies import Policy
 from policies.document import read_document
-from policies.facts import When, facts, holds
+from policies.facts import When, facts_from_policy, is_fulfilled
 
 _FILE = Path(__file__).with_name("attacks.yml")
 #: Attacks that the paper does not discuss.
@@ -29,14 +29,14 @@ class Attack:
     #: Test of the attack and its result, or "" where there are only arguments.
     tried: str = ""
 
-    def withstood(self, policy: Policy) -> bool:
+    def is_withstood(self, policy: Policy) -> bool:
         """Return whether a policy's layers withstand the attack."""
-        said = facts(policy)
-        return any(holds(when, said) for when in self.withstood_by)
+        said = facts_from_policy(policy)
+        return any(is_fulfilled(when, said) for when in self.withstood_by)
 
 
 @cache
-def attacks(file: Path = _FILE) -> tuple[Attack, ...]:
+def load_attacks(file: Path = _FILE) -> tuple[Attack, ...]:
     """Return the attacks of a file in its order, by default the paper's."""
     document: dict[str, Any] = read_document(str(file)).data
     return tuple(Attack(key, attack["title"], attack["reason"], tuple(attack["withstood_by"]),

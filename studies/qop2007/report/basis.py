@@ -83,7 +83,7 @@ class Basis:
     air: str = ""
     calls: Mapping[tuple[CallPackets, str, str], int] = field(default_factory=dict)
 
-    def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
+    def find_observation(self, metric: str, policy: str, scenario: str) -> Observation | None:
         """Return the observation of a cell, or None where there is no number."""
         return self.observations.get((metric, policy, scenario))
 
@@ -110,19 +110,19 @@ class Basis:
         """Return whether a policy has the layers of the paper's policy of that name."""
         return any(name == policy for _, name, _ in self.published)
 
-    def mean(self, metric: str, policy: str, places: Iterable[Place]) -> float | None:
+    def mean_value(self, metric: str, policy: str, places: Iterable[Place]) -> float | None:
         """Return the mean over scenarios of a policy's means, or None if one is missing."""
-        observations = [self.find(metric, policy, place.id) for place in places]
+        observations = [self.find_observation(metric, policy, place.id) for place in places]
         values = [value.estimate.mean for value in observations if value is not None]
         return sum(values) / len(values) if values and len(values) == len(observations) else None
 
-    def records(self, metric: str, policies: Iterable[str],
-                places: Iterable[Place]) -> Iterator[str]:
+    def record_names(self, metric: str, policies: Iterable[str],
+                     places: Iterable[Place]) -> Iterator[str]:
         """Yield the names of the records behind several cells."""
         scenarios = [place.id for place in places]
         for policy in policies:
             for scenario in scenarios:
-                value = self.find(metric, policy, scenario)
+                value = self.find_observation(metric, policy, scenario)
                 yield from value.records if value else ()
 
     def measured_places(self, metric: str, places: Iterable[Place]) -> list[Place]:
@@ -130,8 +130,8 @@ class Basis:
         there = {key[2] for key in self.observations if key[0] == metric}
         return [place for place in places if place.id in there]
 
-    def over(self, metric: str, policy: str, places: Iterable[Place],
-             level: float = LEVEL) -> Observation | None:
+    def mean_observation(self, metric: str, policy: str, places: Iterable[Place],
+                         level: float = LEVEL) -> Observation | None:
         """Return a policy's mean over the scenarios in which any policy has the metric.
 
         The result is None where the policy lacks one of them, so that all policies have the mean

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from analysis.table import Column, Entry, Table
 from policies import load_weights
 from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_paper import basis_from_paper
 from studies.qop2007.report.protection_tables import table_1, table_3
 from studies.qop2007.report.robustness import table_9
 from studies.qop2007.report.view_tables import table_attacks
@@ -35,8 +35,8 @@ _OTHERS = (
 
 def table_deviations() -> Table:
     """Build the table of values that are not reproduced, and of other contradictions."""
-    basis = from_paper(load_weights())
-    rows = [*_cells(basis), *(tuple(Entry(text) for text in row) for row in _OTHERS)]
+    basis = basis_from_paper(load_weights())
+    rows = [*_deviating_cells(basis), *(tuple(Entry(text) for text in row) for row in _OTHERS)]
     return Table("deviations", "Where the paper does not follow from itself",
                  (Column("where", "Where"), Column("printed", "Printed"), Column("here", "Here"),
                   Column("why", "Why")), tuple(rows),
@@ -44,21 +44,21 @@ def table_deviations() -> Table:
                  "the printed digit, and every recommendation that the text names.")
 
 
-def _cells(basis: Basis) -> Iterator[tuple[Entry, ...]]:
+def _deviating_cells(basis: Basis) -> Iterator[tuple[Entry, ...]]:
     for table in (table_1(basis), table_3(basis), table_attacks(basis), table_9(basis)):
         name = table.title.partition(":")[0]
         for row in table.rows:
             for column, entry in zip(table.columns, row, strict=True):
                 if "differs" in entry.marks:
-                    yield (Entry(f"{name}, {row[0].text}: {_title(column)}"),
-                           *_both(table.id, column, entry))
+                    yield (Entry(f"{name}, {row[0].text}: {_column_title(column)}"),
+                           *_explain_difference(table.id, column, entry))
 
 
-def _title(column: Column) -> str:
+def _column_title(column: Column) -> str:
     return " ".join(word for word in (column.group, column.title) if word).lower()
 
 
-def _both(table: str, column: Column, entry: Entry) -> tuple[Entry, Entry, Entry]:
+def _explain_difference(table: str, column: Column, entry: Entry) -> tuple[Entry, Entry, Entry]:
     """Return the printed value, the value here and the reason why they differ."""
     if entry.number is not None and entry.published is not None:
         digits = column.digits or 0

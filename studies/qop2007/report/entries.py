@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from analysis.metrics import Metric, named
-from analysis.numbers import NOTHING, exact
+from analysis.metrics import Metric, insert_before_unit
+from analysis.numbers import NOTHING, exact_entry
 from analysis.table import Column, Entry
 from studies.qop2007.report.basis import KIND_TITLES, Place, ScoredPolicy
 
@@ -19,13 +19,13 @@ NAME = Column("name", "Name", optional=True)
 SIGMA = Column("sigma_normalized_percent", "\N{GREEK SMALL LETTER SIGMA}", "%", digits=1)
 
 
-def about(policy: ScoredPolicy) -> tuple[Entry, Entry, Entry]:
+def policy_entries(policy: ScoredPolicy) -> tuple[Entry, Entry, Entry]:
     """Return the first three entries of a policy's row: id, name and normalised sigma."""
-    sigma = exact(policy.score.sigma_normalized) if policy.score else NOTHING
+    sigma = exact_entry(policy.score.sigma_normalized) if policy.score else NOTHING
     return Entry(policy.id), Entry(policy.name), sigma
 
 
-def sections(policies: Sequence[ScoredPolicy]) -> tuple[tuple[int, str], ...]:
+def group_sections(policies: Sequence[ScoredPolicy]) -> tuple[tuple[int, str], ...]:
     """Return a heading above the first policy of each security group."""
     return tuple((row, GROUP_TITLES[policy.group]) for row, policy in enumerate(policies)
                  if row == 0 or policy.group != policies[row - 1].group)
@@ -35,7 +35,8 @@ def place_columns(places: Iterable[Place], metric: Metric,
                   digits: int | None) -> Iterator[Column]:
     """Yield a column for each scenario, under the heading of its kind."""
     for place in places:
-        yield Column(named(metric.name, place.id), place.id, metric.unit, metric.scale, digits,
+        yield Column(insert_before_unit(metric.name, place.id), place.id, metric.unit, metric.scale,
+                     digits,
                      KIND_TITLES[place.kind])
 
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from analysis import footnotes
 from analysis.cells import Cells, Ids, Observation
-from analysis.clock import stamped
+from analysis.clock import stamp_table
 from analysis.errors import NothingToReport
-from analysis.numbers import of_value
-from analysis.run_table import Further, Remarks, about_cell, section_title
+from analysis.numbers import value_entry
+from analysis.run_table import Further, Remarks, cell_columns, section_title
 from analysis.standing import Missing
 from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Table
 from studies.qop2007.metrics import HANDOFF
-from studies.qop2007.report.phase_names import phase_in_words, phases
-from studies.qop2007.report.run_columns import file_columns, phase_columns, tenths
+from studies.qop2007.report.phase_names import phase_in_words, phase_names
+from studies.qop2007.report.run_columns import file_columns, phase_columns, sum_entry
 
 #: Largest difference (s) between a handoff and the sum of its phases that needs no warning.
 GAP_S = 0.005
@@ -47,7 +47,7 @@ class Bar:
     state: str
 
 
-def roaming(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
+def roaming_sections(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
     """Return the scenarios with a handoff, and their cells.
 
     Raises NothingToReport if there are none.
@@ -62,59 +62,61 @@ def roaming(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
     return sections
 
 
-def table(cells: Cells) -> Table:
+def handoff_table(cells: Cells) -> Table:
     """Build the table of the handoffs: phases, their sum and the measured total."""
-    columns = [*about_cell(cells), *phase_columns(cells, "handoff_", "Phases", filled=True),
-               _sum(cells), _total(cells), *_files(cells)]
+    columns = [*cell_columns(cells), *phase_columns(cells, "handoff_", "Phases", filled=True),
+               _sum_column(cells), _total_column(cells), *_file_columns(cells)]
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
-    for section, members in roaming(cells).items():
+    for section, members in roaming_sections(cells).items():
         sections.append((len(rows), section_title(cells, section)))
         rows += [tuple(column.entry(ids) for column in columns) for ids in members]
     results = cells.results
     made = Table("handoffs", "Handoffs", tuple(column.column for column in columns), tuple(rows),
-                 notes=(footnotes.intervals(cells), _WATERFALL, *_agreement(cells),
-                        footnotes.circumstances(results)),
+                 notes=(footnotes.describe_intervals(cells), _WATERFALL, *_agreement_notes(cells),
+                        footnotes.describe_circumstances(results)),
                  sections=tuple(sections), apart=True,
-                 warnings=(*footnotes.about_data(cells), *gaps(cells),
-                           *footnotes.complaints(cells)))
-    return stamped(made, results.clock)
+                 warnings=(*footnotes.describe_data(cells), *gap_warnings(cells),
+                           *footnotes.list_complaints(cells)))
+    return stamp_table(made, results.clock)
 
 
-def remarks(cells: Cells) -> Remarks:
+def handoff_remarks(cells: Cells) -> Remarks:
     """Return the warnings on handoffs whose phases do not add up to the total."""
-    return Remarks(warnings=tuple(gaps(cells)))
+    return Remarks(warnings=tuple(gap_warnings(cells)))
 
 
 _SUM_PART = "Their sum and the measured total"
 
 
-def _sum(cells: Cells) -> Further:
+def _sum_column(cells: Cells) -> Further:
     return Further(Column("handoff_sum", "sum", "ms", 1e3, 1, part=_SUM_PART, only="screen"),
-                   lambda ids: tenths([cells.value("handoff_sum_s", ids)]))
+                   lambda ids: sum_entry([cells.value("handoff_sum_s", ids)]))
 
 
-def _total(cells: Cells) -> Further:
+def _total_column(cells: Cells) -> Further:
     return Further(Column(HANDOFF.name, "total", HANDOFF.unit, HANDOFF.scale, part=_SUM_PART),
-                   lambda ids: of_value(cells.value(HANDOFF.name, ids)))
+                   lambda ids: value_entry(cells.value(HANDOFF.name, ids)))
 
 
-def _files(cells: Cells) -> Iterator[Further]:
+def _file_columns(cells: Cells) -> Iterator[Further]:
     yield Further(Column("handoff_sum_s", "sum", "ms", 1e3, only="file"),
-                  lambda ids: of_value(cells.value("handoff_sum_s", ids)))
+                  lambda ids: value_entry(cells.value("handoff_sum_s", ids)))
     yield from file_columns(cells, "handoff_", filled=True)
 
 
-def _differences(cells: Cells, ids: Ids) -> dict[int, float]:
+def _sum_differences(cells: Cells, ids: Ids) -> dict[int, float]:
     """Return the sum of a cell's phases minus the measured total, by repetition."""
-    whole, sums = cells.blocks(HANDOFF.name, ids), cells.blocks("handoff_sum_s", ids)
+    whole, sums = cells.values_by_block(HANDOFF.name,
+                                        ids), cells.values_by_block("handoff_sum_s", ids)
     return {block: sums[block] - whole[block] for block in whole.keys() & sums.keys()}
 
 
-def gaps(cells: Cells) -> Iterator[str]:
+def gap_warnings(cells: Cells) -> Iterator[str]:
     """Yield a warning for each cell whose handoffs are not the sum of their phases."""
     for ids in cells.results.cells:
-        off = {block: gap for block, gap in _differences(cells, ids).items() if abs(gap) > GAP_S}
+        off = {block: gap for block, gap in _sum_differences(cells, ids).items()
+               if abs(gap) > GAP_S}
         if off:
             worst = max(off, key=lambda block: abs(off[block]))
             yield (f"{cells.cell_name(ids)}: the phases of {len(off)} handoff"
@@ -123,34 +125,35 @@ def gaps(cells: Cells) -> Iterator[str]:
                    f"{off[worst] * 1e3:+.1f} ms.")
 
 
-def _agreement(cells: Cells) -> Iterator[str]:
-    every = [abs(gap) for ids in cells.results.cells for gap in _differences(cells, ids).values()]
+def _agreement_notes(cells: Cells) -> Iterator[str]:
+    every = [abs(gap) for ids in cells.results.cells for gap
+             in _sum_differences(cells, ids).values()]
     worst = max(every, default=np.inf)
     if worst <= GAP_S:
         yield ("Total is the time between the two ends, whatever the phases are; these add up to "
                f"it within {max(worst * 1e3, 0.1):.1f} ms in every repetition.")
 
 
-def bars(cells: Cells) -> Mapping[str, tuple[Bar, ...]]:
+def handoff_bars(cells: Cells) -> Mapping[str, tuple[Bar, ...]]:
     """Return the bars of each roaming scenario, by its heading. Raises NothingToReport."""
-    return {cells.heading(section): tuple(_bar(cells, ids) for ids in members)
-            for section, members in roaming(cells).items()}
+    return {cells.section_heading(section): tuple(_make_bar(cells, ids) for ids in members)
+            for section, members in roaming_sections(cells).items()}
 
 
-def labels(panels: Mapping[str, Sequence[Bar]], cells: Cells) -> list[str]:
+def bar_labels(panels: Mapping[str, Sequence[Bar]], cells: Cells) -> list[str]:
     """Return the labels of all bars, in the order of the phases."""
     there = {segment.label for row in panels.values() for bar in row for segment in bar.segments}
     ordered = dict.fromkeys(phase_in_words(name)
-                            for name in phases(cells.results.frame, "handoff_"))
+                            for name in phase_names(cells.results.frame, "handoff_"))
     return [label for label in ordered if label in there]
 
 
-def _bar(cells: Cells, ids: Ids) -> Bar:
+def _make_bar(cells: Cells, ids: Ids) -> Bar:
     total = cells.value(HANDOFF.name, ids)
     if isinstance(total, Missing):
         return Bar(ids[0], (), None, "no handoff" if total is Missing.ABSENT else total.value)
     together: dict[str, float] = {}
-    for name in phases(cells.results.frame, "handoff_"):
+    for name in phase_names(cells.results.frame, "handoff_"):
         duration = cells.value(f"handoff_{name}_duration_s", ids, filled=True)
         if isinstance(duration, Observation):
             label = phase_in_words(name)

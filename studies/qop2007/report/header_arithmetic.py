@@ -9,7 +9,7 @@ from analysis.bounds.packets import IPV4_BYTES, UDP_BYTES
 from analysis.table import Column, Entry, Quantity, Table
 from policies import Policy
 from studies.qop2007 import published
-from studies.qop2007.report.paths import between_agents, path
+from studies.qop2007.report.paths import headers_between_agents, stream_path
 from topologies.model import Medium, Scenario
 
 _COLUMNS = (
@@ -25,15 +25,15 @@ _COLUMNS = (
     Column("wire_bytes", "IP packet", "bytes", digits=0, group="between agents"))
 
 
-def arithmetic(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenario],
-               policies: Iterable[Policy] | None = None) -> Table:
+def arithmetic_table(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenario],
+                     policies: Iterable[Policy] | None = None) -> Table:
     """Build the table of header bytes and airtime of policies for one UDP datagram.
 
     The policies are by default P1 to P12. `paths` are a scenario with one crossing of the air, such
     as N2, and one with Mobile IP's tunnel, such as R1. Ceilings are those of the first. A path with
     two crossings has half of them.
     """
-    rows = tuple(tuple(_row(policy, medium, payload_bytes, paths))
+    rows = tuple(tuple(_policy_entries(policy, medium, payload_bytes, paths))
                  for policy in (published.policies() if policies is None else policies))
     return Table(
         f"arithmetic-{medium.name}", "Headers and airtime", _COLUMNS, rows,
@@ -49,16 +49,16 @@ def arithmetic(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenar
              "parts.")))
 
 
-def _row(policy: Policy, medium: Medium, payload_bytes: int,
-         paths: tuple[Scenario, Scenario]) -> Iterator[Entry]:
-    once, scenario = path(policy, paths[0]), paths[1]
+def _policy_entries(policy: Policy, medium: Medium, payload_bytes: int,
+                    paths: tuple[Scenario, Scenario]) -> Iterator[Entry]:
+    once, scenario = stream_path(policy, paths[0]), paths[1]
     datagram = payload_bytes + UDP_BYTES + IPV4_BYTES
-    udp, tcp = once.udp(medium, payload_bytes), once.tcp(medium)
-    packets = [once.hops[0].packet_bytes(part) for part in once.split(datagram)]
+    udp, tcp = once.udp_ceiling(medium, payload_bytes), once.tcp_ceiling(medium)
+    packets = [once.hops[0].packet_bytes(part) for part in once.split_packet(datagram)]
     frames = [packet + medium.mac_bytes + LLC_BYTES + once.cipher_bytes for packet in packets]
-    away, between = path(policy, scenario), between_agents(policy, scenario)
+    away, between = stream_path(policy, scenario), headers_between_agents(policy, scenario)
     wire = sum(between.packet_bytes(away.hops[0].packet_bytes(part)) if between else part
-               for part in away.split(datagram))
+               for part in away.split_packet(datagram))
     yield Entry(policy.id, note=policy.name)
     for value in (once.cipher_bytes * len(packets), sum(packets) - datagram, sum(packets),
                   sum(frames), udp.airtime_us / 1e6, udp.bps, tcp.payload_bytes, tcp.bps, wire):

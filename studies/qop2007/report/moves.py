@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.cells import Cells, Ids, Observation
-from analysis.numbers import NOTHING, exact, of_value
+from analysis.numbers import NOTHING, exact_entry, value_entry
 from analysis.results import Results
 from analysis.table import Column, Entry, Table
 from measure.moves import ANEW
@@ -41,7 +41,7 @@ class Move:
     network: str
 
 
-def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
+def move_tables(cells: Cells, basis: Basis) -> Iterator[Table]:
     """Yield the tables of moves during streams, and of link and layer 3 combined.
 
     There are none without such a move.
@@ -53,51 +53,51 @@ def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
     if not members:
         return
     policies = {policy.id: policy for policy in basis.policies}
-    moves = {ids: _move(cells.results, policies.get(ids[0]), ids[1])
+    moves = {ids: _find_move(cells.results, policies.get(ids[0]), ids[1])
              for _, there in members for ids in there}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, there in members:
-        sections.append((len(rows), cells.heading(section)))
-        rows += [_row(cells, policies.get(ids[0]), moves[ids], ids) for ids in there]
+        sections.append((len(rows), cells.section_heading(section)))
+        rows += [_move_entries(cells, policies.get(ids[0]), moves[ids], ids) for ids in there]
     yield Table(
         "moves", "Moves, by what a stream lost", _COLUMNS, tuple(rows),
         "A datagram each few milliseconds, both ways, from before the order to move until after "
         "the first answered packet: the longest time between two arrivals, and what never arrived.",
         _NOTES, tuple(sections))
     if any(moves.values()):
-        yield _crossed(cells, basis, members, moves)
+        yield _crossed_table(cells, basis, members, moves)
 
 
-def _crossed(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[Ids]]],
-             moves: Mapping[Ids, Move | None]) -> Table:
+def _crossed_table(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[Ids]]],
+                   moves: Mapping[Ids, Move | None]) -> Table:
     """Build the table of the shortest outages, by moves of the link and of layer 3.
 
     Below each way to move stands a row of moves with full authentication. Its policies differ from
     those above only in how they move.
     """
     networks = [_SAME_SUBNET, *_TUNNELS.values()]
-    families = {policy.id: _family(policy) for policy in basis.policies}
-    links = {policy.id: _family(policy, ("link", "dot1x")) for policy in basis.policies}
+    families = {policy.id: _settings_key(policy) for policy in basis.policies}
+    links = {policy.id: _settings_key(policy, ("link", "dot1x")) for policy in basis.policies}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, there in members:
         if any(moves[ids] for ids in there):
-            sections.append((len(rows), cells.heading(section)))
+            sections.append((len(rows), cells.section_heading(section)))
         by_move = {(link, network): [ids for ids in there if moves[ids] == Move(link, network)]
                    for link in (*_WAYS.values(), _MADE_BY_EACH) for network in networks}
         others = [link for link in dict.fromkeys(link for link, _ in by_move) if link != _IN_FULL]
         compared = {network for link, network in by_move
                     if link != _IN_FULL and by_move[link, network]}
         for link in others:
-            chosen = _chosen(cells, links, [by_move[link, network] for network in networks])
+            chosen = _choose_cells(cells, links, [by_move[link, network] for network in networks])
             alike = [[ids for ids in by_move[_IN_FULL, network] if best is not None
                       and families.get(ids[0]) == families.get(best[0])]
                      for best, network in zip(chosen, networks, strict=True)]
             rows += _crossed_rows(cells, link, chosen)
             rows += _crossed_rows(cells, f"{_IN_FULL}, the same otherwise",
-                                  [_shortest(cells, same) for same in alike])
-        rows += _crossed_rows(cells, _IN_FULL, _chosen(cells, links, [
+                                  [_shortest_outage(cells, same) for same in alike])
+        rows += _crossed_rows(cells, _IN_FULL, _choose_cells(cells, links, [
             [] if network in compared else by_move[_IN_FULL, network] for network in networks]))
     columns = (Column("move_link", "Link"), *(
         Column(f"{OUTAGE.name}_{number}", network, OUTAGE.unit, OUTAGE.scale, group="Layer 3")
@@ -108,7 +108,7 @@ def _crossed(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[I
                  "policy that is the same but moves in full.", _NOTES[1:], tuple(sections))
 
 
-def _family(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
+def _settings_key(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
     """Return a policy's settings on layers, without those on how its link moves.
 
     The layers are the named ones, or all.
@@ -125,8 +125,8 @@ def _family(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
                        if not names or name in names}, sort_keys=True)
 
 
-def _chosen(cells: Cells, links: Mapping[str, str],
-            of: Sequence[Sequence[Ids]]) -> list[Ids | None]:
+def _choose_cells(cells: Cells, links: Mapping[str, str],
+                  of: Sequence[Sequence[Ids]]) -> list[Ids | None]:
     """Return the cell of the shortest outage for each column.
 
     All cells have the link layer that most columns have, so that columns compare how layer 3 moves.
@@ -134,10 +134,10 @@ def _chosen(cells: Cells, links: Mapping[str, str],
     any link layer.
     """
     found: dict[str, list[Ids | None]] = {
-        link: [_shortest(cells, [ids for ids in column if links.get(ids[0]) == link])
+        link: [_shortest_outage(cells, [ids for ids in column if links.get(ids[0]) == link])
                for column in of]
         for link in dict.fromkeys(links.get(ids[0], "") for column in of for ids in column)}
-    anyway = [_shortest(cells, column) for column in of]
+    anyway = [_shortest_outage(cells, column) for column in of]
     best = max(found.values(), key=lambda chosen: (
         sum(ids is not None for ids in chosen),
         sum(ids is not None and ids in anyway for ids in chosen)), default=anyway)
@@ -149,10 +149,10 @@ def _crossed_rows(cells: Cells, link: str,
     """Yield a row of outages, if there are any."""
     if any(chosen):
         yield Entry(link), *(NOTHING if ids is None else replace(
-            of_value(cells.value(OUTAGE.name, ids)), detail=ids[0]) for ids in chosen)
+            value_entry(cells.value(OUTAGE.name, ids)), detail=ids[0]) for ids in chosen)
 
 
-def _shortest(cells: Cells, of: Sequence[Ids]) -> Ids | None:
+def _shortest_outage(cells: Cells, of: Sequence[Ids]) -> Ids | None:
     """Return the cell of the shortest outage."""
     values = {ids: value for ids in of
               if isinstance(value := cells.value(OUTAGE.name, ids), Observation)}
@@ -177,12 +177,12 @@ _COLUMNS = (
     Column(LOST.name, "Lost", "packets"))
 
 
-def _move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
+def _find_move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
     """Return how a policy moves in a scenario, or None if the folder lacks either."""
     scenario = scenario_of(results, scenario_id)
     if policy is None or policy.definition is None or scenario is None:
         return None
-    way = matrix.roaming(policy.definition, scenario) or ANEW
+    way = matrix.roaming_mode(policy.definition, scenario) or ANEW
     link = policy.definition.layers.link
     by_passphrase = way == "ft" and link is not None and link.keys == "psk"
     return Move(_MADE_BY_EACH if by_passphrase else _WAYS[way],
@@ -190,17 +190,17 @@ def _move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Mo
                 _TUNNELS[policy.definition.layers.mobility])
 
 
-def _row(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
-         ids: Ids) -> tuple[Entry, ...]:
+def _move_entries(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
+                  ids: Ids) -> tuple[Entry, ...]:
     ways = (Entry(move.link), Entry(move.network)) if move else (_UNSAID, _UNSAID)
-    return (Entry(ids[0]), Entry(policy.name if policy else ""), *ways, _frames(cells, ids),
-            *(of_value(cells.value(name, ids)) for name in (
+    return (Entry(ids[0]), Entry(policy.name if policy else ""), *ways, _frames_entry(cells, ids),
+            *(value_entry(cells.value(name, ids)) for name in (
                 HANDOFF.name, OUTAGE.name, *(f"outage_{way}_s" for way in _DIRECTIONS),
                 LOST.name)))
 
 
-def _frames(cells: Cells, ids: Ids) -> Entry:
+def _frames_entry(cells: Cells, ids: Ids) -> Entry:
     """Return the mean number of frames of the phases that took place."""
     counts = [value for phase in _LINK_PHASES if isinstance(
         value := cells.value(f"handoff_{phase}_packets", ids), Observation)]
-    return exact(sum(value.estimate.mean for value in counts)) if counts else NOTHING
+    return exact_entry(sum(value.estimate.mean for value in counts)) if counts else NOTHING

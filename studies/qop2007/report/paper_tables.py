@@ -17,7 +17,7 @@ from studies.qop2007.report.view_tables import table_attacks, table_sensitivity,
 SEED = 2007
 
 
-def tables(basis: Basis, generator: np.random.Generator | None = None) -> list[Table]:
+def all_tables(basis: Basis, generator: np.random.Generator | None = None) -> list[Table]:
     """Return Tables 1 to 9, the data of Fig. 2 and additions, but no empty tables.
 
     The generator draws the weights of the sensitivity analysis. By default it has a fixed seed.

@@ -12,18 +12,18 @@ from topologies.model import ROUTER, STATION, Scenario
 _MTU_BYTES = 1500
 
 
-def path(policy: Policy, scenario: Scenario) -> Path:
+def stream_path(policy: Policy, scenario: Scenario) -> Path:
     """Return the path of a cell's streams, from the mobile node to its peer."""
     link = policy.layers.link
-    return Path(_hops(policy, scenario), _limit_bytes(policy, scenario),
+    return Path(_air_hops(policy, scenario), _limit_bytes(policy, scenario),
                 link.frame_expansion_bytes if link else 0)
 
 
-def _hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
+def _air_hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
     """Return the crossings of the air in the order of the path. All traffic passes the agents."""
     nodes = scenario.network.nodes
     crossings = [(scenario.access_point, scenario.mobile_node, scenario.access_point)]
-    if nodes[scenario.peer].has(STATION):
+    if nodes[scenario.peer].has_duty(STATION):
         point = scenario.home_of(scenario.peer)
         crossings.append((point, point, scenario.peer))
     esp = esp_of(policy)
@@ -37,7 +37,7 @@ def _hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
 
 def _limit_bytes(policy: Policy, scenario: Scenario) -> int:
     """Return the longest IP packet of the mobile node that is not split on the path."""
-    esp, between = _hops(policy, scenario)[0].esp, between_agents(policy, scenario)
+    esp, between = _air_hops(policy, scenario)[0].esp, headers_between_agents(policy, scenario)
     on_air = room = _MTU_BYTES
     if between is not None:
         wire = _wire_mtu_bytes(scenario)
@@ -62,7 +62,7 @@ class Between:
         return self.esp.packet_bytes(inner) if self.esp else inner
 
 
-def between_agents(policy: Policy, scenario: Scenario) -> Between | None:
+def headers_between_agents(policy: Policy, scenario: Scenario) -> Between | None:
     """Return the headers that agents add between them, or None if no packet passes there."""
     peer = scenario.network.nodes[scenario.peer].agent or scenario.peer
     away = scenario.foreign_agent not in (None, scenario.agent)

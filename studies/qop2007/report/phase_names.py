@@ -60,7 +60,7 @@ def component_phases(name: str) -> tuple[str, ...]:
     return tuple((FOREIGN if place == "foreign" else "") + part for part in parts)
 
 
-def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
+def phase_names(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
     """Return the names of a frame's phases in order (`handoff_`: of its handoffs).
 
     Phases at home come before those away. An unknown phase comes before `first_packet`, which is
@@ -77,7 +77,7 @@ def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
     return tuple(sorted(names, key=place))
 
 
-def components(frame: Frame) -> tuple[str, ...]:
+def component_names(frame: Frame) -> tuple[str, ...]:
     """Return the names of the components of authentication times in order, unknown ones last."""
     names = [column[len("component_"):-len("_s")] for column in frame.columns
              if column.startswith("component_")]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from analysis.numbers import NOTHING, exact
+from analysis.numbers import NOTHING, exact_entry
 from analysis.table import Column, Entry, Table
 from policies.weights import Feature
 from studies.qop2007 import published as paper
 from studies.qop2007.report.basis import Basis, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_printed, sections
+from studies.qop2007.report.entries import (
+    NAME,
+    POLICY,
+    SIGMA,
+    group_sections,
+    policy_entries,
+    same_as_printed,
+)
 
 _YES, _NO = "Y", ""
 _INTEGRITY = ("Table 1 marks no data integrity for P5 and P7; their sigma in Table 3 counts the 1 "
@@ -20,16 +27,16 @@ def table_1(basis: Basis) -> Table:
     """Build Table 1: the features of each policy."""
     rows = []
     for policy in basis.policies:
-        entries = [_feature(basis, policy, feature) for feature in basis.weights.features]
-        rows.append((*about(policy)[:2], *entries))
+        entries = [_feature_entry(basis, policy, feature) for feature in basis.weights.features]
+        rows.append((*policy_entries(policy)[:2], *entries))
     return Table("table-1", "Table 1: features of security policies",
                  (POLICY, NAME, *(Column(name, title)
                                   for name, title in basis.weights.features.items())),
                  tuple(rows), "What a policy's layers provide, by the weights in use.",
-                 (_INTEGRITY,) if _has_paper(basis) else (), sections(basis.policies))
+                 (_INTEGRITY,) if _has_paper(basis) else (), group_sections(basis.policies))
 
 
-def _feature(basis: Basis, policy: ScoredPolicy, feature: Feature) -> Entry:
+def _feature_entry(basis: Basis, policy: ScoredPolicy, feature: Feature) -> Entry:
     if policy.score is None:
         return NOTHING
     ours = _YES if feature in policy.score.features else _NO
@@ -57,7 +64,7 @@ def table_2(basis: Basis) -> Table:
         for feature in basis.weights.features:
             weight, theirs = policy.weights.get(feature), printed.get(key, {}).get(feature)
             entries.append(Entry("-", published=theirs) if weight is None
-                           else exact(weight, theirs, ["differs"] * (
+                           else exact_entry(weight, theirs, ["differs"] * (
                                theirs is not None and theirs != weight)))
         rows.append((Entry(key), Entry(policy.name), *entries))
     titles = {"table-2": "Printed in the paper", "extension": "Beyond the paper"}
@@ -78,7 +85,7 @@ def table_3(basis: Basis) -> Table:
     for scored in basis.policies:
         known = basis.is_papers(scored.id)
         if scored.score is None:
-            rows.append((*about(scored)[:2], NOTHING, NOTHING, NOTHING))
+            rows.append((*policy_entries(scored)[:2], NOTHING, NOTHING, NOTHING))
             continue
         group = Entry(scored.group)
         if known and groups.get(scored.id) != scored.group:
@@ -86,8 +93,8 @@ def table_3(basis: Basis) -> Table:
                           note=f"printed: {groups.get(scored.id)}")
         sigma, normalized = (values.get(scored.id) if known else None
                              for values in (printed.sigma, printed.sigma_normalized))
-        rows.append((*about(scored)[:2], _beside(scored.score.sigma, sigma, 0),
-                     _beside(scored.score.sigma_normalized, normalized, 1), group))
+        rows.append((*policy_entries(scored)[:2], _entry_with_printed(scored.score.sigma, sigma, 0),
+                     _entry_with_printed(scored.score.sigma_normalized, normalized, 1), group))
     limits = basis.weights.groups
     return Table("table-3", "Table 3: additive rewards",
                  (POLICY, NAME, Column("sigma", "\N{GREEK SMALL LETTER SIGMA}"), SIGMA,
@@ -97,12 +104,12 @@ def table_3(basis: Basis) -> Table:
                  (f"Groups: low below {limits.middle:g} %, high above {limits.high:g} %.",
                   *basis.without_weight(),
                   *([_ONCE] if basis.weights.once == ["data_integrity"] else [])),
-                 sections(basis.policies))
+                 group_sections(basis.policies))
 
 
-def _beside(value: float, printed: float | None, digits: int) -> Entry:
+def _entry_with_printed(value: float, printed: float | None, digits: int) -> Entry:
     differs = printed is not None and not same_as_printed(value, printed, 1.0, digits)
-    return exact(value, printed, ["differs"] * differs)
+    return exact_entry(value, printed, ["differs"] * differs)
 
 
 def _has_paper(basis: Basis) -> bool:

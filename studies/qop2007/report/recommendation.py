@@ -44,38 +44,39 @@ class Candidate:
         return self.policy.score.sigma if self.policy.score else 0.0
 
 
-def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
+def recommend_by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
     """Return the id of the recommended policy by group, and of all under `all`.
 
     Policies are compared by the means of a stream's overhead over the kind's scenarios. A policy
     without confidentiality has no overhead and is no choice among the groups.
     """
-    floor = _floor(basis, stream, kind)
+    floor = _negligible_cost(basis, stream, kind)
     chosen: dict[str, Candidate] = {}
     for group in GROUPS:
-        candidates = _candidates(basis, OVERHEADS[stream].name, kind, group)
-        best = strongest(candidates, WITHIN_GROUP, floor)
+        candidates = _find_candidates(basis, OVERHEADS[stream].name, kind, group)
+        best = strongest_candidate(candidates, WITHIN_GROUP, floor)
         if best:
             chosen[group] = best
     ciphers = [candidate for candidate in chosen.values() if candidate.policy.encrypts]
-    overall = strongest(ciphers, AMONG_GROUPS, floor)
+    overall = strongest_candidate(ciphers, AMONG_GROUPS, floor)
     return {group: candidate.policy.id for group, candidate in chosen.items()} | (
         {ALL: overall.policy.id} if overall else {})
 
 
-def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]]:
+def possible_recommendations(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]]:
     """Return the policies that the rule may recommend in each group, by the costs' intervals.
 
     The data choose the cheapest policy, so the intervals of all candidates hold together, at
     Bonferroni's level for their number. A group is left out where a candidate has no interval.
     """
-    metric, floor = OVERHEADS[stream].name, _floor(basis, stream, kind)
-    members = {group: _candidates(basis, metric, kind, group) for group in GROUPS}
+    metric, floor = OVERHEADS[stream].name, _negligible_cost(basis, stream, kind)
+    members = {group: _find_candidates(basis, metric, kind, group) for group in GROUPS}
     each = 1 - (1 - LEVEL) / max(1, sum(map(len, members.values())))
     possible = {}
     for group, candidates in members.items():
         known = [(candidate, cost.estimate.low, cost.estimate.high) for candidate in candidates
-                 if (cost := basis.over(metric, candidate.policy.id, basis.of_kind(kind), each))
+                 if (cost := basis.mean_observation(metric, candidate.policy.id,
+                                                    basis.of_kind(kind), each))
                  and cost.estimate.low is not None and cost.estimate.high is not None]
         if candidates and len(known) == len(candidates):
             possible[group] = tuple(candidate.policy.id for candidate, low, _ in known
@@ -83,9 +84,9 @@ def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]
     return possible
 
 
-def _floor(basis: Basis, stream: str, kind: Kind) -> float:
+def _negligible_cost(basis: Basis, stream: str, kind: Kind) -> float:
     """Return the cost that counts as none, in the stream's unit."""
-    rate = basis.over(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
+    rate = basis.mean_observation(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
     return NO_COST * rate.estimate.mean if rate else 0.0
 
 
@@ -102,7 +103,8 @@ def _may_be_chosen(candidate: Candidate, low: float,
                if (other.sigma, -other.cost) > (candidate.sigma, -candidate.cost))
 
 
-def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> Candidate | None:
+def strongest_candidate(candidates: Sequence[Candidate], factor: float,
+                        floor: float) -> Candidate | None:
     """Return the affordable policy of highest sigma.
 
     It costs at most `factor` times the cheapest, or `floor`.
@@ -115,7 +117,7 @@ def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> C
     return max(affordable, key=lambda policy: (policy.sigma, -policy.cost))
 
 
-def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
+def steadiest_policies(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
     """Return the policy of each group whose overhead varies least over the scenarios (Table 9)."""
     chosen = {}
     for group in GROUPS:
@@ -129,11 +131,11 @@ def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None
     """Return the strongest policy whose throughput varies little more than the steadiest one's."""
     candidates = [Candidate(policy, variance[policy.id]) for group in GROUPS
                   for policy in basis.in_group(group) if policy.id in variance]
-    best = strongest(candidates, WITHIN_GROUP, 0.0)
+    best = strongest_candidate(candidates, WITHIN_GROUP, 0.0)
     return best.policy.id if best else None
 
 
-def _candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
-    means = [(policy, basis.over(metric, policy.id, basis.of_kind(kind)))
+def _find_candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
+    means = [(policy, basis.mean_observation(metric, policy.id, basis.of_kind(kind)))
              for policy in basis.in_group(group)]
     return [Candidate(policy, average.estimate.mean) for policy, average in means if average]

@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from analysis.blocks import ask
-from analysis.numbers import NOTHING, quantity
+from analysis.blocks import apply_to_means
+from analysis.numbers import NOTHING, to_quantity
 from analysis.statistics import Estimate, Sample
 from analysis.table import Column, Entry, Table
 from studies.qop2007 import published as paper
 from studies.qop2007.metrics import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Basis, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_printed, sections
-from studies.qop2007.report.recommendation import steadiest, steady_and_strong
+from studies.qop2007.report.entries import (
+    NAME,
+    POLICY,
+    SIGMA,
+    group_sections,
+    policy_entries,
+    same_as_printed,
+)
+from studies.qop2007.report.recommendation import steadiest_policies, steady_and_strong
 
 _SQUARED = "\N{SUPERSCRIPT TWO}"
 #: Columns: key of the paper's data, metric, moment, unit, scale.
@@ -34,8 +41,8 @@ def table_9(basis: Basis, stream: str = "tcp") -> Table:
     """Build Table 9 for a stream, of which the paper has TCP only."""
     policies = tuple(policy for policy in basis.policies
                      if policy.group != "none" and policy.id != basis.baseline)
-    marked = recommended(basis, stream)
-    rows = tuple((*about(policy), *(_entry(basis, policy, stream, column, marked)
+    marked = recommended_cells(basis, stream)
+    rows = tuple((*policy_entries(policy), *(_column_entry(basis, policy, stream, column, marked)
                                  for column in _COLUMNS)) for policy in policies)
     title = stream.upper()
     notes = [_RULE]
@@ -49,22 +56,22 @@ def table_9(basis: Basis, stream: str = "tcp") -> Table:
          *(Column(f"{key}_{'bps' if moment == 'mean' else 'bps2'}", moment.capitalize(), unit,
                   scale, digits, _TITLES[metric])
            for key, metric, moment, unit, scale in _COLUMNS)),
-        rows, f"Mean and sample variance over {_named(basis, stream)}.", tuple(notes),
-        sections(policies))
+        rows, f"Mean and sample variance over {_scenarios_text(basis, stream)}.", tuple(notes),
+        group_sections(policies))
 
 
-def recommended(basis: Basis, stream: str) -> frozenset[tuple[str, str]]:
+def recommended_cells(basis: Basis, stream: str) -> frozenset[tuple[str, str]]:
     """Return the cells (column and policy) of Table 9 that the paper's rule marks."""
-    overheads = _variances(basis, OVERHEADS[stream].name)
-    marks = {("overhead_var", policy) for policy in steadiest(basis, overheads).values()}
-    strong = steady_and_strong(basis, _variances(basis, STREAMS[stream].name))
+    overheads = _variances_of(basis, OVERHEADS[stream].name)
+    marks = {("overhead_var", policy) for policy in steadiest_policies(basis, overheads).values()}
+    strong = steady_and_strong(basis, _variances_of(basis, STREAMS[stream].name))
     return frozenset(marks | ({("throughput_var", strong)} if strong else set()))
 
 
-def variance(basis: Basis, metric: str, policy: str) -> Estimate | None:
+def policy_variance(basis: Basis, metric: str, policy: str) -> Estimate | None:
     """Return the sample variance of a policy's means over two or more scenarios, or None."""
     cells = [(metric, policy, place.id) for place in basis.measured_places(metric, basis.places)]
-    return ask(basis.observations, cells, sample_variance) if len(cells) > 1 else None
+    return apply_to_means(basis.observations, cells, sample_variance) if len(cells) > 1 else None
 
 
 def sample_variance(means: Sample) -> Any:
@@ -72,18 +79,19 @@ def sample_variance(means: Sample) -> Any:
     return np.var(means, axis=-1, ddof=1)
 
 
-def _variances(basis: Basis, metric: str) -> dict[str, float]:
-    variances = {scored.id: variance(basis, metric, scored.id) for scored in basis.policies}
+def _variances_of(basis: Basis, metric: str) -> dict[str, float]:
+    variances = {scored.id: policy_variance(basis, metric, scored.id) for scored in basis.policies}
     return {policy: scored.mean for policy, scored in variances.items() if scored is not None}
 
 
-def _entry(basis: Basis, policy: ScoredPolicy, stream: str,
-           column: tuple[str, str, str, str, float],
-           marked: frozenset[tuple[str, str]]) -> Entry:
+def _column_entry(basis: Basis, policy: ScoredPolicy, stream: str,
+                  column: tuple[str, str, str, str, float],
+                  marked: frozenset[tuple[str, str]]) -> Entry:
     key, which, moment, _, scale = column
     metric = (OVERHEADS if which == "overhead" else STREAMS)[stream].name
-    mean = basis.over(metric, policy.id, basis.places)
-    estimate = mean.estimate if mean and moment == "mean" else variance(basis, metric, policy.id)
+    mean = basis.mean_observation(metric, policy.id, basis.places)
+    estimate = mean.estimate if mean and moment == "mean" else policy_variance(
+        basis, metric, policy.id)
     if estimate is None or mean is None:
         return NOTHING
     printed = paper.load().robustness.get((key, policy.id)) \
@@ -92,9 +100,9 @@ def _entry(basis: Basis, policy: ScoredPolicy, stream: str,
     if basis.origin == "published" and printed is not None and \
             not same_as_printed(estimate.mean, printed, scale, 2):
         marks.append("differs")
-    return Entry("", quantity(estimate), printed, frozenset(marks), mean.records)
+    return Entry("", to_quantity(estimate), printed, frozenset(marks), mean.records)
 
 
-def _named(basis: Basis, stream: str) -> str:
+def _scenarios_text(basis: Basis, stream: str) -> str:
     there = [place.id for place in basis.measured_places(STREAMS[stream].name, basis.places)]
     return "scenarios " + ", ".join(there) if there else "the scenarios"

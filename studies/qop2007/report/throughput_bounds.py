@@ -15,19 +15,19 @@ from analysis.bounds.verdict import (
     MEDIUM_SHARE,
     PROCESSOR_SHARE,
     Protocol,
-    judge,
+    judge_bound,
 )
 from analysis.cells import Cells, Ids
 from analysis.clock import REAL
-from analysis.numbers import NOT_COUNTED, column, entry
+from analysis.numbers import NOT_COUNTED, estimate_entry, metric_column
 from analysis.results import Results
 from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Quantity, Table
 from policies import Policy
 from studies.qop2007.metrics import STREAMS
 from studies.qop2007.report.calls import CallPackets
-from studies.qop2007.report.from_run import layers_of, scenario_of
-from studies.qop2007.report.paths import path
+from studies.qop2007.report.from_run import policy_of, scenario_of
+from studies.qop2007.report.paths import stream_path
 from topologies.model import Medium, Scenario, from_json
 
 PROTOCOLS: tuple[Protocol, ...] = ("udp", "tcp")
@@ -41,19 +41,19 @@ class Circumstances:
     unknown: set[str] = field(default_factory=set)
     _read: dict[tuple[str, str], Any] = field(default_factory=dict)
 
-    def path(self, ids: Ids) -> Path | None:
+    def find_path(self, ids: Ids) -> Path | None:
         """Return the path of a cell's streams, or None without its layers or scenario."""
-        policy, scenario = self._policy(ids[0]), self._scenario(ids[1])
-        return path(policy, scenario) if policy and scenario else None
+        policy, scenario = self._find_policy(ids[0]), self._find_scenario(ids[1])
+        return stream_path(policy, scenario) if policy and scenario else None
 
-    def medium(self, cells: Cells, ids: Ids) -> Medium | None:
+    def find_medium(self, cells: Cells, ids: Ids) -> Medium | None:
         """Return the medium of a cell's good repetitions."""
-        names = set(cells.words("medium", ids))
+        names = set(cells.find_words("medium", ids))
         documents = self.results.manifest.media if self.results.manifest else {}
         name = next(iter(names)) if len(names) == 1 else ""
         if name in documents:
-            medium: Medium = self._once("medium", name,
-                                        lambda: from_json(Medium, documents[name]))
+            medium: Medium = self._read_once("medium", name,
+                                             lambda: from_json(Medium, documents[name]))
             return medium
         self.unknown.add(f"No ceiling on the medium '{', '.join(sorted(names))}', of which the "
                          "results folder says nothing." if names - {""} else
@@ -67,28 +67,29 @@ class Circumstances:
             else None
         return size if isinstance(size, int) else None
 
-    def _policy(self, name: str) -> Policy | None:
-        policy: Policy | None = self._once("policy", name, lambda: layers_of(self.results, name))
+    def _find_policy(self, name: str) -> Policy | None:
+        policy: Policy | None = self._read_once("policy", name,
+                                                lambda: policy_of(self.results, name))
         if policy is None:
             self.unknown.add(f"{name}: no ceiling; the results folder does not say which layers "
                              "it has.")
         return policy
 
-    def _scenario(self, name: str) -> Scenario | None:
-        scenario: Scenario | None = self._once("scenario", name,
-                                               lambda: scenario_of(self.results, name))
+    def _find_scenario(self, name: str) -> Scenario | None:
+        scenario: Scenario | None = self._read_once("scenario", name,
+                                                    lambda: scenario_of(self.results, name))
         if scenario is None:
             self.unknown.add(f"{name}: no ceiling; the results folder does not say what the "
                              "scenario is.")
         return scenario
 
-    def _once(self, kind: str, name: str, read: Any) -> Any:
+    def _read_once(self, kind: str, name: str, read: Any) -> Any:
         if (kind, name) not in self._read:
             self._read[kind, name] = read()
         return self._read[kind, name]
 
 
-def table(cells: Cells) -> Table:
+def bounds_table(cells: Cells) -> Table:
     """Build the table of goodputs, with ceiling, share and verdict of each.
 
     Only cells with good repetitions have a row.
@@ -99,12 +100,12 @@ def table(cells: Cells) -> Table:
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, members in cells.sections.items():
-        measured = [ids for ids in members if cells.records(ids)]
+        measured = [ids for ids in members if cells.record_names(ids)]
         if measured:
-            sections.append((len(rows), cells.heading(section)))
-            rows += [tuple(_row(cells, ids, known)) for ids in measured]
+            sections.append((len(rows), cells.section_heading(section)))
+            rows += [tuple(_cell_entries(cells, ids, known)) for ids in measured]
     counts = _counts_processor(cells)
-    columns = _columns() if counts else _columns()[:-1]
+    columns = _bound_columns() if counts else _bound_columns()[:-1]
     return Table("bounds", "What bounded the throughput", columns,
                  tuple(row[:len(columns)] for row in rows),
                  caption="Goodput at the receiver beside the theoretical ceiling of the policy on "
@@ -122,10 +123,10 @@ def calls_of(cells: Cells, packets: CallPackets) -> dict[tuple[CallPackets, str,
     """
     known, calls = Circumstances(cells.results), {}
     for ids in cells.results.cells:
-        way = known.path(ids)
-        medium = known.medium(cells, ids) if cells.records(ids) else None
+        way = known.find_path(ids)
+        medium = known.find_medium(cells, ids) if cells.record_names(ids) else None
         if way is not None and medium is not None:
-            airtime_us = way.call(medium, packets.payload_bytes).airtime_us
+            airtime_us = way.call_ceiling(medium, packets.payload_bytes).airtime_us
             calls[packets, ids[0], ids[1]] = int(packets.interval_s * 1e6 / airtime_us)
     return calls
 
@@ -139,60 +140,62 @@ def _counts_processor(cells: Cells) -> bool:
     return cells.results.clock in (REAL, "")
 
 
-def _row(cells: Cells, ids: Ids, known: Circumstances) -> Iterator[Entry]:
-    processor, way, medium = _processor(cells, ids), known.path(ids), known.medium(cells, ids)
+def _cell_entries(cells: Cells, ids: Ids, known: Circumstances) -> Iterator[Entry]:
+    processor, way, medium = _processor_share(cells, ids), known.find_path(ids), known.find_medium(
+        cells, ids)
     yield Entry(ids[0])
     yield Entry(number=Quantity(len(way.hops))) if way else NOT_COUNTED
     for protocol in PROTOCOLS:
-        ceiling = _ceiling(protocol, way, medium, known.payload_bytes)
-        yield from _stream(cells, ids, protocol, ceiling, processor)
-    yield Entry(number=Quantity(processor, n=len(cells.records(ids)))) \
+        ceiling = _find_ceiling(protocol, way, medium, known.payload_bytes)
+        yield from _stream_entries(cells, ids, protocol, ceiling, processor)
+    yield Entry(number=Quantity(processor, n=len(cells.record_names(ids)))) \
         if processor is not None else Entry("not recorded")
 
 
-def _stream(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
-            processor: float | None) -> Iterator[Entry]:
+def _stream_entries(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
+                    processor: float | None) -> Iterator[Entry]:
     """Yield the entries of one stream: goodput, ceiling, share and verdict."""
     goodput = cells.mean_of_any(STREAMS[protocol].name, ids)
     if goodput is None:
         yield from (NOT_COUNTED,) * 4
         return
-    yield entry(goodput.estimate, records=goodput.records)
+    yield estimate_entry(goodput.estimate, records=goodput.records)
     share, senders, most = None, 1, math.inf
     if ceiling is None:
         yield from (NOT_COUNTED,) * 2
     else:
-        at_most_bps = ceiling.at_most_bps(_datagrams(cells, ids, protocol, ceiling),
+        at_most_bps = ceiling.at_most_bps(_count_datagrams(cells, ids, protocol, ceiling),
                                           goodput.estimate.n)
-        share, senders = _scaled(goodput.estimate, 1 / ceiling.bps), ceiling.senders
+        share, senders = _scale_estimate(goodput.estimate, 1 / ceiling.bps), ceiling.senders
         most = at_most_bps / ceiling.bps
         yield Entry(number=Quantity(at_most_bps), note=(
             f"{ceiling.airtime_us:.1f} \N{MICRO SIGN}s of airtime for {ceiling.payload_bytes} "
             f"bytes with mean backoffs, which would be {ceiling.bps / 1e6:.4g} Mbit/s"))
-        yield entry(_scaled(goodput.estimate, 1 / at_most_bps))
-    verdict = judge(protocol, share, processor, senders=senders, most=most,
-                    virtual=not _counts_processor(cells))
+        yield estimate_entry(_scale_estimate(goodput.estimate, 1 / at_most_bps))
+    verdict = judge_bound(protocol, share, processor, senders=senders, most=most,
+                          virtual=not _counts_processor(cells))
     yield Entry(verdict.bound + ("" if verdict.certain else "?"), note=verdict.note,
                 records=goodput.records)
 
 
-def _datagrams(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling) -> float:
+def _count_datagrams(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling) -> float:
     """Return the number of payloads in a cell's streams, at least one for each stream."""
     counts = cells.sample(f"{protocol}_bytes", ids)
     counts = counts[np.isfinite(counts)]
-    return max(float(counts.sum()) / ceiling.payload_bytes, float(len(cells.records(ids))), 1.0)
+    return max(float(counts.sum()) / ceiling.payload_bytes, float(len(cells.record_names(ids))),
+               1.0)
 
 
-def _ceiling(protocol: Protocol, way: Path | None, medium: Medium | None,
-             payload_bytes: int | None) -> Ceiling | None:
+def _find_ceiling(protocol: Protocol, way: Path | None, medium: Medium | None,
+                  payload_bytes: int | None) -> Ceiling | None:
     if way is None or medium is None:
         return None
     if protocol == "tcp":
-        return way.tcp(medium)
-    return way.udp(medium, payload_bytes) if payload_bytes else None
+        return way.tcp_ceiling(medium)
+    return way.udp_ceiling(medium, payload_bytes) if payload_bytes else None
 
 
-def _processor(cells: Cells, ids: Ids) -> float | None:
+def _processor_share(cells: Cells, ids: Ids) -> float | None:
     """Return the largest share of the streams' time in which one processor can have worked.
 
     It is a mean over repetitions. Processor time is known for the whole repetition only, so the
@@ -204,15 +207,15 @@ def _processor(cells: Cells, ids: Ids) -> float | None:
     return float(np.mean(busy[usable] / streams[usable])) if usable.any() else None
 
 
-def _scaled(value: Estimate, factor: float) -> Estimate:
+def _scale_estimate(value: Estimate, factor: float) -> Estimate:
     return Estimate(value.mean * factor, None if value.low is None else value.low * factor,
                     None if value.high is None else value.high * factor, value.n)
 
 
-def _columns() -> tuple[Column, ...]:
+def _bound_columns() -> tuple[Column, ...]:
     def stream(name: Protocol) -> Sequence[Column]:
         group = name.upper()
-        return (column(STREAMS[name], title="goodput", group=group),
+        return (metric_column(STREAMS[name], title="goodput", group=group),
                 Column(f"{name}_ceiling_bps", "ceiling", "Mbit/s", 1e-6, digits=3, group=group),
                 Column(f"{name}_share", "of it", "%", 100.0, digits=1, group=group),
                 Column(f"{name}_bound", "bounded by", group=group))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.numbers import NOT_COUNTED, NOTHING, column, observed
+from analysis.numbers import NOT_COUNTED, NOTHING, metric_column, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.qop2007 import published as paper
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
 from studies.qop2007.phases import EXCHANGES
 from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, group_sections, policy_entries
 from studies.qop2007.report.phase_names import component_label
 
 _TIME = AUTHENTICATION.name
@@ -26,11 +26,12 @@ def table_4(basis: Basis) -> Table:
     return Table("table-4", "Table 4: computation of authentication time",
                  (POLICY, NAME, Column("class", "Policy has"),
                   *(Column(f"sum_{kind}", KIND_TITLES[kind]) for kind in KINDS)),
-                 tuple((*about(policy)[:2], Entry(_CLASSES.get(class_of(policy), "neither")),
-                        *(_sum(basis, policy, kind) for kind in KINDS))
+                 tuple((*policy_entries(policy)[:2],
+                        Entry(_CLASSES.get(class_of(policy), "neither")),
+                        *(_sum_entry(basis, policy, kind) for kind in KINDS))
                        for policy in basis.policies),
                  "Home and away say in which network the negotiation takes place.",
-                 (_MOBILE_IP,), sections(basis.policies))
+                 (_MOBILE_IP,), group_sections(basis.policies))
 
 
 def class_of(policy: ScoredPolicy) -> str:
@@ -45,7 +46,7 @@ def class_of(policy: ScoredPolicy) -> str:
     return "-".join(parts)
 
 
-def _sum(basis: Basis, policy: ScoredPolicy, kind: Kind) -> Entry:
+def _sum_entry(basis: Basis, policy: ScoredPolicy, kind: Kind) -> Entry:
     printed = paper.load().sums.get((class_of(policy), kind))
     if basis.origin == "published":
         return Entry(_in_words(printed)) if printed else NOTHING
@@ -74,7 +75,7 @@ def figure_2(basis: Basis) -> Table:
 
     Rows are in order of sigma within a kind. Times are means over the kind's scenarios.
     """
-    parts = _parts(basis)
+    parts = _summed_parts(basis)
     handoffs = any(key[0] == HANDOFF.name for key in basis.observations)
     rows: list[tuple[Entry, ...]] = []
     starts: list[tuple[int, str]] = []
@@ -89,14 +90,14 @@ def figure_2(basis: Basis) -> Table:
                *(Column(f"component_{part}_s", component_label(part), "ms", 1e3,
                         group="Of which") for part in parts)]
     if handoffs:
-        columns.append(column(HANDOFF, title=HANDOFF.sentence))
+        columns.append(metric_column(HANDOFF, title=HANDOFF.sentence))
     return Table("figure-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
                  tuple(columns), tuple(rows),
                  "Means over the scenarios of a kind, of the sums of Table 4.",
                  (_TEXT,), tuple(starts))
 
 
-def _parts(basis: Basis) -> list[str]:
+def _summed_parts(basis: Basis) -> list[str]:
     """Return the components in any policy's sum, in the order of Table 4."""
     counted = {part for sums in basis.sums.values() for part in sums}
     order = ("eap_home", "mip_registration_home", "ike_home", "mip_registration_foreign")
@@ -112,10 +113,12 @@ def _figure_rows(basis: Basis, kind: Kind, parts: list[str], *,
     for policy in basis.policies:
         counted = {part for place in places for part in basis.sums.get((policy.id, place.id), ())}
         beside = printed.get((policy.id, kind)) if basis.is_papers(policy.id) else None
-        entries = [observed(basis.over(_TIME, policy.id, places), beside)]
-        entries += [observed(basis.over(f"component_{part}_s", policy.id, places))
+        entries = [observation_entry(basis.mean_observation(_TIME, policy.id, places), beside)]
+        entries += [observation_entry(basis.mean_observation(f"component_{part}_s", policy.id,
+                                                             places))
                     if part in counted else NOT_COUNTED for part in parts]
         if handoffs:
-            entries.append(observed(basis.over(HANDOFF.name, policy.id, places))
+            entries.append(observation_entry(basis.mean_observation(HANDOFF.name, policy.id,
+                                                                    places))
                            if kind == "roaming" else NOT_COUNTED)
-        yield (*about(policy), Entry(KIND_TITLES[kind]), *entries)
+        yield (*policy_entries(policy), Entry(KIND_TITLES[kind]), *entries)

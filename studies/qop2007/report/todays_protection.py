@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from analysis.numbers import NOTHING, exact
-from analysis.protection.score import score
+from analysis.numbers import NOTHING, exact_entry
+from analysis.protection.score import score_policy
 from analysis.table import Column, Entry, Table
 from policies import load_weights
 from policies.weights import TODAYS
 from studies.qop2007 import published
-from studies.qop2007.report.attacks import TODAYS_ATTACKS, attacks
+from studies.qop2007.report.attacks import TODAYS_ATTACKS, load_attacks
 from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
-from studies.qop2007.report.from_run import in_order
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, group_sections, policy_entries
+from studies.qop2007.report.from_run import sort_policies
 
 _SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 _NOT_MIXED = ("Two schemes, two columns: a percentage of the one says nothing about one of the "
@@ -25,31 +25,32 @@ _OPEN = ("Group open: neither confidential nor protected from change on any laye
          "recommended, whatever the sum.")
 
 
-def rescored(basis: Basis) -> Basis:
+def rescore_today(basis: Basis) -> Basis:
     """Return the values with protection by today's weights, and the policies in its order."""
     weights, among = load_weights(TODAYS), published.policies()
-    policies = in_order(
-        replace(policy, score=score(policy.definition, weights, among))
+    policies = sort_policies(
+        replace(policy, score=score_policy(policy.definition, weights, among))
         if policy.definition else policy for policy in basis.policies)
     return replace(basis, policies=policies, weights=weights, notes=())
 
 
-def tables(basis: Basis, today: Basis) -> Iterator[Table]:
+def protection_tables(basis: Basis, today: Basis) -> Iterator[Table]:
     """Yield the table of both scores, and that of attacks as of today."""
-    yield _scores(basis, today)
-    yield _attacks(today)
+    yield _score_table(basis, today)
+    yield _attack_table(today)
 
 
-def _scores(basis: Basis, today: Basis) -> Table:
-    then = {policy.id: about(policy)[2] for policy in basis.policies}
+def _score_table(basis: Basis, today: Basis) -> Table:
+    then = {policy.id: policy_entries(policy)[2] for policy in basis.policies}
     known = [policy for policy in today.policies if policy.score is not None]
     features = today.weights.features
     rows = []
     for policy in known:
         strongest = policy.score.strongest if policy.score else {}
-        rows.append((*about(policy)[:2], then.get(policy.id, NOTHING), about(policy)[2],
+        rows.append((*policy_entries(policy)[:2], then.get(policy.id, NOTHING),
+                     policy_entries(policy)[2],
                      Entry(policy.group),
-                     *(exact(strongest.get(name, 0.0)) for name in features)))
+                     *(exact_entry(strongest.get(name, 0.0)) for name in features)))
     limits, title = today.weights.groups, today.weights.title
     return Table(f"protection-{title}", f"Protection as of {title}, beside 2007's",
                  (POLICY, NAME, replace(SIGMA, key="sigma_2007_percent", title=f"{_SIGMA} 2007"),
@@ -62,14 +63,16 @@ def _scores(basis: Basis, today: Basis) -> Table:
                  (_NOT_MIXED, _OPEN,
                   (f"Groups of {title}: low below {limits.middle:g} %, high above "
                    f"{limits.high:g} %. Weights: policies/{TODAYS.name}, which is our judgement.")),
-                 sections(known))
+                 group_sections(known))
 
 
-def _attacks(today: Basis) -> Table:
-    kinds = attacks(TODAYS_ATTACKS)
+def _attack_table(today: Basis) -> Table:
+    kinds = load_attacks(TODAYS_ATTACKS)
     known = [policy for policy in today.policies if policy.definition is not None]
-    rows = [(*about(policy)[:2], *(Entry("yes" if attack.withstood(policy.definition) else "no")
-                                   for attack in kinds if policy.definition)) for policy in known]
+    rows = [(*policy_entries(policy)[:2],
+             *(Entry("yes" if attack.is_withstood(policy.definition) else "no")
+                                            for attack in kinds if policy.definition)) for policy
+            in known]
     title = today.weights.title
     return Table(f"attacks-{title}", f"Attacks withstood, as of {title}",
                  (POLICY, NAME, *(Column(f"{attack.id}_{title}", attack.title,
@@ -79,4 +82,4 @@ def _attacks(today: Basis) -> Table:
                  "been carried out, where they succeed and where they are withstood.",
                  tuple(f"{attack.title}: {attack.reason}"
                        + (f" Tested: {attack.tried}." if attack.tried else "")
-                       for attack in kinds), sections(known))
+                       for attack in kinds), group_sections(known))

@@ -6,13 +6,24 @@ from collections.abc import Iterator
 
 from analysis import air
 from analysis.metrics import Metric
-from analysis.numbers import exact, observed
+from analysis.numbers import exact_entry, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.qop2007 import published as paper
 from studies.qop2007.metrics import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, place_columns, sections
-from studies.qop2007.report.recommendation import ALL, by_overhead, could_be
+from studies.qop2007.report.entries import (
+    NAME,
+    POLICY,
+    SIGMA,
+    group_sections,
+    place_columns,
+    policy_entries,
+)
+from studies.qop2007.report.recommendation import (
+    ALL,
+    possible_recommendations,
+    recommend_by_overhead,
+)
 
 _PAPER_PLACES = ("N1", "N2", "N3", "R1", "R2")
 _RULE = ("Recommended by the paper's rule: in each group (recommended) and of all (best) the "
@@ -34,25 +45,25 @@ _ROUNDING_BPS = 0.05e6
 
 def table_5(basis: Basis) -> Table:
     """Build Table 5: cryptographic overhead of TCP."""
-    return _overhead(basis, "tcp", "table-5", "Table 5")
+    return _overhead_table(basis, "tcp", "table-5", "Table 5")
 
 
 def table_6(basis: Basis) -> Table:
     """Build Table 6: cryptographic overhead of UDP."""
-    return _overhead(basis, "udp", "table-6", "Table 6")
+    return _overhead_table(basis, "udp", "table-6", "Table 6")
 
 
 def table_7(basis: Basis) -> Table:
     """Build Table 7: throughput of TCP."""
-    return _throughput(basis, "tcp", "table-7", "Table 7")
+    return _throughput_table(basis, "tcp", "table-7", "Table 7")
 
 
 def table_8(basis: Basis) -> Table:
     """Build Table 8: throughput of UDP."""
-    return _throughput(basis, "udp", "table-8", "Table 8")
+    return _throughput_table(basis, "udp", "table-8", "Table 8")
 
 
-def _overhead(basis: Basis, stream: str, key: str, title: str) -> Table:
+def _overhead_table(basis: Basis, stream: str, key: str, title: str) -> Table:
     policies = tuple(policy for policy in basis.policies
                      if policy.id != basis.baseline and policy.group != "none")
     notes = [_RULE]
@@ -60,47 +71,51 @@ def _overhead(basis: Basis, stream: str, key: str, title: str) -> Table:
         notes = ["There is no policy without security in this run to compare with."]
     elif basis.published:
         notes.append(_N2)
-    notes.extend(_unsettled(basis, stream))
-    notes.extend(filter(None, (air.carried(basis.air), air.varied(basis.air))))
+    notes.extend(_unsettled_notes(basis, stream))
+    notes.extend(filter(None, (air.describe_throughput_bias(basis.air),
+                               air.describe_variation(basis.air))))
     return Table(key, f"{title}: {stream.upper()} cryptographic overhead",
-                 _columns(basis, OVERHEADS[stream]),
-                 tuple(_rows(basis, policies, stream, is_overhead=True)),
+                 _traffic_columns(basis, OVERHEADS[stream]),
+                 tuple(_traffic_rows(basis, policies, stream, is_overhead=True)),
                  f"Goodput under {basis.baseline or 'the baseline'} minus goodput under the "
-                 "policy, in the same scenario and block.", tuple(notes), sections(policies))
+                 "policy, in the same scenario and block.", tuple(notes), group_sections(policies))
 
 
-def _unsettled(basis: Basis, stream: str) -> Iterator[str]:
+def _unsettled_notes(basis: Basis, stream: str) -> Iterator[str]:
     """Yield the recommendations that the intervals leave open."""
     for kind in KINDS:
-        chosen = by_overhead(basis, stream, kind)
+        chosen = recommend_by_overhead(basis, stream, kind)
         open_ = [f"{group}: {', '.join(names)}" for group, names in
-                 could_be(basis, stream, kind).items() if set(names) != {chosen.get(group)}]
+                 possible_recommendations(basis, stream, kind).items()
+                 if set(names) != {chosen.get(group)}]
         if open_:
             yield (f"{KIND_TITLES[kind]}, the recommendation may be any of these, if costs are "
                    f"anywhere in 95 % intervals that hold together: {'; '.join(open_)}.")
 
 
-def _throughput(basis: Basis, stream: str, key: str, title: str) -> Table:
-    return Table(key, f"{title}: {stream.upper()} throughput", _columns(basis, STREAMS[stream]),
-                 tuple(_rows(basis, basis.policies, stream, is_overhead=False)),
+def _throughput_table(basis: Basis, stream: str, key: str, title: str) -> Table:
+    return Table(key, f"{title}: {stream.upper()} throughput",
+                 _traffic_columns(basis, STREAMS[stream]),
+                 tuple(_traffic_rows(basis, basis.policies, stream, is_overhead=False)),
                  "Goodput at the receiver.",
-                 (_BEST, *filter(None, [air.carried(basis.air)])), sections(basis.policies))
+                 (_BEST, *filter(None, [air.describe_throughput_bias(basis.air)])),
+                 group_sections(basis.policies))
 
 
-def _columns(basis: Basis, metric: Metric) -> tuple[Column, ...]:
+def _traffic_columns(basis: Basis, metric: Metric) -> tuple[Column, ...]:
     digits = 2 if _is_printed(basis) else None
     return POLICY, NAME, SIGMA, *place_columns(basis.places, metric, digits)
 
 
-def _rows(basis: Basis, policies: tuple[ScoredPolicy, ...], stream: str, *,
-          is_overhead: bool) -> Iterator[tuple[Entry, ...]]:
+def _traffic_rows(basis: Basis, policies: tuple[ScoredPolicy, ...], stream: str, *,
+                  is_overhead: bool) -> Iterator[tuple[Entry, ...]]:
     """Yield a row for each policy. Overheads also mark the recommendation of each group."""
     metric = (OVERHEADS if is_overhead else STREAMS)[stream].name
-    choices = {kind: by_overhead(basis, stream, kind) for kind in KINDS}
+    choices = {kind: recommend_by_overhead(basis, stream, kind) for kind in KINDS}
     for policy in policies:
         entries = []
         for place in basis.places:
-            chosen, value = choices[place.kind], basis.find(metric, policy.id, place.id)
+            chosen, value = choices[place.kind], basis.find_observation(metric, policy.id, place.id)
             marks = []
             if is_overhead and chosen.get(policy.group) == policy.id:
                 marks.append("recommended")
@@ -110,8 +125,8 @@ def _rows(basis: Basis, policies: tuple[ScoredPolicy, ...], stream: str, *,
                 marks.append("spans-zero")
             printed = None if _is_printed(basis) else \
                 basis.published.get((metric, policy.id, place.id))
-            entries.append(observed(value, printed, marks))
-        yield (*about(policy), *entries)
+            entries.append(observation_entry(value, printed, marks))
+        yield (*policy_entries(policy), *entries)
 
 
 def _is_printed(basis: Basis) -> bool:
@@ -123,12 +138,12 @@ def table_n2() -> Table:
     rows = []
     for stream in STREAMS:
         for scenario in _PAPER_PLACES:
-            ratios = sorted(_ratios(stream, scenario))
+            ratios = sorted(_printed_ratios(stream, scenario))
             middle = (ratios[len(ratios) // 2] + ratios[(len(ratios) - 1) // 2]) / 2
-            rows.append((Entry(stream.upper()), Entry(scenario), exact(len(ratios)),
-                         exact(ratios[0]),
-                         exact(middle, marks=["differs"] if middle < 0.75 else []),
-                         exact(ratios[-1])))
+            rows.append((Entry(stream.upper()), Entry(scenario), exact_entry(len(ratios)),
+                         exact_entry(ratios[0]),
+                         exact_entry(middle, marks=["differs"] if middle < 0.75 else []),
+                         exact_entry(ratios[-1])))
     return Table(
         "n2", "What the paper's N2 does not add up to",
         (Column("stream", "Stream"), Column("scenario", "Scenario"),
@@ -143,7 +158,7 @@ def table_n2() -> Table:
         _N2_NOTES)
 
 
-def _ratios(stream: str, scenario: str) -> Iterator[float]:
+def _printed_ratios(stream: str, scenario: str) -> Iterator[float]:
     printed = paper.load().cells
     base = printed[STREAMS[stream].name, "P1", scenario]
     for (metric, policy, place), overhead in printed.items():

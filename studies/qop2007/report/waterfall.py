@@ -20,8 +20,8 @@ from matplotlib.patches import Patch
 
 from analysis.cells import Cells
 from analysis.clock import VIRTUAL
-from analysis.present.rounding import PLUS_MINUS, uncertain
-from studies.qop2007.report.handoff import Bar, bars, labels
+from analysis.present.rounding import PLUS_MINUS, round_to_uncertainty
+from studies.qop2007.report.handoff import Bar, bar_labels, handoff_bars
 from studies.qop2007.report.phase_names import phase_in_words
 
 FORMATS = ("svg", "png")
@@ -47,12 +47,12 @@ _SETTINGS: Any = {
     "svg.hashsalt": "qop"}
 
 
-def save(cells: Cells, folder: Path) -> list[Path]:
+def save_figure(cells: Cells, folder: Path) -> list[Path]:
     """Draw the waterfall and write it as handoff.svg and handoff.png.
 
     Raises OSError, and NothingToReport where there is no handoff.
     """
-    figure = draw(cells)
+    figure = draw_figure(cells)
     paths = []
     with mpl.rc_context(_SETTINGS):
         for form in FORMATS:
@@ -64,10 +64,10 @@ def save(cells: Cells, folder: Path) -> list[Path]:
     return paths
 
 
-def draw(cells: Cells) -> Figure:
+def draw_figure(cells: Cells) -> Figure:
     """Return the figure. Raises NothingToReport where there is no handoff."""
-    panels = bars(cells)
-    styles = _styles(labels(panels, cells))
+    panels = handoff_bars(cells)
+    styles = _label_colours(bar_labels(panels, cells))
     heights = [len(row) * _BAR_IN for row in panels.values()]
     height = sum(heights) + len(heights) * _AROUND_PANEL_IN + _LEGEND_IN
     with mpl.rc_context(_SETTINGS):
@@ -75,18 +75,18 @@ def draw(cells: Cells) -> Figure:
         axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False,
                                gridspec_kw={"height_ratios": heights})[:, 0]
         for ax, (title, row) in zip(axes, panels.items(), strict=True):
-            _panel(ax, row, styles)
+            _draw_panel(ax, row, styles)
             ax.set_title(title, loc="left")
-            ax.set_title(_repetitions(row), loc="right", fontsize=7, color="0.35")
+            ax.set_title(_repetitions_text(row), loc="right", fontsize=7, color="0.35")
         axes[-1].set_xlabel("Time since leaving the home network [ms]"
                             + ", virtual time" * (cells.results.clock == VIRTUAL))
         axes[0].set_xlim(0, _right_edge(panels))
-        figure.legend(handles=_legend(panels, styles), loc="outside lower center", ncols=4,
+        figure.legend(handles=_legend_handles(panels, styles), loc="outside lower center", ncols=4,
                       frameon=False, handlelength=1.6)
     return figure
 
 
-def _legend(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
+def _legend_handles(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
     handles: list[Artist] = [
         Patch(facecolor=colour, hatch=_HATCHED.get(label), edgecolor="black", linewidth=0.4,
               label=label) for label, colour in styles.items()]
@@ -96,14 +96,14 @@ def _legend(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
     return handles
 
 
-def _styles(labels: Sequence[str]) -> dict[str, str]:
+def _label_colours(labels: Sequence[str]) -> dict[str, str]:
     """Return a colour for each label. Unknown phases use colours that the known ones leave."""
     unknown = [label for label in labels if label not in _STYLES]
     return {label: _STYLES.get(label) or _OTHERS[unknown.index(label) % len(_OTHERS)]
             for label in labels}
 
 
-def _repetitions(row: Sequence[Bar]) -> str:
+def _repetitions_text(row: Sequence[Bar]) -> str:
     counts = sorted({bar.total.n for bar in row if bar.total})
     if counts == [1]:
         return "one repetition"
@@ -111,14 +111,14 @@ def _repetitions(row: Sequence[Bar]) -> str:
     return f"means of {' to '.join(map(str, ends))} repetitions"
 
 
-def _panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
+def _draw_panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
     for y, bar in enumerate(row):
         for segment in bar.segments:
             ax.barh(y, segment.duration_s * 1e3, left=segment.start_s * 1e3, height=_BAR_HEIGHT,
                     color=styles[segment.label], hatch=_HATCHED.get(segment.label),
                     edgecolor="black", linewidth=0.4)
-        _end(ax, y, bar)
-    ax.set_yticks(range(len(row)), [_short(bar.policy) for bar in row])
+        _draw_total(ax, y, bar)
+    ax.set_yticks(range(len(row)), [_shorten_id(bar.policy) for bar in row])
     ax.set_ylim(len(row) - 0.3, -0.6)  # The first policy is on top.
     ax.set_ylabel("Policy")
     ax.tick_params(axis="y", length=0)
@@ -127,7 +127,7 @@ def _panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
     ax.set_axisbelow(True)
 
 
-def _end(ax: Axes, y: int, bar: Bar) -> None:
+def _draw_total(ax: Axes, y: int, bar: Bar) -> None:
     """Draw the measured total with its interval, or the reason why there is none."""
     if bar.total is None:
         ax.annotate(bar.state, (0, y), (3, 0), textcoords="offset points", va="center",
@@ -135,7 +135,7 @@ def _end(ax: Axes, y: int, bar: Bar) -> None:
         return
     total = bar.total.mean * 1e3
     half = None if bar.total.half_width is None else bar.total.half_width * 1e3
-    shown, width = uncertain(total, half)
+    shown, width = round_to_uncertainty(total, half)
     if half is not None:
         # The interval is drawn below the bar, where it hides no phase. It may be wide on a busy
         # machine.
@@ -152,7 +152,7 @@ def _right_edge(panels: _Panels) -> float:
                      1.02 * max(total.high or 0.0 for total in totals))
 
 
-def _short(policy: str) -> str:
+def _shorten_id(policy: str) -> str:
     if len(policy) <= _ID_LENGTH:
         return policy
     return f"{policy[:_ID_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"

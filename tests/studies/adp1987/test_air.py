@@ -12,15 +12,15 @@ import pytest
 import studies
 from analysis import results as loading
 from conftest import PROJECT, Qop
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from measure.pcap import CapturedFrame
 from measure.record import CheckRecord, Record, StudyRecord
 from protocols.adp.packets import HEADER, Flag
 from studies.adp1987 import sniffed
 from studies.adp1987.air import BESIDE, LONGER_TIMEOUT, phases
-from studies.adp1987.air.datagrams import HostDatagram, between
-from studies.adp1987.air.evidence import AirTraffic, checks
+from studies.adp1987.air.datagrams import HostDatagram, find_datagrams
+from studies.adp1987.air.evidence import AirTraffic, run_checks
 from studies.adp1987.air.phases import AirPhase, AirPhases
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import ON_AIR
@@ -56,7 +56,7 @@ def test_datagrams_are_put_together_of_fragments() -> None:
     """One in a piece, one in two, one that lacks its end, and one of a number used again."""
     frames = [packet(1), packet(2, more=True, size=16), packet(2, 16, 5), packet(3, more=True),
               packet(1, size=24), packet(9, source=BETA), packet(4, protocol=50)]
-    made = list(between(frames, HOSTS))
+    made = list(find_datagrams(frames, HOSTS))
     assert [(one.number, one.bytes, one.is_whole) for one in made] == [
         (1, 8, True), (2, 21, True), (3, 8, False), (1, 24, True), (9, 8, True)]
     assert {one.source for one in made} == {ALPHA, BETA}
@@ -66,9 +66,9 @@ def test_what_arrived_is_placed_by_size_and_content(tmp_path: Path) -> None:
     """Losses leave gaps; what was never handed over, or comes late, is strange."""
     payload = Payload(7)
     arrivals = [(0.1 * number, size, False) for number, size in enumerate((4, 90, 4, 90))]
-    came = [(5, 90, payload.checksum(1, 90)), (6, 90, payload.checksum(3, 90)),
-            (7, 4, payload.checksum(0, 4)), (8, 4, 1)]
-    placed, strange = phases._placed(came, arrivals, payload)
+    came = [(5, 90, payload.message_checksum(1, 90)), (6, 90, payload.message_checksum(3, 90)),
+            (7, 4, payload.message_checksum(0, 4)), (8, 4, 1)]
+    placed, strange = phases._match_deliveries(came, arrivals, payload)
     assert placed == [None, 5, None, 6]
     assert strange == 2
 
@@ -96,7 +96,7 @@ def example() -> tuple[AirTraffic, AirPhases]:
 def failed(seen: AirTraffic, made: AirPhases, scope: str = "all") -> set[str]:
     """The checks that do not hold."""
     # What a channel opens to is `test_opened`'s, and when messages went `test_dispatched`'s.
-    every = [check for check in checks(seen, made, scope) if check.check != "owner"]
+    every = [check for check in run_checks(seen, made, scope) if check.check != "owner"]
     assert {check.check for check in every} == CHECKS
     return {check.check for check in every if not check.ok}
 
@@ -163,15 +163,15 @@ def test_next_keys_are_no_handshake_in_real_time() -> None:
     for seen, channels in ((example()[0], 1), (with_next_keys(example()[0]), 1)):
         traffic = HostTraffic("adp")
         for one in seen.at_alpha:
-            traffic.take(one.at_s, b"\x45" + bytes(8) + bytes((PROTOCOL, 0, 0)) + bytes(map(
+            traffic.count_packet(one.at_s, b"\x45" + bytes(8) + bytes((PROTOCOL, 0, 0)) + bytes(map(
                 int, one.source.split("."))) + bytes(4) + one.head)
         assert traffic.handshake_s == 1.0 and not traffic.repeated
-        assert sniffed.sessions(traffic.sessions, traffic.announced) == channels
+        assert sniffed.count_channels(traffic.sessions, traffic.announced) == channels
 
 
 def cells(**levels: list[str]) -> list[Mapping[str, str]]:
     """The ids of a plan's cells of ALL."""
-    return [cell.ids for cell in plan(RunRequest(STUDY, levels={
+    return [cell.ids for cell in build_plan(RunRequest(STUDY, levels={
         "trace": ["ALL"], **levels}), {}).cells]
 
 
@@ -185,25 +185,26 @@ def test_the_air_waits_to_be_asked_for(tmp_path: Path) -> None:
     (tmp_path / "c12.yml").write_text(POLICY)
     asked = RunRequest(STUDY, levels={"trace": ["ALL"], "scenario": ["R1"]},
                        files={"policy": [tmp_path / "c12.yml"]})
-    [cell] = plan(asked, {}).cells
+    [cell] = build_plan(asked, {}).cells
     assert (cell.ids["protocol"], cell.ids["scope"], cell.ids["queue"]) == ("of-policy", "FE", "ON")
-    task = STUDY.task(cell, plan(asked, {}).asked)
+    task = STUDY.task(cell, build_plan(asked, {}).asked)
     assert (task["protocol"], task["timeout_s"], task["has_port"]) == ("adp", 0.02, True)
     with pytest.raises(UserError, match="go with scenarios of the air: add --scenarios N2,R1"):
         cells(policy=["P12"])
     with pytest.raises(UserError, match="go with scenarios of the air: add --policies P1,P12"):
         cells(scenario=["R1"])
     with pytest.raises(UserError, match="not measured by the real clock"):
-        plan(asked, {"clock": "real"})
+        build_plan(asked, {"clock": "real"})
 
 
 @pytest.mark.parametrize("messages", ["100", "10000"])
 def test_a_repetition_on_the_air_may_take_ten_times_as_long(messages: str) -> None:
     """As over wires: by the messages that are asked for, however many."""
-    made = plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["P1"], "scenario": ["N2"]},
-                           sets={"messages": messages}), {})
+    made = build_plan(RunRequest(STUDY,
+                                 levels={"trace": ["ALL"], "policy": ["P1"], "scenario": ["N2"]},
+                                 sets={"messages": messages}), {})
     for cell in made.cells:
-        assert STUDY.deadline_s(cell, made.asked) > 10 * made.expected(cell).processor_s
+        assert STUDY.deadline_s(cell, made.asked) > 10 * made.expected_cost(cell).processor_s
 
 
 def test_a_layer_that_nothing_here_runs_is_refused(tmp_path: Path) -> None:
@@ -211,20 +212,21 @@ def test_a_layer_that_nothing_here_runs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.yml").write_text(POLICY.replace(
         "channel: {protocol: adp, scope: all, timeout_ms: 20}", "stream: {scheme: tree}"))
     with pytest.raises(UserError, match=r"layers.stream is above the network's.*it runs channel"):
-        plan(RunRequest(STUDY, files={"policy": [tmp_path / "s.yml"]}), {})
+        build_plan(RunRequest(STUDY, files={"policy": [tmp_path / "s.yml"]}), {})
 
 
 def test_a_wireguard_tunnel_on_the_air_is_refused() -> None:
     """Nothing in it could be proven; over wires it is measured beside."""
     with pytest.raises(UserError, match="policy M10: this study opens ESP's captures and not Wire"):
-        plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["M10"], "scenario": ["N2"]}),
-             {})
+        build_plan(RunRequest(STUDY,
+                              levels={"trace": ["ALL"], "policy": ["M10"], "scenario": ["N2"]}),
+                   {})
 
 
 def test_the_report_puts_each_protocol_beside_none() -> None:
     """Throughput as a share of none's in the same place; no claim of the paper's is about it."""
-    made = plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["P1"],
-                                          "scenario": ["N2", "R1"]}), {})
+    made = build_plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["P1"],
+                                                "scenario": ["N2", "R1"]}), {})
     rates = {"none": 500.0, "modern": 600.0, "1987": 550.0}
     records = [Record(
         schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version), cell=cell.ids,

@@ -7,7 +7,7 @@ import pytest
 from studies.adp1987 import consistency, published, urgency
 from studies.adp1987.design import URGENCY
 
-ROWS = consistency.rows(published.load())
+ROWS = consistency.urgency_rows(published.load_values())
 
 
 def test_only_the_nominal_row_of_table_6_can_be() -> None:
@@ -19,9 +19,9 @@ def test_only_the_nominal_row_of_table_6_can_be() -> None:
 
 def test_each_rule_finds_its_cells_and_no_others() -> None:
     """Load: Table 3's FE without a queue and both of SW; cost: Table 4's PE without a queue."""
-    paper = published.load()
+    paper = published.load_values()
     names = {table: {(cell[0], cell[3], cell[4], cell[5]) for cell in
-                     consistency.contradicted(paper, table)} for table in consistency.RANKED}
+                     consistency.contradicted_cells(paper, table)} for table in consistency.RANKED}
     nominal = ("ALL", "PE", "HW", "ON")
     assert names == {"2": set(), "3": {("ALL", "FE", "HW", "OFF")},
                      "4": {("ND", "PE", "HW", "OFF")},
@@ -32,8 +32,9 @@ def test_each_rule_finds_its_cells_and_no_others() -> None:
 
 def test_eight_urgent_messages_do_not_decide() -> None:
     """Table 6: 8 ms of 8 messages and 11 of 1000; all pairs but that one, and equal ones."""
-    paper = published.load()
-    counts = {table: len(list(consistency.decided(paper, table))) for table in consistency.RANKED}
+    paper = published.load_values()
+    counts = {table: len(list(consistency.decided_pairs(paper, table))) for table
+              in consistency.RANKED}
     assert counts == {"2": 9, "3": 14, "4": 14, "5": 6, "6": 9}
 
 
@@ -41,7 +42,7 @@ def test_a_larger_queue_contradicts_it_more(monkeypatch: pytest.MonkeyPatch) -> 
     """Three pages are what print shows to fit; with four or ten, fewer shipments can be."""
     for pages in (4, 10):
         monkeypatch.setattr(consistency, "_PAGES_SEEN", pages)
-        rows = consistency.rows(published.load())
+        rows = consistency.urgency_rows(published.load_values())
         assert all(rows[name].most_share < ROWS[name].most_share for name in ROWS)
         assert {name for name, row in rows.items() if not row.is_contradicted} == {"U3"}
 
@@ -51,6 +52,6 @@ def test_no_way_of_choosing_is_below_the_limit(name: str, monkeypatch: pytest.Mo
     """On the model, with costs fitted to all of Table 3: urgent at random, in runs, by size."""
     monkeypatch.setattr(urgency, "_SEEDS", (1,))
     monkeypatch.setattr(urgency, "_MESSAGES", 4000)
-    made = urgency.table_6(urgency.CHOICES[name])
+    made = urgency.model_table_6(urgency.CHOICES[name])
     for level in URGENCY:
         assert made[level][0] > ROWS[level].least * 0.9

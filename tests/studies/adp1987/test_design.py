@@ -10,7 +10,7 @@ import pytest
 import made_up_captures
 import studies
 from harness.engine import profiles
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from studies.adp1987 import design, published
 from studies.adp1987.controls import ATTACKS, FAULTS, FLOWING, ON_AIR
@@ -24,13 +24,13 @@ STUDY = studies.load("adp1987")
 
 def test_every_printed_value_has_its_cell() -> None:
     """Tables 2 to 6 can be told from the design's cells, whose number is far from the product."""
-    made = plan(RunRequest(STUDY), {})
+    made = build_plan(RunRequest(STUDY), {})
     cells = {tuple(cell.ids.values()) for cell in made.cells}
-    for values in published.load().tables.values():
+    for values in published.load_values().tables.values():
         assert {key[1:] for key in values} <= cells
     assert made.settings.clock == "virtual"
     assert len(cells) == len(made.cells) < 60
-    assert set(published.claims()) == {f"D{number}" for number in range(1, 9)}
+    assert set(published.load_claims()) == {f"D{number}" for number in range(1, 9)}
 
 
 def test_queue_of_the_wire_takes_a_window() -> None:
@@ -48,8 +48,8 @@ def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
 
     What is compared in real time is in a comparison of its own.
     """
-    beside = {row for trace in design.TRACES for row in design.beside(trace)}
-    for row in set(design.design(list(design.TRACES))) - beside:
+    beside = {row for trace in design.TRACES for row in design.real_time_cells(trace)}
+    for row in set(design.design_cells(list(design.TRACES))) - beside:
         nominal = design.ids(row[0])
         changed = {name for name, one, other in zip(design.NAMES, row, nominal, strict=True)
                    if one != other}
@@ -60,8 +60,8 @@ def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
 @pytest.mark.parametrize("name", ["quick", "paper"])
 def test_profiles_are_of_this_study(name: str) -> None:
     """Each loads, and has two repetitions or more, without which no claim has an interval."""
-    assert name in profiles.names(STUDY)
-    made = plan(RunRequest(STUDY, name), {})
+    assert name in profiles.profile_names(STUDY)
+    made = build_plan(RunRequest(STUDY, name), {})
     assert made.settings.repetitions >= 2
     assert made.asked.model_dump()["messages"] == {"quick": 1000, "paper": 10_000}[name]
 
@@ -72,20 +72,20 @@ def test_profiles_are_of_this_study(name: str) -> None:
 def test_impossible_settings_are_one_line(name: str, value: str, word: str) -> None:
     """A trace of nothing, a bound that no page fits, a key of no known cost."""
     with pytest.raises(UserError, match=word):
-        plan(RunRequest(STUDY, sets={name: value}), {})
+        build_plan(RunRequest(STUDY, sets={name: value}), {})
 
 
 def test_a_timeout_that_is_no_level_is_refused() -> None:
     """Below zero as anything else that the design does not have."""
     with pytest.raises(UserError, match="-5: no such level"):
-        plan(RunRequest(STUDY, levels={"timeout": ["-5"]}), {})
+        build_plan(RunRequest(STUDY, levels={"timeout": ["-5"]}), {})
 
 
 def test_a_bad_capture_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """One line, and the paper's traces are not measured in its place."""
     (tmp_path / "x.pcap").write_text("nothing")
     with pytest.raises(UserError, match="is no capture of packets"):
-        plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
+        build_plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
 
 
 def test_a_trace_whose_messages_no_queue_takes_is_refused(tmp_path: Path) -> None:
@@ -96,18 +96,18 @@ def test_a_trace_whose_messages_no_queue_takes_is_refused(tmp_path: Path) -> Non
     asked = RunRequest(STUDY, files={"trace": [tmp_path / "mine.pcap"]})
     with pytest.raises(UserError, match="mine: has a message of 30000 bytes, more than the queue's "
                        "bound; add --set bound_bytes=30000"):
-        plan(asked, {})
-    assert plan(dataclasses.replace(asked, sets={"bound_bytes": "30000"}), {}).cells
+        build_plan(asked, {})
+    assert build_plan(dataclasses.replace(asked, sets={"bound_bytes": "30000"}), {}).cells
     (tmp_path / "c1.yml").write_text(
         "id: C1\nname: a channel\nlayers:\n  channel: {protocol: adp}\n")
     with pytest.raises(UserError, match="write queue_bytes: 30000 in policy C1"):
-        plan(dataclasses.replace(asked, levels={"scenario": ["N2"]}, files={
+        build_plan(dataclasses.replace(asked, levels={"scenario": ["N2"]}, files={
             **asked.files, "policy": [tmp_path / "c1.yml"]}), {})
 
 
 def test_testbeds_are_shared_by_what_they_compute_on() -> None:
     """One a trace and device; all of them are valid networks of three hosts."""
-    made = plan(RunRequest(STUDY), {})
+    made = build_plan(RunRequest(STUDY), {})
     groups = {(cell.ids["trace"], cell.ids["technology"]) for cell in made.cells}
     assert len(made.testbeds) == len(groups)
     for testbed in made.testbeds.values():
@@ -118,15 +118,16 @@ def test_testbeds_are_shared_by_what_they_compute_on() -> None:
 def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
     """It is left out unless asked for; virtual time, where computing is free, is refused."""
     asked = RunRequest(STUDY, "beside", levels={"trace": ["ALL"]})
-    made = plan(asked, {})
+    made = build_plan(asked, {})
     assert made.settings.clock == "real"
     protocols = [cell.ids["protocol"] for cell in made.cells]
     assert sorted(protocols) == ["esp", "modern", "modern", "none", "wireguard"]
     with pytest.raises(UserError, match="not measured by the virtual clock; add --clock real"):
-        plan(asked, {"clock": "virtual"})
+        build_plan(asked, {"clock": "virtual"})
     with pytest.raises(UserError, match="no cell of these levels"):
-        plan(RunRequest(STUDY, levels={"protocol": ["wireguard"]}), {})
-    assert "real" not in {cell.ids["technology"] for cell in plan(RunRequest(STUDY), {}).cells}
+        build_plan(RunRequest(STUDY, levels={"protocol": ["wireguard"]}), {})
+    assert "real" not in {cell.ids["technology"] for cell
+                          in build_plan(RunRequest(STUDY), {}).cells}
 
 
 def test_controls_are_the_studys() -> None:

@@ -26,7 +26,7 @@ START_S, TAKE_S, MAKE_S = 100.0, 0.00025, 0.0022
 
 def head(batch: Sequence[Arrival], begun_s: float) -> SniffedHead:
     """An ADP message of these, which its host began to make then."""
-    size = min(1500, 20 + SETTING.bytes(batch))
+    size = min(1500, 20 + SETTING.message_bytes(batch))
     made = SniffedHead(0.0, size, len(batch), Flag.TRAILER)
     return replace(made, at_s=begun_s + MAKE_S + SETTING.head_s(made))
 
@@ -41,12 +41,12 @@ def phase(*batches: tuple[Sequence[Arrival], float], is_paced: bool = True) -> P
 def lateness_ms(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> list[float]:
     """By how much the messages of each waited longer than they may."""
     return [round(dispatched.lateness_s(dispatch, setting) * 1e3, 3)
-            for dispatch in dispatched.dispatches(seen, setting)]
+            for dispatch in dispatched.find_dispatches(seen, setting)]
 
 
 def early(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> int:
     """How many went without a reason."""
-    return sum(len(each.by_s) for each in timing.early([seen], setting).values())
+    return sum(len(each.by_s) for each in timing.find_early([seen], setting).values())
 
 
 WAITING: Sequence[Arrival] = [(0.01, 100, False), (0.02, 100, False)]
@@ -61,7 +61,7 @@ def test_a_timeout_is_told_to_the_millisecond(begun_s: float, late_ms: float,
     """Kept, half as long again, and too short: of what was on the wire alone."""
     seen = phase((WAITING, begun_s))
     assert lateness_ms(seen) == [late_ms]
-    assert timing.in_time([seen], SETTING).ok is (late_ms < 0)
+    assert timing.check_waits([seen], SETTING).ok is (late_ms < 0)
     assert bool(early(seen)) is is_early
 
 
@@ -79,7 +79,7 @@ def test_a_busy_host_is_no_late_one() -> None:
     """What it is in the middle of is on the wire before: a page takes 7 ms, and then it goes on."""
     page: Sequence[Arrival] = [(0.01, 8100, True)]
     behind: Sequence[Arrival] = [(0.011, 40, True)]
-    free_s = 0.01 + TAKE_S + MAKE_S + SETTING.wire_s(SETTING.bytes(page))
+    free_s = 0.01 + TAKE_S + MAKE_S + SETTING.wire_s(SETTING.message_bytes(page))
     seen = phase((page, 0.01 + TAKE_S), (behind, free_s + TAKE_S))
     assert lateness_ms(seen) == [-0.25, -0.25] and early(seen) == 0
 
@@ -91,7 +91,7 @@ def test_a_full_queue_goes_before_its_time() -> None:
     both = phase((WAITING, 0.03 + TAKE_S + MAKE_S), ([(0.03, 8100, False)], 0.0))
     first, second = both.heads
     sent_s = first.at_s - SETTING.head_s(first)
-    after_s = sent_s + SETTING.wire_s(SETTING.bytes(WAITING)) + SETTING.head_s(second)
+    after_s = sent_s + SETTING.wire_s(SETTING.message_bytes(WAITING)) + SETTING.head_s(second)
     both = replace(both, heads=[first, replace(second, at_s=after_s)])
     assert early(both) == 0
     assert max(lateness_ms(both)) < 0
@@ -110,10 +110,10 @@ def test_a_checksum_costs_what_des_does() -> None:
     """On every device that has DES; an ADP message with one is made for longer by that."""
     work = {"user-message-send": {"seconds": 0.00025}, "adp-message-send": {"seconds": 0.002},
             "des-operation": {"seconds": 0.0002}, "des": {"bytes_per_s": 1e6}}
-    setting = SenderSetting.of_job(TASK, {"work": work, "rsa_bits": 512, "wire": WIRE})
+    setting = SenderSetting.from_job(TASK, {"work": work, "rsa_bits": 512, "wire": WIRE})
     plain, checked = (setting.ship_s(WAITING, flags) for flags in (
         Flag.TRAILER, Flag.TRAILER | Flag.CHECKSUM))
-    assert checked - plain == pytest.approx(0.0002 + setting.bytes(WAITING) / 1e6)
+    assert checked - plain == pytest.approx(0.0002 + setting.message_bytes(WAITING) / 1e6)
 
 
 def test_one_late_message_of_many_is_seen() -> None:
@@ -123,11 +123,11 @@ def test_one_late_message_of_many_is_seen() -> None:
                    for place, later in enumerate(late_s)]
         return phase(*batches)
 
-    assert timing.in_time([of(*[0.0009] * 40)], SETTING).ok
-    assert not timing.in_time([of(*[0.0] * 1999, 0.0013)], SETTING).ok
+    assert timing.check_waits([of(*[0.0009] * 40)], SETTING).ok
+    assert not timing.check_waits([of(*[0.0] * 1999, 0.0013)], SETTING).ok
     # Messages of another phase, in which nothing waits, are no excuse.
     others = replace(of(*[0.0] * 4000), name="throughput")
-    assert not timing.in_time([of(*[0.0] * 39, 0.003), others], SETTING).ok
+    assert not timing.check_waits([of(*[0.0] * 39, 0.003), others], SETTING).ok
 
 
 def test_one_early_message_of_many_is_seen() -> None:
@@ -135,7 +135,7 @@ def test_one_early_message_of_many_is_seen() -> None:
     def off(sooner_s: float) -> timing.OffTime:
         batches = [([(place * 0.2, 40, False)], place * 0.2 + TAKE_S + SETTING.timeout_s
                     - sooner_s * (place == 5)) for place in range(40)]
-        [every] = timing.early([phase(*batches)], SETTING).values()
+        [every] = timing.find_early([phase(*batches)], SETTING).values()
         return every
 
     assert not off(0.0009).by_s and len(off(0.0013).by_s) == 1
@@ -144,7 +144,7 @@ def test_one_early_message_of_many_is_seen() -> None:
 def test_one_with_two_reasons_is_never_excused() -> None:
     """The first urgent message is a reason to go, at once: no clock explains the second one."""
     both: Sequence[Arrival] = [(0.01, 40, True), (0.011, 40, True)]
-    [off] = timing.early([phase((both, 0.011 + TAKE_S))], SETTING).values()
+    [off] = timing.find_early([phase((both, 0.011 + TAKE_S))], SETTING).values()
     assert off.by_s
 
 
@@ -152,7 +152,7 @@ def test_a_message_that_nobody_captured_is_missed() -> None:
     """Then the others cannot be placed."""
     seen = phase((WAITING, 0.01 + TAKE_S + 0.04))
     lacking = replace(seen, arrivals=[*seen.arrivals, (0.2, 9, False)])
-    assert timing.in_time([seen], SETTING).ok and not timing.in_time([lacking], SETTING).ok
+    assert timing.check_waits([seen], SETTING).ok and not timing.check_waits([lacking], SETTING).ok
 
 
 def frame(at_s: float, offset: int, size: int = 1480) -> CapturedFrame:
@@ -167,19 +167,19 @@ def frame(at_s: float, offset: int, size: int = 1480) -> CapturedFrame:
 def test_a_wires_rate_shows_between_fragments(factor: float, early_ones: int, late: int) -> None:
     """A frame of 1514 bytes and what a frame has beside takes 1.23 ms at 10 Mbit/s."""
     gap_s = factor * (1514 + 24) * 8 / 10e6
-    wire = timing.on_wire([frame(5.0 + place * gap_s, 1480 * place) for place in range(3)],
-                          "10.9.0.1", WIRE)
+    wire = timing.measure_wire([frame(5.0 + place * gap_s, 1480 * place) for place in range(3)],
+                               "10.9.0.1", WIRE)
     assert (wire.frames, wire.early, wire.following, wire.late) == (3, early_ones, 2, late)
 
 
 def test_a_piece_shows_wherever_it_begins() -> None:
     """Sixteen bytes of any payload at any place; fifteen are none, nor is another seed's."""
     payload = Payload(5)
-    search, piece = PieceSearch(payload), payload.of(77, 16)
+    search, piece = PieceSearch(payload), payload.message_data(77, 16)
     for place in (0, 1, 2, 3, 997):
         data = bytes(place) + piece + bytes(9)
-        assert search.shows(data) and not PieceSearch(Payload(6)).shows(data)
-        assert not search.shows(data[:place + 15])
-    shown = search.seek([CapturedFrame(0.0, bytes(14) + piece, 60),
-                         CapturedFrame(0.0, bytes(90), 90)])
+        assert search.has_piece(data) and not PieceSearch(Payload(6)).has_piece(data)
+        assert not search.has_piece(data[:place + 15])
+    shown = search.search_frames([CapturedFrame(0.0, bytes(14) + piece, 60),
+                                  CapturedFrame(0.0, bytes(90), 90)])
     assert (shown.frames, shown.showing, shown.cut) == (2, 1, 1)

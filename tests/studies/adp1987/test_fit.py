@@ -10,7 +10,7 @@ import pytest
 from studies.adp1987 import design, endpoint, model, published
 from studies.adp1987.model import ModelCosts, ModelSetting
 from studies.adp1987.published import QUEUES, T, scope_ids
-from studies.adp1987.traces import TRACES, TraceMessage, generate
+from studies.adp1987.traces import TRACES, TraceMessage, generate_trace
 from topologies import loader
 from topologies.loader import load_device
 
@@ -19,7 +19,7 @@ SCOPES = ("NE", "PE", "FE")
 
 def costs(device: str) -> ModelCosts:
     """The model's costs as a device's file has them."""
-    table = endpoint.costs(loader.to_json(load_device(device))["work"], 512)
+    table = endpoint.operation_costs(loader.to_json(load_device(device))["work"], 512)
     return ModelCosts(table["user-message-send"][0], table["adp-message-send"][0],
                       table["adp-message-receive"][0], table["user-message-receive"][0],
                       *table["des"])
@@ -28,19 +28,19 @@ def costs(device: str) -> ModelCosts:
 def throughput(trace: str, scope: str, queue: str, each: ModelCosts) -> float:
     """By the model."""
     setting = ModelSetting(scope, queue == "ON", TRACES[trace].timeout_s)
-    return model.run(messages(trace), each, setting, saturated=True).throughput
+    return model.run_model(messages(trace), each, setting, saturated=True).throughput
 
 
 @cache
 def messages(trace: str) -> tuple[TraceMessage, ...]:
     """A trace of the paper's length."""
-    return tuple(generate(trace, 10_000, 1))
+    return tuple(generate_trace(trace, 10_000, 1))
 
 
 @cache
 def misses(table: str, trace: str, each: ModelCosts) -> list[float]:
     """By how much, as logarithms, the model misses a table's throughputs; worked out once."""
-    printed = published.load().tables[table]
+    printed = published.load_values().tables[table]
     return [math.log(throughput(trace, scope, queue, each)
                      / printed[T, *scope_ids(trace, scope, queue)])
             for scope in SCOPES for queue in QUEUES]
@@ -70,7 +70,7 @@ def test_constant_sizes_take_what_the_text_says() -> None:
     """About 3 ms for 32 bytes and 9 to 10 ms for a page (section 4.2), read to a millisecond."""
     for size, low, high in ((32, 2.5, 3.5), (8192, 8.5, 10.5)):
         lone = [TraceMessage(1.0, size, urgent=True)]
-        latency = model.run(lone, costs("sun3-50"), ModelSetting(), saturated=False).latency_s
+        latency = model.run_model(lone, costs("sun3-50"), ModelSetting(), saturated=False).latency_s
         assert low < latency * 1e3 < high
 
 
@@ -80,19 +80,19 @@ def test_every_device_has_what_the_programs_charge() -> None:
               "user-message-send", "user-message-receive"}
     modern = {"x25519", "ed25519-sign", "ed25519-verify", "chacha20-poly1305", "sha256"}
     for technology, device in design.DEVICES.items():
-        table = endpoint.costs(loader.to_json(load_device(device))["work"], 512)
+        table = endpoint.operation_costs(loader.to_json(load_device(device))["work"], 512)
         wanted = needed | modern if technology == "today" else needed
         assert wanted <= table.keys(), device
         assert all(sum(table[operation]) > 0 for operation in wanted)
-    assert endpoint.costs(loader.to_json(load_device("sun3-50"))["work"], 512)["des"] == (
+    assert endpoint.operation_costs(loader.to_json(load_device("sun3-50"))["work"], 512)["des"] == (
         0.000187, pytest.approx(1 / 646_000))
 
 
 def test_the_models_waits_add_up() -> None:
     """Without a queue every message is shipped by itself; a bound is never exceeded."""
-    trace = generate("ND", 500, 1)
-    alone = model.run(trace, costs("sun3-50"), ModelSetting(queue=False), saturated=True)
+    trace = generate_trace("ND", 500, 1)
+    alone = model.run_model(trace, costs("sun3-50"), ModelSetting(queue=False), saturated=True)
     assert alone.adp_bytes == pytest.approx(sum(message.bytes for message in trace) / len(trace))
-    queued = model.run(trace, costs("sun3-50"), ModelSetting(), saturated=True)
+    queued = model.run_model(trace, costs("sun3-50"), ModelSetting(), saturated=True)
     assert alone.adp_bytes < queued.adp_bytes <= 24_576
     assert queued.throughput > alone.throughput

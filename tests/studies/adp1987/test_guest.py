@@ -15,8 +15,8 @@ import pytest_asyncio
 import studies
 from conftest import PROJECT, Qop
 from driven import Driven, job
-from harness.engine.plan import Plan, devices
-from harness.engine.request import RunRequest, plan
+from harness.engine.plan import Plan, node_devices
+from harness.engine.request import RunRequest, build_plan
 from measure import fields
 from studies.adp1987 import judge
 from studies.adp1987.body import Measured
@@ -39,8 +39,9 @@ def small(technology: str, protocol: str, scope: str = "PE") -> Plan:
     levels = {"trace": ["ALL"], "urgency": ["U3"], "rate": ["1"], "scope": [scope],
               "technology": [technology], "queue": ["ON"], "timeout": ["40"],
               "protocol": [protocol]}
-    return plan(RunRequest(STUDY, levels=levels, sets={"messages": "200", "proof_messages": "60"}),
-                {})
+    return build_plan(RunRequest(STUDY, levels=levels,
+                                 sets={"messages": "200", "proof_messages": "60"}),
+                      {})
 
 
 @dataclass
@@ -62,14 +63,14 @@ class Hosts:
         told = {**STUDY.task(cell, made.asked), "fault": fault, **task}
         await self.driven.measure(name, **told)
         self.out = self.driven.folder / "out" / name
-        return judge.judge(Repetition(cell, made.asked, self.out, {}))
+        return judge.judge_repetition(Repetition(cell, made.asked, self.out, {}))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hosts]:
     """One guest for all of this file's repetitions but those through the command line."""
     spec = next(iter(small("today", OLD).testbeds.values())).spec
-    told = job(spec.network, "studies.adp1987.inside", clock="virtual", devices=devices(spec))
+    told = job(spec.network, "studies.adp1987.inside", clock="virtual", devices=node_devices(spec))
     folder = tmp_path_factory.mktemp("adp")
     driven = Driven(folder, told, PROJECT / "studies" / "adp1987" / "inside.py")
     code = driven.folder / "code"
@@ -106,9 +107,9 @@ async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: st
     assert measured.throughput_bytes_per_s and measured.latency_s and measured.establishment_s
     assert len(measured.latencies_s) == 20
     assert not measured.overloaded
-    shown = fields.read(hosts.out / "proof-alpha.pcap", ("authdp.version", "authdp.count"),
-                        "authdp and not authdp.malformed and not _ws.malformed",
-                        options=("-X", f"lua_script:{DISSECTOR}"))
+    shown = fields.read_fields(hosts.out / "proof-alpha.pcap", ("authdp.version", "authdp.count"),
+                               "authdp and not authdp.malformed and not _ws.malformed",
+                               options=("-X", f"lua_script:{DISSECTOR}"))
     assert {version for version, _ in shown} == {"1" if protocol == OLD else "2"}
     assert sum(int(count) for _, count in shown) == 60
 

@@ -44,7 +44,7 @@ class Talk:
 
     def opened(self) -> OpenedCapture:
         """What the judge makes of it."""
-        return opened.capture(self.sent, "alpha", self.folder, self.secrets)
+        return opened.open_capture(self.sent, "alpha", self.folder, self.secrets)
 
     def change(self, place: int, at: int) -> None:
         """A byte of a message is another one."""
@@ -103,7 +103,7 @@ def test_a_channel_opens_with_either_ends_ephemeral_key(tmp_path: Path, scope: S
     """Every message, a signed handshake, and the owner's only signature, right under her key."""
     seen = talked(tmp_path, scope, host).opened()
     assert said(seen) == TEXTS and seen.spoilt == 0
-    assert authenticated.one_channel(seen).ok and authenticated.owner(seen, tmp_path).ok
+    assert authenticated.check_channel(seen).ok and authenticated.check_owner(seen, tmp_path).ok
     [channel] = seen.channels
     [signature] = channel.proofs["xena"]
     [keys] = channel.keys.values()
@@ -119,7 +119,7 @@ def test_a_channel_goes_on_with_its_next_keys(tmp_path: Path) -> None:
     talk = talked(tmp_path, Scope.ALL, rests_s=200)
     seen = talk.opened()
     assert places(talk, Flag.REKEY)
-    assert said(seen) == TEXTS and authenticated.one_channel(seen).ok
+    assert said(seen) == TEXTS and authenticated.check_channel(seen).ok
     assert len(seen.channels[0].keys) == 2
 
 
@@ -131,7 +131,7 @@ def test_what_is_there_again_says_so(tmp_path: Path, version: str) -> None:
     assert said(seen) == TEXTS * 2
     half = len(seen.messages) // 2
     assert [each.is_again for each in seen.messages] == [False] * half + [True] * half
-    assert authenticated.owner(seen, tmp_path).ok
+    assert authenticated.check_owner(seen, tmp_path).ok
 
 
 def last_of_alphas(talk: Talk) -> int:
@@ -146,7 +146,7 @@ def later(talk: Talk, start: int) -> list[SniffedHead]:
     frames = [CapturedFrame(0.0, bytes(12) + b"\x08\x00" + header + each.payload,
                             34 + len(each.payload))
               for each in talk.sent[start:] if each.source == "alpha"]
-    return list(sniffed.heads(frames, "10.9.0.1"))
+    return list(sniffed.find_heads(frames, "10.9.0.1"))
 
 
 @pytest.mark.parametrize("scope", [Scope.ALL, Scope.TRAILER])
@@ -161,10 +161,10 @@ def test_later_phases_stay_on_their_channel(tmp_path: Path, scope: Scope, rests_
     heads = later(talk, first)
     assert heads and any(head.announced for head in heads) is (rests_s == 200)
     assert len({head.channel for head in heads}) == (2 if rests_s == 200 else 1)
-    assert authenticated.one_channel(seen, heads).ok
-    assert authenticated.owner(seen, tmp_path, heads).ok
+    assert authenticated.check_channel(seen, heads).ok
+    assert authenticated.check_owner(seen, tmp_path, heads).ok
     for other in (replace(heads[-1], channel=bytes(8)), replace(heads[-1], flags=Flag.REQUEST)):
-        assert not authenticated.one_channel(seen, [*heads, other]).ok
+        assert not authenticated.check_channel(seen, [*heads, other]).ok
 
 
 @pytest.mark.parametrize(("scope", "is_seen"), [(Scope.TRAILER, True), (Scope.ALL, False)])
@@ -173,7 +173,7 @@ def test_a_later_signature_is_seen_where_it_is_in_the_clear(tmp_path: Path, scop
     """Encrypted whole, only the opened capture has it."""
     talk = talked(tmp_path, scope)
     assert bool(sum(head.signatures for head in later(talk, 0))) is is_seen
-    assert authenticated.owner(talk.opened(), tmp_path, later(talk, 0)).ok is not is_seen
+    assert authenticated.check_owner(talk.opened(), tmp_path, later(talk, 0)).ok is not is_seen
 
 
 @pytest.mark.parametrize("scope", Scope)
@@ -187,7 +187,7 @@ def test_a_channel_of_1987_opens_with_either_trailer(tmp_path: Path, scope: Scop
     talk = talked(tmp_path, scope, version=OLD, checksum=checksum)
     seen = talk.opened()
     assert said(seen) == TEXTS and seen.spoilt == 0
-    assert authenticated.one_channel(seen).ok and authenticated.owner(seen, tmp_path).ok
+    assert authenticated.check_channel(seen).ok and authenticated.check_owner(seen, tmp_path).ok
     assert {each.is_bare for each in seen.messages} == {scope is Scope.NONE}
     if scope is not Scope.ALL:
         talk.change(last_of_alphas(talk), -1 - 16)
@@ -201,7 +201,7 @@ def test_a_handshake_that_nobody_signed_is_seen(tmp_path: Path, flag: int, at: i
     talk = talked(tmp_path, Scope.ALL)
     for place in places(talk, flag):
         talk.change(place, at)
-    assert not authenticated.one_channel(talk.opened()).ok
+    assert not authenticated.check_channel(talk.opened()).ok
 
 
 def test_what_was_exchanged_decides_the_keys(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 import studies
 from conftest import PROJECT
 from driven import Driven, job
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from studies.adp1987 import judge
 from studies.adp1987.body import Measured
 from studies.study import Judged, Repetition
@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable, pytest.mark.asyncio(loop
 
 STUDY = studies.load("adp1987")
 #: The processor clock skips what waits.
-MADE = plan(RunRequest(STUDY, "beside", levels={"trace": ["ALL"], "queue": ["ON", "OFF"]}, sets={
+MADE = build_plan(RunRequest(STUDY, "beside", levels={"trace": ["ALL"], "queue": ["ON", "OFF"]},
+                             sets={
     "messages": "300", "paced_messages": "200", "proof_messages": "40"}), {"clock": "processor"})
 CHECKS = {"modern": {"intact", "nothing-else", "handshake", "sessions", "owner", "private",
                      "in-time"},
@@ -56,7 +57,7 @@ async def judged(driven: Driven, protocol: str, fault: str = "") -> Judged:
     name = f"{cell.name}-{fault or 'plain'}"
     await driven.measure(name, **STUDY.task(cell, MADE.asked), fault=fault)
     out: Path = driven.folder / "out" / name
-    return judge.judge(Repetition(cell, MADE.asked, out, {}))
+    return judge.judge_repetition(Repetition(cell, MADE.asked, out, {}))
 
 
 @pytest.mark.parametrize("protocol", CHECKS)

@@ -35,7 +35,7 @@ def frame(at_s: float, count: int) -> CapturedFrame:
 def check(*sent: tuple[float, int], trace: Sequence[Arrival] = TRACE, **task: Any) -> Check:
     """What is judged of ADP messages that went then, each with so many user messages."""
     frames = [frame(at_s, count) for at_s, count in sent]
-    return waits.in_time(waits.waits(frames, SOURCE, trace, TASK | task))
+    return waits.check_waits(waits.measure_waits(frames, SOURCE, trace, TASK | task))
 
 
 def went(timeout_s: float, *, late_s: float = 0.0, every: int = 1) -> list[tuple[float, int]]:
@@ -88,6 +88,6 @@ def test_no_message_at_all_is_not_in_time() -> None:
 @given(left_s=st.floats(0.0, 1e7))
 def test_a_long_wait_ends_before_its_time(left_s: float) -> None:
     """select may be late by a thousandth of its timeout: a message was late by its pause."""
-    timeout_s = carriers.wait_s(left_s)
+    timeout_s = carriers.select_timeout_s(left_s)
     assert 0.0 <= timeout_s <= left_s
     assert timeout_s * 1.001 <= max(left_s, 0.051)

@@ -12,13 +12,13 @@ from analysis import results as loading
 from analysis.present import page, terminal
 from analysis.present.report import Report
 from analysis.table import Entry
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure.record import CheckRecord, Record, StudyRecord
 from studies.adp1987 import design, published
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 
 STUDY = studies.load("adp1987")
-PAPER = published.load()
+PAPER = published.load_values()
 
 
 def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
@@ -39,7 +39,7 @@ def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
 
 def records() -> Iterator[Record]:
     """Two repetitions of every cell of the design."""
-    for cell in dict.fromkeys(design.design(list(design.TRACES))):
+    for cell in dict.fromkeys(design.design_cells(list(design.TRACES))):
         for repetition in (1, 2):
             yield Record(
                 schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
@@ -53,7 +53,7 @@ def records() -> Iterator[Record]:
 @pytest.fixture(scope="module")
 def made() -> Report:
     """The report on a run that measured what the paper printed."""
-    manifest = plan(RunRequest(STUDY), {}).manifest
+    manifest = build_plan(RunRequest(STUDY), {}).manifest
     return STUDY.report(loading.from_records(list(records()), STUDY, manifest), {})
 
 
@@ -120,7 +120,7 @@ def test_overloaded_cells_are_marked(made: Report) -> None:
     [table] = [table for table in made.tables if table.id == "table-3"]
     marked = [entry for row in table.rows for entry in row if entry.detail == "overloaded"]
     assert len(marked) == 1
-    assert "overloaded" in terminal.text(table, 200)
+    assert "overloaded" in terminal.to_plain_text(table, 200)
 
 
 def test_the_runs_table_and_figure_4_mark_them(made: Report) -> None:
@@ -141,4 +141,4 @@ def test_all_figures_are_drawn_and_the_page_is_whole(made: Report) -> None:
     facts = dict(made.facts)
     assert "Table 3 alone" in facts["Fit and prediction"]
     assert "2.05 ms" in facts["Inconsistent in print"]
-    assert re.search(r"Figure 7", page.render(made))
+    assert re.search(r"Figure 7", page.render_page(made))

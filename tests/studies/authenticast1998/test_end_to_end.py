@@ -21,7 +21,7 @@ from made_up_streams import PAGE
 from measure.record import Record
 from studies.authenticast1998 import captures
 from studies.authenticast1998.keys import Key
-from studies.authenticast1998.verify import verify
+from studies.authenticast1998.verify import verify_capture
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = "authenticast1998"
@@ -97,7 +97,7 @@ def test_the_level_is_what_altered_packets_say(tampered: dict[str, Record]) -> N
 def test_a_recording_of_virtual_time_is_replayed(tampered: dict[str, Record],
                                                  shared_qop: Qop) -> None:
     """What the page is shown of it: the stream five times a second, at its level, and evidence."""
-    lines = recording.lines(shared_qop.folder / "tampered", tampered["p50"].name, PAGE)
+    lines = recording.recorded_lines(shared_qop.folder / "tampered", tampered["p50"].name, PAGE)
     assert lines[0]["clock"] == "virtual" and lines[0]["clients"] == ["c1"]
     assert [check["ok"] for check in lines[-1]["checks"]] == [True] * 8
     readings = [line for line in lines if line.get("name") == "reading"]
@@ -171,8 +171,8 @@ def test_the_dial_is_turned_from_the_page(qop: Qop) -> None:
     capture = qop.folder / "live" / "captures" / record.name / "whole-c1.pcap.gz"
     keys = {name: Key(pem) for name, pem in record.raw["keys"].items()}
     (qop.folder / "c1.pcap").write_bytes(gzip.decompress(capture.read_bytes()))
-    every = list(captures.read(qop.folder / "c1.pcap"))
-    [session] = verify(every, keys["server"], keys["c1"]).sessions.values()
+    every = list(captures.read_datagrams(qop.folder / "c1.pcap"))
+    [session] = verify_capture(every, keys["server"], keys["c1"]).sessions.values()
     assert session.ranges == {0: (0.0, 1.0), 1: (0.05, 0.15)}
     assert {(epoch.algorithm, epoch.answers) for epoch in session.epochs.values()} == {
         (1, 0), (2, 1)}

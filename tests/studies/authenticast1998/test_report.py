@@ -10,9 +10,9 @@ import pytest
 import analysis
 import studies
 from analysis.present.report import Report
-from analysis.present.writing import write as write_report
-from harness.engine.request import RunRequest, plan
-from measure.record import CheckRecord, Record, StudyRecord, write
+from analysis.present.writing import save_report as write_report
+from harness.engine.request import RunRequest, build_plan
+from measure.record import CheckRecord, Record, StudyRecord, write_record
 from studies import records as stored
 from studies.authenticast1998 import factors, timelines
 from studies.authenticast1998.body import ClientRecord, Measured
@@ -21,7 +21,8 @@ from studies.authenticast1998.report import bound, claims
 
 STUDY = studies.load("authenticast1998")
 #: Every cell: the profile `paper` leaves out what has a profile of its own.
-PLAN = plan(RunRequest(STUDY, profile="paper", levels={"load": list(factors.DISTURBANCES)}), {})
+PLAN = build_plan(RunRequest(STUDY, profile="paper", levels={"load": list(factors.DISTURBANCES)}),
+                  {})
 SENT = 1000
 #: Retention and exposure by heuristic: those of one client, as the paper has them.
 RETENTION = {"delayed": 0.5, "adaptive-1998": 1.0, "adaptive-limit-150": 0.9, "p100": 0.25,
@@ -72,7 +73,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = tmp_path_factory.mktemp("run")
     for repetition in (1, 2, 3):
         for cell in PLAN.cells:
-            write(Record(
+            write_record(Record(
                 schema=2, study=StudyRecord(id=STUDY.id, version=1), cell=cell.ids,
                 repetition=repetition, status="ok", reason="", digests={}, asked={},
                 measured=body(cell.ids, repetition),
@@ -167,7 +168,7 @@ def test_shares_stand_beside_those_that_are_fair(report: Report) -> None:
     (0.0, [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])])
 def test_max_min_fairness(capacity: float, weights: list[float], shares: list[float]) -> None:
     """Three that ask for 10, 20 and 30: nobody gets more, what is left is shared by weight."""
-    assert bound.max_min(capacity, [10.0, 20.0, 30.0], weights) == pytest.approx(shares)
+    assert bound.max_min_shares(capacity, [10.0, 20.0, 30.0], weights) == pytest.approx(shares)
 
 
 ASKED = {"delay_bound_ms": 1000.0, "packet_ms": 1.0, "payload_bytes": 1400, "buffer_packets": 100,
@@ -185,7 +186,7 @@ WORK = {"sha1": {"bytes_per_s": 7.1e6}, "dsa-512-verify": {"seconds": 0.05}}
 def test_the_clairvoyant_bound(share: float, rate_pps: float, at_most: float) -> None:
     """Arrivals less what neither processor nor room can take."""
     load = Disturbance("", share=share)
-    client = bound.means(ASKED, WORK, rate_pps)
+    client = bound.receiver_capacity(ASKED, WORK, rate_pps)
     assert bound.verified_at_most(load, ASKED, client) == pytest.approx(at_most, abs=0.02)
 
 
@@ -205,7 +206,7 @@ def test_lost_packets_are_told_by_runs() -> None:
 
 def test_fates_are_steps() -> None:
     """A packet is retained or not; a run of lost ones is a step down, and up behind it."""
-    assert timelines.fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1), (6, 1)]
+    assert timelines.packet_fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1), (6, 1)]
 
 
 def test_time_is_that_of_the_packets() -> None:
@@ -214,8 +215,8 @@ def test_time_is_that_of_the_packets() -> None:
     events = [{"event": "report", "client": "c1", "sent": 0, "delta": 9},
               {"event": "report", "client": "c2", "sent": 1, "delta": 9},
               {"event": "report", "client": "c1", "sent": 3, "delta": 2}]
-    assert timelines.reported(events, "c1", sent_ns, "delta") == [(0.8, 2.0)]
-    assert timelines.retained(sent_ns, {(7, 0), (7, 1), (7, 4)}) == [
+    assert timelines.reported_values(events, "c1", sent_ns, "delta") == [(0.8, 2.0)]
+    assert timelines.retention_by_second(sent_ns, {(7, 0), (7, 1), (7, 4)}) == [
         (0.0, pytest.approx(2 / 3)), (1.0, 0.5)]
 
 

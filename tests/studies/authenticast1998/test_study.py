@@ -11,9 +11,9 @@ import pytest
 
 import studies
 from harness.engine import profiles
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from policies import load
+from policies import load_policy
 from protocols.authenticast.source import Frames, read_frames
 from studies import mobile
 from studies.authenticast1998 import checks, factors, judge, programs
@@ -27,12 +27,12 @@ TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
 
 def planned(**levels: list[str]):
     """The plan of some levels."""
-    return plan(RunRequest(STUDY, levels=levels), {})
+    return build_plan(RunRequest(STUDY, levels=levels), {})
 
 
 def test_the_cells_are_those_behind_something():
     """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
-    made = plan(RunRequest(STUDY, profile="paper"), {})
+    made = build_plan(RunRequest(STUDY, profile="paper"), {})
     wired = [cell for cell in made.cells if not mobile.is_on_air(cell)]
     names = [cell.name.removesuffix("-no-policy-star-155") for cell in wired]
     assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
@@ -52,8 +52,8 @@ def test_the_cells_are_those_behind_something():
 def test_nothing_is_shown_on_the_seeds_that_settings_were_chosen_on():
     """The static setting is chosen by `training`; no other profile comes to its seeds."""
     seeds = {}
-    for name in profiles.names(STUDY):
-        made = plan(RunRequest(STUDY, profile=name), {})
+    for name in profiles.profile_names(STUDY):
+        made = build_plan(RunRequest(STUDY, profile=name), {})
         first = made.asked.first_seed
         seeds[name] = set(range(first, first + made.settings.repetitions))
     chosen_on = seeds.pop("training")
@@ -93,7 +93,7 @@ def test_a_policy_says_how_its_stream_is_authenticated(tmp_path: Path):
     assert task["asked"]["payload_bytes"] == 1180
     spec = STUDY.testbed(made.cells[0], made.asked)
     assert spec.policy is not None
-    assert spec.policy.digest() == load(POLICIES / "P8.yml").digest()
+    assert spec.policy.digest() == load_policy(POLICIES / "P8.yml").digest()
     kept = made.manifest.levels["policy"]["MINE"]
     assert STUDY.level(STUDY.factors[3], "MINE", kept).digest == made.cells[0].levels[
         "policy"].digest
@@ -104,7 +104,7 @@ def test_a_study_that_does_not_run_a_layer_refuses_it(tmp_path: Path):
     file = policy_file(tmp_path, "{scheme: tesla}")
     with pytest.raises(UserError, match=r"policy MINE: layers\.stream is above the network's, and "
                        r"this study does not run it .*; leave it out"):
-        plan(RunRequest(studies.load("qop2007"), files={"policy": [file]}), {})
+        build_plan(RunRequest(studies.load("qop2007"), files={"policy": [file]}), {})
 
 
 @pytest.mark.parametrize(("sets", "words"), [
@@ -115,7 +115,7 @@ def test_a_study_that_does_not_run_a_layer_refuses_it(tmp_path: Path):
 def test_bad_settings_are_one_line(sets: dict[str, str], words: str):
     """What, where, and what to do."""
     with pytest.raises(UserError, match=words) as caught:
-        plan(RunRequest(STUDY, sets=sets), {})
+        build_plan(RunRequest(STUDY, sets=sets), {})
     assert "\n" not in str(caught.value)
 
 
@@ -127,7 +127,7 @@ def test_a_device_of_the_users_is_kept_by_its_name(tmp_path: Path):
         file = tmp_path / place / "mine.yml"
         text = (ROOT / "devices" / "ultrasparc-167.yml").read_text()
         file.write_text(text.replace("name: ultrasparc-167", "name: mine"))
-        plans.append(plan(RunRequest(STUDY, sets={"client_device": str(file)}), {}))
+        plans.append(build_plan(RunRequest(STUDY, sets={"client_device": str(file)}), {}))
     manifest = plans[0].manifest
     assert manifest.asked["client_device"] == "mine" and "mine" in manifest.devices
     assert str(tmp_path) not in manifest.model_dump_json()
@@ -148,7 +148,7 @@ def test_the_trace_is_mpeg_1():
 def test_a_seed_chooses_where_the_trace_begins():
     """Each seed has frames of its own, from an I frame on, as many as were asked for."""
     lines = TRACE.read_text().split()
-    begun = {seed: programs.rotated(lines, 2000, seed) for seed in range(5)}
+    begun = {seed: programs.rotate_trace(lines, 2000, seed) for seed in range(5)}
     assert all(len(frames) == 2000 and frames[0].startswith("I") for frames in begun.values())
     assert len({tuple(frames) for frames in begun.values()}) == 5
 
@@ -162,13 +162,15 @@ def test_what_a_signature_takes():
             "heuristic": {"controller": {"kind": "blend-1998"}}, "load": {"has_security": True}}
     ends: dict[str, Any] = {"address": "a", "keys": TRACE.parent, "trace": TRACE,
                             "clients": ["c1"], "seed": 1}
-    online = programs.server(task, device, **ends)
+    online = programs.server_configuration(task, device, **ends)
     assert online["device"]["costs"]["dsa-512-sign"] == 0.03
     assert online["controller"] == {"kind": "blend-1998", "limit": 60}
     task["asked"]["signing"] = "precomputed"
-    assert programs.server(task, device, **ends)["device"]["costs"]["dsa-512-sign"] == 0.0045
+    assert programs.server_configuration(task, device,
+                                         **ends)["device"]["costs"]["dsa-512-sign"] == 0.0045
     task["load"]["has_security"] = False
-    assert set(programs.server(task, device, **ends)["device"]["costs"].values()) == {0}
+    assert set(programs.server_configuration(task, device,
+                                             **ends)["device"]["costs"].values()) == {0}
 
 
 def test_devices_are_derived_as_they_say():
@@ -192,7 +194,7 @@ def passed(count: int, settled: int) -> list[Any]:
     (0, 100, 1.0, True), (1, 100, 1.0, False), (0, 0, 1.0, False), (0, 0, 0.5, False)])
 def test_the_level_is_proven_by_what_passes(count: int, settled: int, level: float, holds: bool):
     """Altered packets pass as often as the level lets them: not more, and not less either."""
-    assert checks._level(passed(count, settled), level).ok is holds
+    assert checks._check_level(passed(count, settled), level).ok is holds
 
 
 def seen(**fields: Any) -> judge.Seen:
@@ -210,7 +212,7 @@ def test_losses_are_told_by_where():
     arrived = dict.fromkeys(list(sent)[4:], b"x")
     lost = {"air": 3, "buffer": 3, "failed": 1}
     told = seen(sent=sent, arrived=arrived, account={"lost": lost}, away={(7, 2), (7, 3), (7, 9)})
-    assert told.lost == {"air": 2, "handoff": 2, "buffer": 2, "failed": 1}
+    assert told.losses == {"air": 2, "handoff": 2, "buffer": 2, "failed": 1}
 
 
 def row(sequence: int, fate: str) -> judge.Row:
@@ -224,7 +226,7 @@ def row(sequence: int, fate: str) -> judge.Row:
 def test_nothing_made_up_is_processed(made_up: int, processed: tuple[int, str], holds: bool):
     """A flood that did not arrive proves nothing, and one forged packet in use fails."""
     client = seen(sent={(7, 1): b"x"}, rows=[row(*processed)], made_up=made_up)
-    assert checks._not_flooded([client]).ok is holds
+    assert checks._check_forged_packets([client]).ok is holds
 
 
 def test_a_server_signs_more_for_whom_it_is_told():
@@ -235,8 +237,8 @@ def test_a_server_signs_more_for_whom_it_is_told():
     task = {"asked": asked, "load": load, "heuristic": {"controller": {"kind": "static"}}}
     device = {"work": {"sha1": {"bytes_per_s": 1e6}, "dsa-512-sign": {"seconds": 0.03},
                        "dsa-512-verify": {"seconds": 0.05}}}
-    made = programs.server(task, device, address="a", keys=TRACE.parent, trace=TRACE,
-                           clients=["c1", "c2"], seed=1)
+    made = programs.server_configuration(task, device, address="a", keys=TRACE.parent, trace=TRACE,
+                                         clients=["c1", "c2"], seed=1)
     assert [client["weight"] for client in made["clients"]] == [2.0, 1.0]
     assert made["source"] == {"kind": "constant", "packets_per_s": 19.0, "packets": 190,
                               "payload_bytes": 1400, "seed": 1}

@@ -16,7 +16,7 @@ from protocols.authenticast.settings import Algorithm, Scheme
 from studies.authenticast1998 import captures
 from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.keys import Key
-from studies.authenticast1998.verify import Verified, verify
+from studies.authenticast1998.verify import Verified, verify_capture
 
 DSA = Algorithm.DSA
 WISHES = [wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.PERCENTAGE, DSA),
@@ -43,7 +43,7 @@ def streamed(wished, packets: int = 60) -> list[WireDatagram]:
 
 def checked(every: Iterable[WireDatagram], algorithm: Algorithm = ED) -> Verified:
     """Verified with the run's keys."""
-    return verify(every, public(key("server", algorithm)), public(key("client")))
+    return verify_capture(every, public(key("server", algorithm)), public(key("client")))
 
 
 def changed(every: list[WireDatagram], change: Callable[[bytes], bytes]) -> list[WireDatagram]:
@@ -86,7 +86,7 @@ def test_an_altered_flag():
 
 def test_a_strangers_key():
     """Nothing of a server with another key is believed, and it is said why."""
-    seen = verify(streamed(WISHES[0]), public(key("stranger")), public(key("client")))
+    seen = verify_capture(streamed(WISHES[0]), public(key("stranger")), public(key("client")))
     assert seen.right == set()
     assert "hello-ack that is not signed" in seen.complaints[0]
 
@@ -150,8 +150,8 @@ def test_captures_are_read(tmp_path: Path):
     """Addresses and payload come out of a capture; anything else is refused by name."""
     file = tmp_path / "a.pcap"
     made_up_captures.written(file, [(1.000002, frame(b"\x11payload"))])
-    assert list(captures.read(file)) == [
+    assert list(captures.read_datagrams(file)) == [
         WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload", 1.000002)]
     file.write_text("no capture")
     with pytest.raises(MeasureError, match=r"a\.pcap is not a capture"):
-        list(captures.read(file))
+        list(captures.read_datagrams(file))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import studies
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from protocols.authenticast.source import Frames, read_frames
 from studies.authenticast1998 import programs, video
@@ -22,8 +22,9 @@ STUDY = studies.load("authenticast1998")
 
 def planned(file: Path | str):
     """The plan of a video's streams."""
-    return plan(RunRequest(STUDY, levels={"heuristic": ["p20"], "clients": ["1"],
-                                          "load": ["idle"]}, options={"video": str(file)}), {})
+    return build_plan(RunRequest(STUDY, levels={"heuristic": ["p20"], "clients": ["1"],
+                                                "load": ["idle"]}, options={"video": str(file)}),
+                      {})
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_video_becomes_a_trace(made: Path, tmp_path: Path) -> None:
     """Each picture a frame; groups of 15 at most with P and B frames; what programs read."""
-    lines = video.trace(str(made))
+    lines = video.read_trace(str(made))
     groups = "".join(line[0] for line in lines).split("I")
     assert len(lines) == 75 and groups[0] == "" and len(groups) >= 6
     assert all(len(group) <= 14 for group in groups) and {"P", "B"} == set("".join(groups))
@@ -87,17 +88,17 @@ def test_a_stream_takes_the_videos_own_rate(name: str, codec: str, pixels: str, 
                                             tmp_path: Path) -> None:
     """20 pictures of 10 Hz last 2 s, and the stream that repeats them is at that rate, too."""
     file = written(tmp_path / name, codec, pixels, steady(20, rate), rate)
-    assert video.encoded(str(file)).lasts_s == pytest.approx(20 / rate, rel=0.03)
+    assert video.encode_video(str(file)).lasts_s == pytest.approx(20 / rate, rel=0.03)
     made = planned(file)
     [cell] = made.cells
     task = STUDY.task(cell, made.asked)
     frames = made.asked.frames
-    lines = programs.rotated(task["trace"], frames, 1)
-    assert programs.lasts_s(task, lines) == pytest.approx(frames / rate, rel=0.03)
+    lines = programs.rotate_trace(task["trace"], frames, 1)
+    assert programs.duration_s(task, lines) == pytest.approx(frames / rate, rel=0.03)
     (tmp_path / "trace.csv").write_text("\n".join(lines))
     items = Frames(read_frames(tmp_path / "trace.csv"), 29.97, 1400).items()
     assert sum(item.gap_ns for item in items) / 1e9 == pytest.approx(frames / rate, rel=0.03)
-    assert made.expected(cell).duration_s == pytest.approx(frames / rate, rel=0.03)
+    assert made.expected_cost(cell).duration_s == pytest.approx(frames / rate, rel=0.03)
     [note] = STUDY.notes(made.cells, made.asked)
     assert note.startswith(f"Video {name}: 20 pictures, ") and "over and over" in note
 
@@ -106,9 +107,10 @@ def test_pictures_of_a_variable_rate_are_shown_by_their_time_stamps(tmp_path: Pa
     """A film, and then slides."""
     times = [Fraction(at, 1000) for at in (0, 40, 80, 1080, 3080, 3120)]
     file = written(tmp_path / "slides.mkv", "mjpeg", "yuvj420p", times)
-    assert video.durations_us(video.trace(str(file)))[:5] == [40_000, 40_000, 1_000_000, 2_000_000,
-                                                              40_000]
-    assert "on average, shown for 40 ms to 2 s" in video.described(str(file), 400)
+    assert video.durations_us(video.read_trace(str(file)))[:5] == [40_000, 40_000, 1_000_000,
+                                                                   2_000_000,
+                                                                   40_000]
+    assert "on average, shown for 40 ms to 2 s" in video.describe_video(str(file), 400)
 
 
 def test_a_video_cut_short_is_used_up_to_the_cut_or_says_what_is_missing(tmp_path: Path) -> None:
@@ -117,14 +119,14 @@ def test_a_video_cut_short_is_used_up_to_the_cut_or_says_what_is_missing(tmp_pat
     behind.write_bytes(behind.read_bytes()[:-2000])
     with pytest.raises(StudyError, match=r"^setting video: behind\.mp4: is cut short: its part "
                        r"'m\w+' has \d+ of \d+ bytes.*; get the whole file, or repair it"):
-        video.trace(str(behind))
+        video.read_trace(str(behind))
     before = written(tmp_path / "before.mp4", "mpeg4", "yuv420p", steady(50, 25),
                      movflags="faststart")
     before.write_bytes(before.read_bytes()[:-8000])
-    used = video.encoded(str(before))
+    used = video.encode_video(str(before))
     assert 2 <= len(used.lines) < 50
     assert used.ends.startswith("is cut short: its part 'mdat' has ")
-    assert "the pictures before that are used" in video.described(str(before), 400)
+    assert "the pictures before that are used" in video.describe_video(str(before), 400)
 
 
 def test_a_results_folder_keeps_no_path(made: Path, tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ class Programs:
     def __init__(self, **looks: int) -> None:
         self.looks, self.told = looks, []
 
-    def tell(self, node: str, command: Mapping[str, Any]) -> bool:
+    def send_line(self, node: str, command: Mapping[str, Any]) -> bool:
         """Hear it."""
         self.told.append((NAMES[node], dict(command)))
         return self.looks[NAMES[node]] > 0
 
-    def wait(self, node: str, for_s: float) -> bool:
+    def wait_ended(self, node: str, for_s: float) -> bool:
         """One look."""
         self.looks[NAMES[node]] -= 1
         return self.looks[NAMES[node]] <= 0
@@ -44,7 +44,7 @@ class Session:
     def __init__(self, *messages: Mapping[str, Any]) -> None:
         self.messages, self.reports = deque(messages), []
 
-    def commands(self):
+    def take_commands(self):
         """What was said."""
         while self.messages:
             yield self.messages.popleft()
@@ -112,7 +112,8 @@ def test_a_client_that_died_ends_nothing(logs: dict[str, Path]) -> None:
 
 def test_readings_say_what_programs_said(logs: dict[str, Path]) -> None:
     """Numbers of the newest report, the setting in force, what the user wants, events in order."""
-    readings = Readings({name: watching.wish_of(said) for name, said in DOCUMENTS.items()})
+    readings = Readings({name: watching.settings_from_configuration(said) for name, said
+                         in DOCUMENTS.items()})
     listener = Listener(logs)
     report = {"event": "report", "client": "c1", "at_s": 1.0, "sent": 9, "delta": 2, "level": 0.4}
     lines = [{"event": "stream", "client": "c1", "at_s": 0.5, "scheme": "percentage",
@@ -123,10 +124,10 @@ def test_readings_say_what_programs_said(logs: dict[str, Path]) -> None:
     logs["server"].write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"half')
     logs["c1"].write_text(json.dumps({"event": "turned", "at_s": 1.9, "number": 1, "low": 0.2,
                                       "high": 0.3}) + "\n")
-    for node, event in listener.events():
-        readings.take(node, event)
-    assert list(listener.events()) == []
-    said = readings.now()
+    for node, event in listener.read_new_events():
+        readings.apply_event(node, event)
+    assert list(listener.read_new_events()) == []
+    said = readings.take_reading()
     first, second = said["clients"]["c1"], said["clients"]["c2"]
     assert (first["state"], first["sent"], first["delta"], first["level"]) == (
         "streaming", 9, 2, 0.4)
@@ -134,7 +135,7 @@ def test_readings_say_what_programs_said(logs: dict[str, Path]) -> None:
     assert first["wish"] == {"low": 0.2, "high": 0.3}
     assert second["state"] == "waiting" and second["wish"]["automatic"]
     assert [note["what"] for note in said["notes"]] == ["turned", "switched"]
-    assert readings.now()["notes"] == []
+    assert readings.take_reading()["notes"] == []
 
 
 def test_each_check_belongs_to_a_layer() -> None:

@@ -63,7 +63,7 @@ def measured() -> Cells:
 
 def test_each_policy_has_its_own_model(measured: Cells) -> None:
     """Its own demand and its own rest, at the same utilizations as any other's."""
-    usual, longer = by_policy.curves(measured)
+    usual, longer = by_policy.policy_curves(measured)
     assert (usual.title, longer.title) == ("RSA-1024, TLS 1.2", "RSA-2048")
     assert sorted(at for at, _ in usual.background_s) == pytest.approx([0.2, 0.5])
     for policy, demand_s, rest_s in ((usual, 0.01, 0.0005), (longer, 0.05, 0.001)):
@@ -73,9 +73,11 @@ def test_each_policy_has_its_own_model(measured: Cells) -> None:
 
 def test_an_overload_has_no_place_at_a_utilization(measured: Cells) -> None:
     """It is no point of the figure, and a row of its own table."""
-    assert all(at < 0.9 for policy in by_policy.curves(measured) for at, _ in policy.background_s)
-    paper = published.load()
-    [over] = [table for table in tables.all_of(measured, paper, {}, []) if table.id == "overload"]
+    assert all(at < 0.9 for policy in by_policy.policy_curves(measured) for at, _
+               in policy.background_s)
+    paper = published.load_values()
+    [over] = [table for table in tables.build_tables(measured, paper, {}, []) if table.id
+              == "overload"]
     assert [entry.number.value for entry in over.rows[0][1:] if entry.number] == pytest.approx(
         [120.0, 0.99, 3.0, 0.3, 4, 2, 1])
 
@@ -87,14 +89,14 @@ def test_time_of_before_has_air_and_access_point_together() -> None:
     now = record(ids(load="50"), 0.5, split=_SPLIT.model_copy(update={"authenticator_s": 0.002}),
                  waterfall_s=spans | {"air": [0.02, 0.025], "access point": [0.025, 0.03]})
     made = cells(before, now)
-    [split] = [table for table in tables.all_of(made, published.load(), {}, [])
+    [split] = [table for table in tables.build_tables(made, published.load_values(), {}, [])
                if table.id == "split"]
     column = [column.title for column in split.columns].index("access point")
     by_cell = {row[0].text: row[column].number for row in split.rows}
     without, with_it = (by_cell["-".join(ids(load=load))] for load in ("0", "50"))
     assert without is None
     assert with_it is not None and with_it.value == pytest.approx(0.002)
-    [drawn] = [figure for figure in figures.all_of(made, published.load(), {})
+    [drawn] = [figure for figure in figures.build_figures(made, published.load_values(), {})
                if figure.id == "waterfall"]
     assert [[bars["name"] for bars in panel.data] for panel in drawn.panels] == [
         ["supplicant", "air and access point", "wire"], ["supplicant", "air", "access point",
@@ -113,7 +115,7 @@ def test_each_point_says_whether_it_is_equivalent() -> None:
     points = [point("20", 1.001), point("50", 1.2), point("25", 1.001, 0),
               point("80", 1.001, utilization=0.9)]
     idle = cells(record(ids(load="0"), 0.0))
-    [made] = [table for table in tables.all_of(idle, published.load(), {}, points)
+    [made] = [table for table in tables.build_tables(idle, published.load_values(), {}, points)
               if table.id == "model"]
     outcomes = [index for index, column in enumerate(made.columns)
                 if column.key.startswith("equivalent")]
@@ -127,7 +129,7 @@ def test_the_generators_lateness_is_told() -> None:
     """In time and beside the mean; what one costs only where computing takes time."""
     made = cells(record(ids(load="20"), 0.2, background_s=0.01, offered_per_s=20.0,
                         lateness_s=0.00005, lateness_p99_s=0.0001, generator_processor_s=0.0))
-    [table] = [table for table in tables.all_of(made, published.load(), {}, [])
+    [table] = [table for table in tables.build_tables(made, published.load_values(), {}, [])
                if table.id == "generator"]
     assert [entry.number.value for entry in table.rows[0] if entry.number] == pytest.approx(
         [20.0, 0.00005, 0.0001, 0.005])
@@ -135,7 +137,7 @@ def test_the_generators_lateness_is_told() -> None:
 
 def test_the_figure_has_all_policies_on_one_axis(measured: Cells) -> None:
     """Measured and modelled curves of each, by the utilization of its server in per cent."""
-    [drawn] = [figure for figure in figures.all_of(measured, published.load(), {})
+    [drawn] = [figure for figure in figures.build_figures(measured, published.load_values(), {})
                if figure.id == "utilization"]
     names = {curve["name"] for curve in drawn.panels[1].data}
     assert names == {"RSA-1024, TLS 1.2", "RSA-1024, TLS 1.2, modelled", "RSA-2048",
@@ -152,7 +154,7 @@ def test_every_repetition_is_predicted() -> None:
     made = cells(record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105)),
                  record(ids(load="20"), 0.2, **once),
                  record(ids(load="20"), 0.2, **again, repetition=2))
-    [predicted] = modelled.predictions(made)
+    [predicted] = modelled.predict_background(made)
     assert predicted.utilization == pytest.approx(6 / (3.0 + 5.0) / 100)
     mean_s = (4 * 0.0105 + 2 * 0.0205) / 6
     assert (predicted.response_s, predicted.measured_s) == pytest.approx((mean_s, mean_s))
@@ -166,11 +168,11 @@ def test_the_supplicant_comes_for_each_part_of_its_demand() -> None:
               "latencies_s": [0.0105, 0.0115], "meetings_s": [1.0]}
     alone = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105), **demands)
     asked_s = [[0.9], [1.0], [1.4], [1.5]]
-    [made] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded,
-                                                      asked_s=asked_s)))
+    [made] = modelled.predict_background(cells(alone, record(ids(load="20"), 0.2, **loaded,
+                                                             asked_s=asked_s)))
     assert made.response_s == pytest.approx((0.0105 + 0.0115) / 2)
     # Records that do not say when, or for how much: all of it at once, when it asked for most.
-    [before] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded)))
+    [before] = modelled.predict_background(cells(alone, record(ids(load="20"), 0.2, **loaded)))
     assert before.response_s == pytest.approx(0.0105)
 
 
@@ -189,7 +191,7 @@ def test_in_real_time_one_processor_has_to_be_warm_and_does_the_supplicants_work
                     arrivals_s=[0.0, 2.0 - 0.06 - 0.02 + 0.001], latencies_s=[0.0125, 0.0205],
                     meetings_s=[2.0], asked_s=[[2.0]],
                     saturation=calibrated(100, 0.0105, rested_s=0.0125))
-    [made] = modelled.predictions(cells(alone, loaded))
+    [made] = modelled.predict_background(cells(alone, loaded))
     took_s = (0.0125, 0.0205) if clock == "real" else (0.0105, 0.0105)
     assert made.response_s == pytest.approx(sum(took_s) / 2)
 
@@ -206,7 +208,7 @@ def test_in_real_time_devices_are_as_in_virtual_time() -> None:
                     arrivals_s=[0.0, 1.0, 2.0 - 0.06 - 0.02 + 0.001, 2.0],
                     latencies_s=[0.0105, 0.0105, 0.0105, 0.0205], meetings_s=[2.0],
                     asked_s=[[2.0]], saturation=said, demand_s=0.01)
-    [made] = modelled.predictions(cells(alone, loaded))
+    [made] = modelled.predict_background(cells(alone, loaded))
     assert made.response_s == pytest.approx((3 * 0.0105 + 0.0205) / 4)
 
 
@@ -223,7 +225,7 @@ def test_in_real_time_the_generator_goes_before_the_server() -> None:
     loaded = record(share_ids(50), 0.5, clock="real", background_s=0.012, rate_per_s=20.0,
                     arrivals_s=[0.0, 0.001], latencies_s=[0.0165, 0.0215], meetings_s=[9.0],
                     asked_s=[[9.0]], saturation=said, saturation_after=said)
-    [made] = modelled.predictions(cells(alone, loaded))
+    [made] = modelled.predict_background(cells(alone, loaded))
     assert made.response_s == pytest.approx((0.0165 + 0.0215) / 2)
     assert made.drift == pytest.approx(0)
 
@@ -238,7 +240,7 @@ def test_a_machine_that_becomes_slower_is_taken_at_its_mean() -> None:
     loaded = record(share_ids(50), 0.5, clock="real", background_s=0.0115, rate_per_s=20.0,
                     arrivals_s=[0.0, 1.0], latencies_s=[0.0115] * 2, meetings_s=[9.0],
                     asked_s=[[9.0]], saturation=before, saturation_after=after)
-    [made] = modelled.predictions(cells(alone, loaded))
+    [made] = modelled.predict_background(cells(alone, loaded))
     assert made.response_s == pytest.approx(0.0115)
     assert made.drift == pytest.approx(0.2)
 
@@ -257,7 +259,7 @@ def test_in_real_time_each_repetition_is_predicted_by_its_own_calibration() -> N
                latencies_s=[0.0105] * 2, **once),
         record(share_ids(50), 0.5, saturation=slow, saturation_after=slow,
                latencies_s=[0.0205] * 2, **once, repetition=2))
-    [predicted] = modelled.predictions(made)
+    [predicted] = modelled.predict_background(made)
     assert predicted.response_s == pytest.approx((0.0105 + 0.0205) / 2)
     assert predicted.p95_s == pytest.approx(0.0205)
     assert predicted.utilization == pytest.approx((2 * 0.01 + 2 * 0.02) / 2.0)
@@ -272,6 +274,6 @@ def test_a_load_of_hardly_anybody_is_not_predicted() -> None:
     two = record(ids(load="5"), 0.0, background_s=0.0105, rate_per_s=5.0, arrivals_s=[2.0, 3.0],
                  latencies_s=[0.0105] * 2, meetings_s=[2.5])
     made = cells(idle, one, none, two)
-    assert [each.title for each in modelled.predictions(made)] == ["5"]
-    [points] = modelled.model(made).measured.values()
+    assert [each.title for each in modelled.predict_background(made)] == ["5"]
+    [points] = modelled.build_model(made).measured.values()
     assert [point.load for point in points] == [1.0, 5.0]

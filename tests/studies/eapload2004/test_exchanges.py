@@ -19,14 +19,14 @@ from measure.load.generator import FIRST_PORT
 from studies.eapload2004 import capacity, judge, tls_evidence
 from studies.eapload2004.air import AirLosses
 from studies.eapload2004.body import OverloadRecord, ReferenceRecord
-from studies.eapload2004.certificates import ShownCertificate, version
-from studies.eapload2004.evidence import evidence
+from studies.eapload2004.certificates import ShownCertificate, parse_version
+from studies.eapload2004.evidence import run_checks
 from studies.eapload2004.exchanges import (
     Exchange,
     RoundTrip,
-    at_the_supplicant,
-    count,
+    count_spare,
     exchanges,
+    supplicant_times,
 )
 from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.study import STUDY
@@ -51,7 +51,7 @@ def test_authentications_behind_the_access_point(kind: str, trips: int) -> None:
 @pytest.mark.parametrize(("kind", "least_s"), [("full", 0.6), ("resumed", 0.36)])
 def test_authentications_at_the_supplicant(kind: str, least_s: float) -> None:
     """Each takes its round trips and little more; four-way handshakes are no part of it."""
-    seen = list(at_the_supplicant(RECORDED / f"{kind}-mn.pcap"))
+    seen = list(supplicant_times(RECORDED / f"{kind}-mn.pcap"))
     assert len(seen) == 4
     assert all(least_s < each.took_s < least_s + 0.1 for each in seen)
     assert all((each.client_s > 0.01) == (kind == "full") for each in seen)
@@ -60,7 +60,7 @@ def test_authentications_at_the_supplicant(kind: str, least_s: float) -> None:
 def test_a_capture_that_ends_early_has_no_whole_authentication(tmp_path: Path) -> None:
     """An authentication whose last answer lacks is there, and not complete."""
     data = (RECORDED / "full-ap.pcap").read_bytes()
-    frames = list(pcap.frames(RECORDED / "full-ap.pcap"))
+    frames = list(pcap.read_frames(RECORDED / "full-ap.pcap"))
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(data[:-len(frames[-1].data) - 16])
     assert [exchange.is_complete for exchange in exchanges(cut)] == [True, True, True, False]
@@ -69,7 +69,7 @@ def test_a_capture_that_ends_early_has_no_whole_authentication(tmp_path: Path) -
 @pytest.mark.parametrize("place", [0, 1])
 def test_request_sent_again_begins_no_authentication(tmp_path: Path, place: int) -> None:
     """Neither before its answer nor behind it, where the two have met on the way."""
-    frames = [(frame.at_s, frame.data) for frame in pcap.frames(RECORDED / "full-ap.pcap")]
+    frames = [(frame.at_s, frame.data) for frame in pcap.read_frames(RECORDED / "full-ap.pcap")]
     last = len(frames) - 2  # the last request; its answer follows
     frames.insert(last + 1 + place, (frames[last + place][0], frames[last][1]))
     again = tmp_path / "again.pcap"
@@ -97,13 +97,13 @@ def observed() -> ObservedLoad:
 
 def broken(observed: ObservedLoad) -> set[str]:
     """The checks that do not hold."""
-    return {check.check for check in evidence(observed) if not check.ok}
+    return {check.check for check in run_checks(observed) if not check.ok}
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
     """All eighteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 18
+    assert len(run_checks(observed)) == 18
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in RECORDED.glob("*-ap.pcap")))
@@ -122,8 +122,8 @@ def test_a_packet_too_many_is_counted(spoken: list[tuple[int, int, bytes]], spar
     for code, kind, content in [(2, 1, b"name"), *spoken, (1, 13, b"\x20"), (2, 13, b"\0hello"),
                                 (1, 13, b"\x40part"), (2, 13, b"\0"), (1, 13, b"\0part"),
                                 (2, 13, b"\0")]:
-        count(made, bytes((code, 1, 0, 5 + len(content), kind)) + content)
-    count(made, b"\x03\x01\0\x04")
+        count_spare(made, bytes((code, 1, 0, 5 + len(content), kind)) + content)
+    count_spare(made, b"\x03\x01\0\x04")
     assert made.spare == spare
 
 
@@ -201,7 +201,7 @@ def test_a_lone_certificate_may_bring_its_root(observed: ObservedLoad) -> None:
     """Which OpenSSL's clients add where there is nothing else; a chain of two is no lone one."""
     leaf, root = (ShownCertificate(name, "root", "rsa-1024") for name in ("user", "root"))
     middle = ShownCertificate("qop1", "root", "rsa-1024")
-    assert [tls_evidence._length(chain) for chain in (
+    assert [tls_evidence._chain_length(chain) for chain in (
         [leaf], [leaf, root], [leaf, middle], [leaf, middle, root])] == [1, 1, 2, 3]
     assert "policy" in broken(replace(observed, cell={**CELL, "chain": "1"}))
 
@@ -214,10 +214,10 @@ def test_the_version_is_the_one_the_server_chose() -> None:
         message = b"\2" + len(body).to_bytes(3, "big") + body
         return b"\x16\3\3" + len(message).to_bytes(2, "big") + message
     other = b"\0\x17\0\0"
-    assert version(hello(other)) == "1.2"
-    assert version(hello(other, b"\0\x2b\0\2\3\4")) == "1.3"
-    assert version(hello(b"\0\x2b\0\2\3\2")) == "0x0302"
-    assert version(b"") == ""
+    assert parse_version(hello(other)) == "1.2"
+    assert parse_version(hello(other, b"\0\x2b\0\2\3\4")) == "1.3"
+    assert parse_version(hello(b"\0\x2b\0\2\3\2")) == "0x0302"
+    assert parse_version(b"") == ""
 
 
 @pytest.mark.parametrize(("during", "grown", "ok"), [
@@ -231,7 +231,7 @@ def test_a_machine_that_changes_its_speed_is_told(observed: ObservedLoad, during
     yardstick = [(80 + number * 0.1, 300e-6 * (during if 300 <= number < 400 else 1.0)
                   * (40 if number % 100 == 50 else 1.0)) for number in range(700)]
     made = replace(observed, raw=raw, yardstick=yardstick, saturated_s=[0.005, 0.005 * grown])
-    [check] = [each for each in evidence(made) if each.check == "idle machine"]
+    [check] = [each for each in run_checks(made) if each.check == "idle machine"]
     assert check.ok == ok
     assert check.detail.startswith("not an idle machine: ") is not ok
     assert "idle machine" in broken(replace(made, yardstick=yardstick[:150]))  # it broke off
@@ -267,7 +267,7 @@ def test_a_slow_devices_queue_is_no_stall(observed: ObservedLoad, clock: str, de
                    raw={**observed.raw, "clock": clock,
                         "charged": {"charged_s": 4 * demand_s, "signatures": 4,
                                     "busy_s": 4 * demand_s}})
-    [check] = [each for each in evidence(made) if each.check == "no stall"]
+    [check] = [each for each in run_checks(made) if each.check == "no stall"]
     assert check.ok == ok
 
 
@@ -288,7 +288,7 @@ def test_an_overload_that_is_none_is_seen(observed: ObservedLoad) -> None:
 
 def test_where_time_goes_is_told_by_who_got_answers(observed: ObservedLoad, tmp_path: Path) -> None:
     """Whoever an overloaded server left without its last answer has no time there."""
-    seen, asked = list(at_the_supplicant(RECORDED / "full-mn.pcap")), {"steady_s": 0.0}
+    seen, asked = list(supplicant_times(RECORDED / "full-mn.pcap")), {"steady_s": 0.0}
     for name, recorded in (("mn", "mn"), ("ap", "ap"), ("server", "ap")):
         shutil.copy(RECORDED / f"full-{recorded}.pcap", tmp_path / f"auth-{name}.pcap")
     stamps = dict.fromkeys(("begin", "steady"), 0.0) | dict.fromkeys(("measured", "end"), 10.0)
@@ -298,7 +298,7 @@ def test_where_time_goes_is_told_by_who_got_answers(observed: ObservedLoad, tmp_
         *last.trips[:2], RoundTrip(last.trips[2].asked_s)])
     refused = replace(observed, supplicant=[*observed.supplicant, cut],
                       server=[cut, *observed.server])
-    usual, those = (judge._measured(each, seen, {}, asked, tmp_path)
+    usual, those = (judge._measure(each, seen, {}, asked, tmp_path)
                     for each in (observed, refused))
     assert those.split == usual.split
     assert those.round_trips == usual.round_trips == 5
@@ -312,11 +312,11 @@ def test_a_driver_is_told_by_whole_authentications(observed: ObservedLoad, tmp_p
     ours = [replace(exchange, port=FIRST_PORT) for exchange in theirs]
     cut = replace(ours[0], is_accepted=False, trips=[RoundTrip(1.0)])
     monkeypatch.setattr(judge, "exchanges", lambda _: [cut, *ours, *theirs])
-    made = judge._reference(tmp_path, len(ours))
+    made = judge._read_reference(tmp_path, len(ours))
     assert made["ours"] == made["eapol_test"]
     monkeypatch.setattr(judge, "exchanges", lambda _: [cut, *ours[1:], *theirs])
     with pytest.raises(MeasureError, match="19 authentications by ours are in the capture, 20"):
-        judge._reference(tmp_path, len(ours))
+        judge._read_reference(tmp_path, len(ours))
 
 
 @pytest.mark.parametrize(("requests", "factor", "is_alike"), [
@@ -369,18 +369,21 @@ def test_a_calibration_is_told_step_by_step(tmp_path: Path,
         rested.append((due_s, 0.01 + pauses_s[number % len(pauses_s)] / 10, 0))
         due_s += rested[-1][1]
     journal(capacity.BEFORE.rested, 70.0, rested)
-    made = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=True)
+    made = judge._measure_saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=True)
     assert made is not None
     assert made.capacity_per_s == pytest.approx(1.0)
     assert made.steps_s == pytest.approx([0.001, 0.002, 0.001, 0.004])
     assert made.paused_s == pytest.approx(list(pauses_s))
     assert made.rests_s == pytest.approx([0.01 + pause_s / 10 for pause_s in pauses_s])
     # Two came to 1 a second, of which the device rested a tenth.
-    on_device = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False,
-                                  busy_s=1.8)
+    on_device = judge._measure_saturation(tmp_path, {"customers": 2}, capacity.BEFORE,
+                                          is_ordered=False,
+                                          busy_s=1.8)
     assert on_device is not None
-    assert on_device.lists()["saturated_demand_s"] == pytest.approx([0.9])
-    assert made.lists()["saturated_demand_s"] == pytest.approx([1.0])
-    without = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False)
+    assert on_device.to_samples()["saturated_demand_s"] == pytest.approx([0.9])
+    assert made.to_samples()["saturated_demand_s"] == pytest.approx([1.0])
+    without = judge._measure_saturation(tmp_path, {"customers": 2}, capacity.BEFORE,
+                                        is_ordered=False)
     assert without == made.model_copy(update={"steps_s": []})
-    assert judge._saturation(tmp_path, {"customers": 2}, capacity.AFTER, is_ordered=True) is None
+    assert judge._measure_saturation(tmp_path, {"customers": 2}, capacity.AFTER,
+                                     is_ordered=True) is None

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import studies
-from analysis.queueing import QueueingError, apply, simulate, solve
+from analysis.queueing import QueueingError, apply_settings, simulate_network, solve_network
 from conftest import Qop
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from policies import load_all
 from studies.eapload2004 import modelled, overload, published
 from studies.eapload2004.design import ALONE, LOADS, NAMES, PLACES, TABLE_1, ids
 from studies.eapload2004.modelled import Unloaded
-from studies.eapload2004.study import policy
+from studies.eapload2004.study import build_policy
 from studies.study import StudyError
 
 STUDY = studies.load("eapload2004")
@@ -32,8 +32,8 @@ def levels() -> dict[str, list[studies.study.Level]]:
 def test_every_printed_value_has_its_cell() -> None:
     """Table 1's sixteen are measured, and a cell without load by which the model is calibrated."""
     cells = {tuple(cell.ids.values()) for cell in STUDY.cells(levels())}
-    assert set(published.load().service_time_s) <= cells
-    assert len(published.load().service_time_s) == len(TABLE_1) * len(PLACES)
+    assert set(published.load_values().service_time_s) <= cells
+    assert len(published.load_values().service_time_s) == len(TABLE_1) * len(PLACES)
     assert ALONE in cells
     assert {row[0] for row in cells} == {str(load) for load in LOADS}
 
@@ -43,7 +43,7 @@ def test_every_printed_value_has_its_cell() -> None:
 def test_real_time_has_devices_or_the_machine_itself(profile: str,
                                                      devices: tuple[str, str]) -> None:
     """At the shares of the capacity at which the model is to hold, and without load."""
-    made = plan(RunRequest(STUDY, profile=profile), {})
+    made = build_plan(RunRequest(STUDY, profile=profile), {})
     assert [cell.ids["share"] for cell in made.cells] == ["0", "25", "50", "80"]
     assert made.settings.clock == "real"
     assert (made.asked.server_device, made.asked.client_device) == devices
@@ -55,7 +55,7 @@ def test_real_time_has_devices_or_the_machine_itself(profile: str,
 def test_the_generator_has_profiles_of_its_own(profile: str, clock: str,
                                                cells: set[tuple[str, str]]) -> None:
     """Beside its reference, and what it costs: by clocks in which computing takes time."""
-    made = plan(RunRequest(STUDY, profile=profile), {})
+    made = build_plan(RunRequest(STUDY, profile=profile), {})
     assert {(cell.ids["sessions"], cell.ids["driver"]) for cell in made.cells} == cells
     assert len(made.cells) == len(cells) and made.settings.clock == clock
     assert {made.asked.server_device, made.asked.client_device} == {"today"}
@@ -63,8 +63,8 @@ def test_the_generator_has_profiles_of_its_own(profile: str, clock: str,
 
 def test_a_cell_is_a_policy() -> None:
     """Certificates and sessions are the policy's; policies without them say nothing of them."""
-    tls = policy(dict(zip(NAMES, ids(key="rsa-2048", chain="3", path="proxied"),
-                          strict=True))).layers.dot1x
+    tls = build_policy(dict(zip(NAMES, ids(key="rsa-2048", chain="3", path="proxied"),
+                                strict=True))).layers.dot1x
     assert tls is not None and tls.tls is not None
     assert (tls.tls.key, tls.tls.chain, tls.tls.version) == ("rsa-2048", 3, "1.2")
     assert tls.tls.realm == "home.example"
@@ -119,7 +119,7 @@ def test_bad_input_gets_one_line(qop_here: Qop, words: list[str], said: str) -> 
 def test_the_model_is_what_queueing_theory_says() -> None:
     """One supplicant beside Poisson arrivals: each finds the queue 1 / (1 - utilization)."""
     for rate in (10.0, 50.0, 75.0):
-        solution = solve(modelled.network(UNLOADED, rate))
+        solution = solve_network(modelled.build_network(UNLOADED, rate))
         alone_s = UNLOADED.service_s - DEMAND_S
         front = solution.chain("front")
         assert front.response_s == pytest.approx(
@@ -130,32 +130,33 @@ def test_the_model_is_what_queueing_theory_says() -> None:
 
 def test_the_model_is_calibrated_by_what_it_was_given() -> None:
     """Without load, it takes as long as was measured alone; what-ifs change it as they say."""
-    network = modelled.network(UNLOADED, 1e-9)
-    assert solve(network).chain("front").response_s == pytest.approx(UNLOADED.service_s)
+    network = modelled.build_network(UNLOADED, 1e-9)
+    assert solve_network(network).chain("front").response_s == pytest.approx(UNLOADED.service_s)
     # The supplicant keeps the server 1 % busy.
-    behind_s = solve(network).chain("background").response_s
+    behind_s = solve_network(network).chain("background").response_s
     assert behind_s == pytest.approx(UNLOADED.alone_s, rel=0.02)
-    near = solve(apply(network, {"wan.rtt_ms": 40})).chain("front").response_s
+    near = solve_network(apply_settings(network, {"wan.rtt_ms": 40})).chain("front").response_s
     assert near == pytest.approx(UNLOADED.service_s - 5 * 0.08)
 
 
 def test_resumed_sessions_are_a_what_if() -> None:
     """Nobody resumes until it is asked; a share that does leaves the server that much freer."""
-    full = modelled.network(UNLOADED, 50.0)
+    full = modelled.build_network(UNLOADED, 50.0)
     both = modelled.with_resumed(full, modelled.ResumedTimes(0.361, 3, 0.001), UNLOADED.rtt_s)
-    assert solve(both).chain("front").response_s == pytest.approx(
-        solve(full).chain("front").response_s)
-    changed = solve(apply(both, {"resumed": 0.9}))
+    assert solve_network(both).chain("front").response_s == pytest.approx(
+        solve_network(full).chain("front").response_s)
+    changed = solve_network(apply_settings(both, {"resumed": 0.9}))
     assert changed.station("server").utilization == pytest.approx(
-        0.1 * solve(full).station("server").utilization, rel=0.05)
+        0.1 * solve_network(full).station("server").utilization, rel=0.05)
     assert changed.chain("front").response_s == pytest.approx(0.9 * 0.361 + 0.1 * 0.634, rel=0.01)
-    assert solve(apply(both, {"resumed": 1})).chain("background").response_s == pytest.approx(0.001)
+    assert solve_network(apply_settings(both, {"resumed": 1})).chain(
+        "background").response_s == pytest.approx(0.001)
 
 
 def test_the_model_follows_arrivals() -> None:
     """Two at once share the server: each takes twice its demand and the rest."""
-    made = simulate(modelled.network(UNLOADED, 1.0), np.random.default_rng(1),
-                    arrivals_s={"background": np.array([100.0, 100.0])}).chain("background")
+    made = simulate_network(modelled.build_network(UNLOADED, 1.0), np.random.default_rng(1),
+                            arrivals_s={"background": np.array([100.0, 100.0])}).chain("background")
     rest_s = UNLOADED.alone_s - DEMAND_S
     assert min(made.responses_s) >= 2 * DEMAND_S + rest_s - 1e-9
 
@@ -163,6 +164,6 @@ def test_the_model_follows_arrivals() -> None:
 def test_a_calibration_that_contradicts_itself_is_refused() -> None:
     """One alone cannot be quicker than its demand."""
     with pytest.raises(QueueingError, match="one customer takes"):
-        modelled.network(Unloaded(0.005, 89.0, 0.634, 1.1, 5), 1.0)
+        modelled.build_network(Unloaded(0.005, 89.0, 0.634, 1.1, 5), 1.0)
     with pytest.raises(QueueingError, match="less than its round trips"):
-        modelled.network(Unloaded(0.0117, 89.0, 0.5, 1.1, 5), 1.0)
+        modelled.build_network(Unloaded(0.0117, 89.0, 0.5, 1.1, 5), 1.0)

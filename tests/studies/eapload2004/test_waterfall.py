@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import made_up_captures
-from studies.eapload2004.air import AirLosses, losses
+from studies.eapload2004.air import AirLosses, count_losses
 from studies.eapload2004.exchanges import SupplicantTime
 from studies.eapload2004.waterfall import (
     AUTHENTICATOR,
     PARTS,
     UNDIVIDED,
     UNDIVIDED_PARTS,
-    demands,
+    build_waterfalls,
     mean_s,
-    waterfalls,
+    quickest_steps,
     with_waiting,
 )
 
@@ -68,7 +68,7 @@ def out(tmp_path: Path) -> Path:
 
 def test_every_moment_is_in_one_part(out: Path) -> None:
     """From the first frame to the last, one after the other; who has the packet is in charge."""
-    [steps] = waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
+    [steps] = build_waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
     assert steps[0][1] == 0
     assert all(before[2] == after[1] for before, after in pairwise(steps))
     assert steps[-1][2] == pytest.approx(0.1519)
@@ -86,7 +86,7 @@ def test_what_nobody_looked_between_is_one_part(out: Path, *, is_empty: bool) ->
         capture(out / "auth-radio.pcap", [])
     else:
         (out / "auth-radio.pcap").unlink()
-    [steps] = waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
+    [steps] = build_waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
     assert {part for part, _, _ in steps} == {*UNDIVIDED_PARTS} - {PARTS[-1]}
     assert mean_s([steps], UNDIVIDED) == pytest.approx(0.0006)
     assert mean_s([steps], AUTHENTICATOR) is None
@@ -94,11 +94,11 @@ def test_what_nobody_looked_between_is_one_part(out: Path, *, is_empty: bool) ->
 
 def test_what_takes_longer_than_the_quickest_waits(out: Path) -> None:
     """At the server, answer by answer; and the whole is as long as before."""
-    [steps] = waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
+    [steps] = build_waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
     others = [[("supplicant", 0.0, 0.03), ("server", 0.1, 0.11)], [("server", 0.2, 0.22)]]
-    assert demands([steps, *others])["server"] == pytest.approx([0.01])
-    assert demands([steps, others[0]])["supplicant"] == pytest.approx([0.02])
-    made = list(with_waiting(steps, demands([steps, *others])["server"]))
+    assert quickest_steps([steps, *others])["server"] == pytest.approx([0.01])
+    assert quickest_steps([steps, others[0]])["supplicant"] == pytest.approx([0.02])
+    made = list(with_waiting(steps, quickest_steps([steps, *others])["server"]))
     waiting = [(begun, ended) for part, begun, ended in made if part == PARTS[-1]]
     assert [ended - begun for begun, ended in waiting] == pytest.approx([0.0013])
     assert sum(ended - begun for _, begun, ended in made) == pytest.approx(0.1519)
@@ -115,14 +115,14 @@ def test_frames_sent_again_on_the_air_are_late(tmp_path: Path) -> None:
     capture(tmp_path / "auth-ap.pcap", answers)
     capture(tmp_path / "auth-radio.pcap", sent)
     capture(tmp_path / "auth-mn.pcap", arrived)
-    assert losses(tmp_path) == AirLosses(frames=10, late=2)
+    assert count_losses(tmp_path) == AirLosses(frames=10, late=2)
 
 
 def test_frame_that_no_radio_sent_counts_as_late(tmp_path: Path) -> None:
     capture(tmp_path / "auth-radio.pcap", [(100_000, frame(_EAPOL, _REQUEST))])
     capture(tmp_path / "auth-mn.pcap", [(50_000, frame(_EAPOL, _REQUEST)),
                                         (100_070, frame(_EAPOL, _REQUEST))])
-    assert losses(tmp_path) == AirLosses(frames=2, late=1)
+    assert count_losses(tmp_path) == AirLosses(frames=2, late=1)
 
 
 def test_frame_that_never_arrives_delays_no_later_one(tmp_path: Path) -> None:
@@ -130,4 +130,4 @@ def test_frame_that_never_arrives_delays_no_later_one(tmp_path: Path) -> None:
                                            for at in (100_000, 200_000, 300_000)])
     capture(tmp_path / "auth-mn.pcap", [(at, frame(_EAPOL, _REQUEST))
                                         for at in (100_070, 300_070)])
-    assert losses(tmp_path) == AirLosses(frames=2, late=0)
+    assert count_losses(tmp_path) == AirLosses(frames=2, late=0)

@@ -21,7 +21,7 @@ from studies.kerberos2002 import (
     timing,
 )
 from studies.kerberos2002.asked import Asked
-from studies.kerberos2002.variants import VARIANTS, of_layer
+from studies.kerberos2002.variants import VARIANTS, protocol_from_layer
 from studies.study import Cell, Level, StudyError
 
 STUDY = studies.load("kerberos2002")
@@ -34,14 +34,15 @@ def cell(*row: str) -> Cell:
 
 def test_every_cell_of_a_table_is_there_once() -> None:
     """Table III, loads of three protocols, and both placements of four servers."""
-    rows = list(design.cells({factor.name: factor.read((), ()) for factor in design.FACTORS}))
+    rows = list(design.select_cells({factor.name: factor.read((), ()) for factor
+                                     in design.FACTORS}))
     names = [one.name for one in rows]
     assert len(names) == len(set(names))
-    assert {"-".join(design.ids(name)) for name in design.MOBILE} <= set(names)
-    assert {"-".join(design.ids(name, suite="today")) for name in VARIANTS} <= set(names)
-    assert {"-".join(design.ids(name, wire="2g")) for name in design.MOBILE} <= set(names)
-    assert {"-".join(design.ids(name, customers=32)) for name in design.LOADED} <= set(names)
-    assert {"-".join(design.ids("pktapp", servers=4, placement=place, customers=16))
+    assert {"-".join(design.cell_ids(name)) for name in design.MOBILE} <= set(names)
+    assert {"-".join(design.cell_ids(name, suite="today")) for name in VARIANTS} <= set(names)
+    assert {"-".join(design.cell_ids(name, wire="2g")) for name in design.MOBILE} <= set(names)
+    assert {"-".join(design.cell_ids(name, customers=32)) for name in design.LOADED} <= set(names)
+    assert {"-".join(design.cell_ids("pktapp", servers=4, placement=place, customers=16))
             for place in ("one", "each")} <= set(names)
 
 
@@ -66,7 +67,7 @@ def test_levels_without_a_cell_are_refused(chosen: Mapping[str, str], says: str)
     for name, wish in chosen.items():
         levels[name] = [level for level in levels[name] if level.id == wish]
     with pytest.raises(StudyError, match=f"nothing of this can be measured: .*{says}"):
-        list(design.cells(levels))
+        list(design.select_cells(levels))
 
 
 @pytest.mark.parametrize(("settings", "says"), [
@@ -78,8 +79,8 @@ def test_levels_without_a_cell_are_refused(chosen: Mapping[str, str], says: str)
 def test_devices_that_lack_figures_are_refused(settings: Mapping[str, str], says: str) -> None:
     """A device has to say what the protocol's operations take, each with a source."""
     with pytest.raises(StudyError, match=says):
-        STUDY.testbed(cell(*design.ids("pkcross", suite="today" if "today_device" in settings
-                                       else "era")), Asked(**settings))
+        STUDY.testbed(cell(*design.cell_ids("pkcross", suite="today" if "today_device" in settings
+                                            else "era")), Asked(**settings))
 
 
 def test_the_surface_is_counted_from_the_protocols() -> None:
@@ -93,7 +94,8 @@ def test_the_surface_turns_where_the_private_operations_do() -> None:
 
     On machines of their own, PKTAPP bears more for any number of servers.
     """
-    points = {(point.key, point.round_trip_s, point.servers): point for point in surface.points()}
+    points = {(point.key, point.round_trip_s, point.servers): point for point
+              in surface.compute_points()}
     first = {place: min(servers for key, away_s, servers in points
                         if (key, away_s) == place and points[key, away_s, servers].pkcross_s
                         < points[key, away_s, servers].pktapp_s)
@@ -114,7 +116,8 @@ def test_the_surface_turns_where_the_private_operations_do() -> None:
     ({"initial": "pkinit", "reply_key": "client", "proxy": "assist"}, "mp-assist")])
 def test_a_policys_layer_is_a_protocol(layer: dict[str, str], protocol: str) -> None:
     """Each of the paper's protocols can be said by a policy."""
-    assert of_layer(KerberosLayer.model_validate({"by": "programs", **layer})) == protocol
+    assert protocol_from_layer(KerberosLayer.model_validate({"by": "programs",
+                                                             **layer})) == protocol
     assert protocol in VARIANTS
 
 
@@ -126,7 +129,7 @@ def test_a_transaction_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     levels = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
     levels["policy"] = list(design.FACTORS[7].read((), [file]))
     levels["scenario"] = list(design.FACTORS[8].read(["R1"], ()))
-    [chosen] = design.cells(levels)
+    [chosen] = design.select_cells(levels)
     assert chosen.name == "of-policy-1-air-1-1-one-today-mine-R1"
     spec, task = STUDY.testbed(chosen, Asked()), STUDY.task(chosen, Asked())
     assert (task["protocol"], task["scenario"]["peer"]) == ("m-standard", "kdc-l")
@@ -135,7 +138,7 @@ def test_a_transaction_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     assert spec.devices["a2"] == spec.devices["kdc-l"] == "celeron-850"
     levels["scenario"] = list(design.FACTORS[8].read((), ()))
     with pytest.raises(StudyError, match="--scenarios N2"):
-        list(design.cells(levels))
+        list(design.select_cells(levels))
     file.write_text("id: mine\nname: mine\nlayers:\n  kerberos: {initial: pkinit}\n")
     with pytest.raises(StudyError, match=r"by MIT krb5, .* choose krb5today"):
         design.FACTORS[7].read((), [file])
@@ -146,11 +149,11 @@ def test_one_record_says_what_operations_take_here() -> None:
 
     Of the design's cells one is timed, and no other.
     """
-    took_s = timing.operations_s()
+    took_s = timing.time_operations()
     assert took_s.keys() == published.load().table_1_s.keys()
     for bits in (1024, 2048):
         assert took_s[f"RSA-{bits}-decrypt"] > took_s[f"RSA-{bits}-encrypt"] > 0
-    assert sum(judge.is_timed(cell(*row)) for row in dict.fromkeys(design.design())) == 1
+    assert sum(judge.is_timed(cell(*row)) for row in dict.fromkeys(design.design_cells())) == 1
 
 
 @pytest.mark.parametrize("protocol", design.MOBILE)
@@ -159,10 +162,11 @@ def test_print_is_what_the_papers_programs_did(protocol: str) -> None:
 
     Rows 5 and 6 say something by that: the devices were derived from rows 1 to 4.
     """
-    row, paper = design.ids(protocol), published.load()
+    row, paper = design.cell_ids(protocol), published.load()
     asked = [Asked(), Asked(kdc_signs=True, spares_opening=True)]
-    ours, theirs = (sum(prediction.phases(VARIANTS[protocol], STUDY.task(cell(*row), settings)
-                                          ).values()) for settings in asked)
+    ours, theirs = (sum(prediction.predict_phases(VARIANTS[protocol],
+                                                  STUDY.task(cell(*row), settings)
+                                                  ).values()) for settings in asked)
     printed = paper.table_3["transaction_s", *row]
     assert abs(theirs / printed - 1) < 0.02
     assert abs(ours / printed - 1) > 0.15

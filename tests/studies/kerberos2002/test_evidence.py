@@ -20,7 +20,7 @@ from studies.kerberos2002 import evidence, expected, guidelines
 from studies.kerberos2002.controls import FAULTS
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
-from studies.kerberos2002.said import Spoken, value_of
+from studies.kerberos2002.said import Spoken, decode_exactly
 from studies.kerberos2002.variants import VARIANTS
 
 _SIGNED = "signatures and keys verify"
@@ -31,7 +31,7 @@ ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
 def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Spoken:
     """A message as a capture would have it."""
     kind = messages.kind_of(payload)
-    return Spoken(source, target, transport, kind, payload, value_of(kind, payload),
+    return Spoken(source, target, transport, kind, payload, decode_exactly(kind, payload),
                   time.time() + number / 1e3)
 
 
@@ -74,15 +74,15 @@ def test_two_servers_of_a_machine_are_told_apart(tmp_path: Path) -> None:
     realms = Realms(tmp_path, "pktapp", servers=2)
     realms.transaction("pktapp")
     heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
-    opened = evidence.started(RunKeys(keys("era")))
-    evidence.Walk(opened).all(heard)
+    opened = evidence.new_result(RunKeys(keys("era")))
+    evidence.Walk(opened).read_all(heard)
     assert opened.complaints == []
-    assert list(opened.strangers()) == []
+    assert list(opened.find_wrong_openers()) == []
 
 
 def failed(judged: Case) -> set[str]:
     """The checks that do not hold."""
-    return {check.check for check in evidence.gather(judged) if not check.ok}
+    return {check.check for check in evidence.check_all(judged) if not check.ok}
 
 
 @pytest.mark.parametrize("suite", ["era", "today"])
@@ -129,7 +129,7 @@ def test_the_judge_sees_by_itself_what_is_wrong(name: str, says: str, tmp_path: 
     """Also of a request that its receiver would have let pass, with no refusal after it."""
     refused = case(tmp_path, FAULTS[name].on["protocol"], fault=name)
     asked = replace(refused, said=[one for one in refused.said if one.kind == "AS-REQ"])
-    [signed] = [check for check in evidence.gather(asked) if check.check == _SIGNED]
+    [signed] = [check for check in evidence.check_all(asked) if check.check == _SIGNED]
     assert not signed.ok
     assert says in signed.detail
 
@@ -142,8 +142,8 @@ def _with(judged: Case, number: int, change: Callable[[Spoken], Spoken]) -> Case
 
 def _clear(judged: Case) -> Case:
     """The session with the server stands in a realm's name."""
-    opened = evidence.started(judged.keys)
-    evidence.Walk(opened).all(judged.said)
+    opened = evidence.new_result(judged.keys)
+    evidence.Walk(opened).read_all(judged.said)
     key = opened.known["session with app/a1"]
     return _with(judged, -1, lambda one: replace(one, payload=one.payload + key))
 
@@ -232,7 +232,7 @@ def test_a_proxy_that_alters_a_reply_is_seen(tmp_path: Path) -> None:
 def test_the_four_guidelines_are_counted(protocol: str, told: int, own: int, kdc_made: int,
                                          holders: int, tmp_path: Path) -> None:
     """A proxy that passes on can read nothing, and a told one all but what services' keys seal."""
-    counts = guidelines.counted(case(tmp_path, protocol))
+    counts = guidelines.count_for_guidelines(case(tmp_path, protocol))
     assert (counts["proxy_keys"], counts["own_messages"], counts["kdc_made"],
             counts["key_holders"]) == (told, own, kdc_made, holders)
     assert bool(counts["proxy_parts"]) is bool(told)
@@ -241,15 +241,15 @@ def test_the_four_guidelines_are_counted(protocol: str, told: int, own: int, kdc
 
 def test_a_key_told_where_none_should_be_counts(tmp_path: Path) -> None:
     """What is counted is what the messages have, not what the protocol's name says."""
-    counts = guidelines.counted(replace(case(tmp_path, "mp-trusted"),
-                                        variant=VARIANTS["mp-client-key"]))
+    counts = guidelines.count_for_guidelines(replace(case(tmp_path, "mp-trusted"),
+                                                     variant=VARIANTS["mp-client-key"]))
     assert (counts["proxy_keys"], counts["key_holders"]) == (1, 3)
 
 
 def test_a_chain_on_the_radio_is_seen(tmp_path: Path) -> None:
     """Under assist, no certificate of the client's may be on its own wire."""
     judged = case(tmp_path, "mp-assist")
-    chain = next(evidence._chain(one) for one in judged.said
+    chain = next(evidence._certificates_in(one) for one in judged.said
                  if one.kind == "AS-REQ" and one.source == "proxy")
     assert len(chain) == 2
     leaky = _with(judged, 0, lambda one: replace(one, payload=one.payload + chain[1]))

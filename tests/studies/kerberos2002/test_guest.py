@@ -8,9 +8,9 @@ import pytest
 
 from analysis import Cells
 from conftest import Qop
-from harness.commands.report import load
+from harness.commands.report import load_results
 from measure.record import Record
-from studies.kerberos2002.report.paper_tables import loads
+from studies.kerberos2002.report.paper_tables import measured_loads
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = "kerberos2002"
@@ -82,7 +82,7 @@ def test_the_model_predicts_a_load(shared_qop: Qop) -> None:
                           "--only", "wire=lan", "--only", "speed=1", "--only", "suite=era",
                           "--only", "customers=1,4", "--transactions", "40")
     assert status == 0, [record.reason for record in records.values()]
-    seen = list(loads(Cells(load(shared_qop.folder / "load"))))
+    seen = list(measured_loads(Cells(load_results(shared_qop.folder / "load"))))
     assert [entry.customers for entry in seen] == [4]
     # Forty transactions; the study's own bound is of more.
     assert seen[0].error < 0.1

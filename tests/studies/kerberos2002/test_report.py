@@ -11,7 +11,7 @@ import studies
 from analysis import results as loading
 from analysis.present import page, terminal
 from analysis.present.report import Report
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure.record import CheckRecord, Record, StudyRecord
 from studies.kerberos2002 import design, published
 from studies.kerberos2002.body import Measured, VisitRecord
@@ -51,7 +51,7 @@ def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
     parts = visits(protocol, int(servers), placement, float(speed))
     asked = Transaction({(one.party, one.name): (one.visits, one.service_s) for one in parts
                          if one.party != "client"}, DELAY_S)
-    rate, took_s = asked.means(int(customers))
+    rate, took_s = asked.mean_performance(int(customers))
     if customers != "1":
         rate *= 1 + off * int(customers) / max(design.CUSTOMERS)
     phases = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.1) \
@@ -61,13 +61,13 @@ def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
         client_packets=10, client_bytes=4000, retransmitted_packets=0,
         transaction_times_s=[took_s] if customers == "1" else [took_s * 0.9, took_s * 1.1] * 20,
         predicted=phases, counted=COUNTED if phases else {}, visits=parts, messages=[],
-        operations_here_s=HERE if row == design.ids("pkcross") else {},
+        operations_here_s=HERE if row == design.cell_ids("pkcross") else {},
         **phases).model_dump(by_alias=True)
 
 
 def records(off: float) -> Iterator[Record]:
     """One repetition of every cell of the design."""
-    for row in dict.fromkeys(design.design()):
+    for row in dict.fromkeys(design.design_cells()):
         yield Record(
             schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
             cell=dict(zip(design.NAMES, row, strict=True)), repetition=1, status="ok", reason="",
@@ -78,7 +78,7 @@ def records(off: float) -> Iterator[Record]:
 
 def made(off: float) -> Report:
     """The report on a run whose loads are so much off the model."""
-    manifest = plan(RunRequest(STUDY), {}).manifest
+    manifest = build_plan(RunRequest(STUDY), {}).manifest
     return STUDY.report(loading.from_records(list(records(off)), STUDY, manifest), {})
 
 
@@ -152,14 +152,14 @@ def test_guidelines_are_answered_by_numbers(right: Report) -> None:
 
 def test_the_report_is_shown(right: Report) -> None:
     """Page and terminal take it as it is, with its own figures and no others."""
-    html = page.render(right)
+    html = page.render_page(right)
     drawn = [figure.id for section in right.sections for figure in section.figures]
     assert [name for name in drawn if not name.startswith(("fig-paper", "fig-surface",
                                                            "fig-distribution"))] == []
     assert all(f"fig-paper-{name}" in html for name in ("4-9", "5", "6", "10", "11"))
     for section in right.sections:
         for table in section.tables:
-            assert terminal.text(table, 120)
+            assert terminal.to_plain_text(table, 120)
 
 
 def test_where_the_conclusion_turns_is_measured(right: Report) -> None:

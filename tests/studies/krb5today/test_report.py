@@ -12,7 +12,7 @@ from analysis import results as loading
 from analysis.present import page, terminal
 from analysis.present.report import Report
 from analysis.table import Table
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure.record import CheckRecord, Record, StudyRecord
 from studies.krb5today import design
 from studies.krb5today.body import Measured
@@ -52,7 +52,7 @@ def records() -> Iterator[Record]:
 @pytest.fixture(scope="module")
 def report() -> Report:
     """The report on all of them."""
-    manifest = plan(RunRequest(STUDY), {}).manifest
+    manifest = build_plan(RunRequest(STUDY), {}).manifest
     return STUDY.report(loading.from_records(list(records()), STUDY, manifest), {})
 
 
@@ -64,8 +64,8 @@ def table(report: Report, name: str) -> Table:
 
 def numbers(of: Table, key: str) -> list[float]:
     """A column's numbers."""
-    return [row[of.column(key)].number.value for row in of.rows
-            if row[of.column(key)].number is not None]
+    return [row[of.column_index(key)].number.value for row in of.rows
+            if row[of.column_index(key)].number is not None]
 
 
 def test_the_price_list_has_what_was_measured(report: Report) -> None:
@@ -91,7 +91,7 @@ def test_loads_stand_beside_the_model(report: Report) -> None:
 
 def test_the_report_is_shown(report: Report) -> None:
     """Page and terminal take it as it is."""
-    assert "fig-kdc" in page.render(report)
+    assert "fig-kdc" in page.render_page(report)
     for section in report.sections:
         for shown in section.tables:
-            assert terminal.text(shown, 120)
+            assert terminal.to_plain_text(shown, 120)

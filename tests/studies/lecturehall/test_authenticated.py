@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import recorded
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from measure.record import CheckRecord
 from studies.lecturehall import judge
 from studies.lecturehall.study import STUDY
@@ -45,7 +45,7 @@ def hall(tmp_path: Path) -> Path:
 
 def checks(out: Path, secret: str | None = None) -> dict[str, CheckRecord]:
     """What is said of who was let in, by check."""
-    cell = plan(RunRequest(STUDY, levels={"policy": ["M4"], "stations": ["10"]}), {}).cells[0]
+    cell = build_plan(RunRequest(STUDY, levels={"policy": ["M4"], "stations": ["10"]}), {}).cells[0]
     secrets = json.loads((out / "secrets.json").read_text())
     if secret is not None:
         secrets["network"]["radius_secret"] = secret

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import studies
-from harness.engine.request import RunRequest, plan
+from harness.engine.request import RunRequest, build_plan
 from studies import mobile
 from studies.lecturehall import network
 from studies.lecturehall.judge import judge
@@ -24,10 +24,10 @@ STUDY = studies.load("lecturehall")
 def test_a_hall_is_a_network(stations: int) -> None:
     """It passes every check, and each seat is near enough for the highest rate."""
     hall = network.hall(stations)
-    checks.network(hall, "hall")
+    checks.check_network(hall, "hall")
     nodes, signal = hall.nodes, load_medium("802.11g-positions").signal
     assert signal is not None
-    seats = [node.position for node in nodes.values() if node.has("station") and node.position]
+    seats = [node.position for node in nodes.values() if node.has_duty("station") and node.position]
     assert len({tuple(seat) for seat in seats}) == stations
     for seat in seats:
         away_m = distance_m(seat, nodes[network.ACCESS_POINT].position or ())
@@ -58,7 +58,7 @@ def test_values_of_a_hall() -> None:
 
 def test_what_broke_off_says_why(tmp_path: Path) -> None:
     """The machine's own words are the record's, not what its captures lack for want of an end."""
-    cell = plan(RunRequest(STUDY, levels={"policy": ["M2"], "stations": ["10"]}), {}).cells[0]
+    cell = build_plan(RunRequest(STUDY, levels={"policy": ["M2"], "stations": ["10"]}), {}).cells[0]
     raw = {"captures": [], "elapsed_s": 60.0, "stamps": {"start": 1.0},
            "failure": {"stage": "link", "reason": "s3: not on after 60 s, with 9 of 10"}}
     judged = judge(Repetition(cell, STUDY.asked(), tmp_path, {}), raw)

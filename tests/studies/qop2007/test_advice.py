@@ -11,14 +11,19 @@ from analysis.cells import Observation
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from studies.qop2007.report import advice, todays_protection
-from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
+from studies.qop2007.report.advice.applications import (
+    APPLICATIONS,
+    Limits,
+    grade_interruption,
+    limits_of,
+)
 from studies.qop2007.report.advice.fit import fit_of
-from studies.qop2007.report.answers import answers
+from studies.qop2007.report.answers import build_answers
 from studies.qop2007.report.basis import Basis
 from studies.qop2007.report.calls import G711
-from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_paper import basis_from_paper
 
-PRINTED = from_paper()
+PRINTED = basis_from_paper()
 
 
 def world(times: dict[str, tuple[float, float]], *, spread: float = 0.001,
@@ -106,10 +111,10 @@ def test_calls_are_of_the_codecs_own_packets() -> None:
 
 def test_without_a_known_air_no_calls_are_told() -> None:
     """Of printed values, of other media, and of applications whose packets are not known."""
-    assert not advice.advise(world(FAST), "voice").has("calls_home")
+    assert not advice.advise(world(FAST), "voice").has_column("calls_home")
     found = replace(world(FAST), calls={(G711, "P8", "N2"): 15})
-    assert not advice.advise(found, "video").has("calls_home")
-    assert not advice.advise(found, "rate=64000").has("calls_home")
+    assert not advice.advise(found, "video").has_column("calls_home")
+    assert not advice.advise(found, "rate=64000").has_column("calls_home")
 
 
 def test_numbers_are_of_the_scenario_where_they_are_worst() -> None:
@@ -132,22 +137,22 @@ def test_numbers_are_of_the_scenario_where_they_are_worst() -> None:
 def test_data_in_the_open_is_never_recommended() -> None:
     """P8 is EAP-TLS with WEP: it qualifies by 2007's scheme, but not with today's beside it."""
     found = world({"P1": (0.01, 0.1), "P3": (0.02, 0.1), "P8": (0.05, 0.2)})
-    today = todays_protection.rescored(found)
+    today = todays_protection.rescore_today(found)
     assert "Non-roaming: P8" in advice.advise(found, "voice").caption
     for table in (advice.advise(today, "voice"), advice.advise(found, "voice", today)):
         assert "Non-roaming: P3. Roaming: P3." in table.caption
     shown = advice.overview(found, today)
-    assert {row[shown.column("policy")].text for row in shown.rows} == {"P3"}
-    assert {row[shown.column("others")].text for row in shown.rows} == {
+    assert {row[shown.column_index("policy")].text for row in shown.rows} == {"P3"}
+    assert {row[shown.column_index("others")].text for row in shown.rows} == {
         "without protection of data: P1, P8"}
-    alone = todays_protection.rescored(world({"P8": (0.05, 0.2)}))
+    alone = todays_protection.rescore_today(world({"P8": (0.05, 0.2)}))
     assert "no policy qualifies" in advice.advise(alone, "voice").caption
 
 
 def test_applications_with_one_answer_share_it() -> None:
     """Six times the same policy is said once a kind of scenario, with what each stream loses."""
     found = world(FAST, P12=3.2e6)
-    [answer] = answers(advice.overview(found, todays_protection.rescored(found)))
+    [answer] = build_answers(advice.overview(found, todays_protection.rescore_today(found)))
     assert answer.application.count("\N{MIDDLE DOT}") == 2
     assert [offer.choice for offer in answer.offers] == ["P12", "P12"]
     whats = [what for _, what in answer.offers[0].costs]
@@ -155,7 +160,7 @@ def test_applications_with_one_answer_share_it() -> None:
     assert {"UDP rate lost", "TCP rate lost", "protection (scheme of 2007)",
             "protection (scheme of 2026)"} <= set(whats)
     apart = world(FAST | {"P12": (0.1, 0.5)})  # too slow a handoff for voice and video
-    found_apart = answers(advice.overview(apart))
+    found_apart = build_answers(advice.overview(apart))
     assert [answer.application for answer in found_apart] == [
         "Voice calls \N{MIDDLE DOT} Video conferences", "E-mail, web and file transfer"]
 
@@ -178,7 +183,7 @@ def test_no_security_is_never_the_advice() -> None:
 
 def test_the_papers_thresholds() -> None:
     """0.15, 0.40 and 0.60 s; 1 and 3 percent; 64 kbit/s."""
-    assert [grade(value) for value in (0.15, 0.151, 0.40, 0.41, 0.60, 0.61)] == [
+    assert [grade_interruption(value) for value in (0.15, 0.151, 0.40, 0.41, 0.60, 0.61)] == [
         "not audible", "with quality of service", "with quality of service", "poor", "poor",
         "not possible"]
     voice, video = APPLICATIONS["voice"], APPLICATIONS["video"]

@@ -22,7 +22,7 @@ from fabricated import make
 from measure import dissect, injection, record
 from recorded import FOLDER, MAC, judged, path, raw, scenario_of
 from studies.qop2007.body import Measured, with_one_authentication
-from studies.qop2007.values import at_home_s, values
+from studies.qop2007.values import at_home_s, row_from_body
 from studies.study import Judged, load
 
 POINTS = ("air", "mn", "wire")
@@ -146,7 +146,8 @@ def test_each_move_is_a_sample(recording: str, tmp_path: Path) -> None:
     assert measured.handoffs_s == pytest.approx([single.handoff_s] * 2)
     assert [[phase.name for phase in phases] for phases in measured.handoffs] == [
         [phase.name for phase in single.handoff]] * 2
-    assert values(measured)["handoff_sum_s"] == pytest.approx(values(single)["handoff_sum_s"])
+    assert row_from_body(measured)["handoff_sum_s"] == pytest.approx(
+        row_from_body(single)["handoff_sum_s"])
     held = {check.check: check.detail for check in made.evidence}
     assert held["authentications"] == "3 of 3 took place, after 2 of them a move, 2 asked for"
     assert re.findall(r"authentication \d", held[ABROAD]) == ["authentication 2"]
@@ -247,7 +248,7 @@ def test_one_in_the_middle_fails_the_repetition(what: str, tmp_path: Path) -> No
 def test_a_readable_frame_in_the_middle_fails_the_repetition(tmp_path: Path) -> None:
     """Its head is marked as encrypted and is not; it is looked for in each one's own capture."""
     folder, values = repeated("P2", tmp_path / "r", 2)
-    data = bytes.fromhex("0000080000000000") + injection.from_station(
+    data = bytes.fromhex("0000080000000000") + injection.station_frame(
         MAC, AP, AP, bytes(4) + injection.READABLE + bytes(1400), flags=injection.PROTECTED)
     at_s = int(values["parts"]["auth2"]["stamps"]["first_packet"])
     with (folder / "auth2-air.pcap").open("ab") as file:
@@ -310,8 +311,9 @@ def test_binding_of_an_earlier_repetition_is_the_first_ones_to_end(tmp_path: Pat
 def test_captures_of_one_kind_are_dissected_as_if_each_was_alone() -> None:
     """TLS's messages are put together by authentication, whatever the one before it left."""
     order = ("P12", "P6", "P8", "P12", "P5", "P6")
-    together = dissect.read_all([path(recording, "auth-mn") for recording in order])
-    alone = {recording: dissect.read(path(recording, "auth-mn")) for recording in set(order)}
+    together = dissect.read_all_packets([path(recording, "auth-mn") for recording in order])
+    alone = {recording: dissect.read_packets(path(recording, "auth-mn")) for recording
+             in set(order)}
     assert together == [alone[recording] for recording in order]
 
 
@@ -339,7 +341,7 @@ def several(*times_s: tuple[float, float]) -> Measured:
 def test_a_repetitions_values_are_means_over_its_authentications() -> None:
     """Components, phases and the whole; what took place once only counts as it is."""
     times = [(0.050, 0.004), (0.080, 0.002), (0.056, 0.006)]
-    row = values(several(*times))
+    row = row_from_body(several(*times))
     assert row["authentications"] == 3
     assert row["authentication_time_s"] == pytest.approx(0.066)
     assert row["component_eap_home_s"] == pytest.approx(0.062)
@@ -349,7 +351,7 @@ def test_a_repetitions_values_are_means_over_its_authentications() -> None:
     assert row["phase_dot1x_packets"] == 17
     assert row["authentication_time_sd_s"] == pytest.approx(stdev(map(sum, times)))
     assert at_home_s(several(*times)) == pytest.approx([0.054, 0.082, 0.062])
-    assert values(several(times[0]))["authentication_time_sd_s"] is None
+    assert row_from_body(several(times[0]))["authentication_time_sd_s"] is None
 
 
 @pytest.mark.parametrize("wrong", [0.0659, 0.062])
@@ -371,8 +373,8 @@ def test_bodies_of_schema_1_are_read_with_the_same_numbers(tmp_path: Path) -> No
         before |= {"schema": 1, "authentication_components_s": one["components_s"],
                    "phases": one["phases"]}
         assert with_one_authentication(before) == entry.measured
-        file = record.write(entry.model_copy(update={"measured": before}), tmp_path)
-        row = study.values(body_of(record.read(file), study, "it"))
+        file = record.write_record(entry.model_copy(update={"measured": before}), tmp_path)
+        row = study.values(body_of(record.read_record(file), study, "it"))
         assert row["authentications"] == 1
         assert row["authentication_time_s"] == before["authentication_time_s"]
         for name, seconds in before["authentication_components_s"].items():

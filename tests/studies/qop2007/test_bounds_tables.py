@@ -13,7 +13,7 @@ import pytest
 
 import recorded
 from analysis.bounds.ceilings import Ceiling
-from analysis.bounds.verdict import judge
+from analysis.bounds.verdict import judge_bound
 from analysis.cells import Cells
 from analysis.statistics import Estimate
 from analysis.table import Entry, Quantity, Table
@@ -22,7 +22,7 @@ from fabricated import POLICIES, body_of, cells_of, changed, make, manifest_of, 
 from measure.record import Record
 from studies.qop2007.body import StreamRecord
 from studies.qop2007.report import header_arithmetic, throughput_bounds
-from studies.qop2007.report.paths import path
+from studies.qop2007.report.paths import stream_path
 from topologies.loader import load_medium, to_json
 from topologies.model import Medium
 
@@ -63,7 +63,8 @@ def test_measured_udp_reaches_its_ceiling_and_never_exceeds_it() -> None:
     for record in measured():
         udp, (policy, scenario) = body_of(record).udp, record.cell.values()
         assert udp is not None
-        ceiling = path(POLICIES[policy], SCENARIOS[scenario]).udp(SHORT.in_turns, 1400)
+        ceiling = stream_path(POLICIES[policy],
+                              SCENARIOS[scenario]).udp_ceiling(SHORT.in_turns, 1400)
         shares[policy, scenario == "N2"].append(udp.goodput_bps / ceiling.bps)
         assert udp.goodput_bps <= ceiling.at_most_bps(udp.bytes / 1400)
     for (policy, once), found in shares.items():
@@ -86,8 +87,8 @@ def test_no_stream_of_stations_that_contend_exceeds_its_ceiling() -> None:
     """Nor does any cell's mean; and UDP is near: 0.93 of it, or 0.88 where OFDM's slots collide."""
     cells: dict[tuple[str, str, str, str], list[tuple[float, int, Ceiling]]] = defaultdict(list)
     for policy, scenario, medium, stream, bps, count in contended():
-        way = path(POLICIES[policy], SCENARIOS[scenario])
-        ceiling = way.udp(medium, 1400) if stream == "udp" else way.tcp(medium)
+        way = stream_path(POLICIES[policy], SCENARIOS[scenario])
+        ceiling = way.udp_ceiling(medium, 1400) if stream == "udp" else way.tcp_ceiling(medium)
         assert bps <= ceiling.at_most_bps(count / ceiling.payload_bytes), (policy, scenario)
         cells[medium.name, policy, scenario, stream].append((bps, count, ceiling))
     assert len(cells) > 160
@@ -105,7 +106,7 @@ def test_measured_runs_are_bounded_by_the_medium() -> None:
     """Every cell has its ceilings, and the verdict that such a medium makes one expect."""
     records = measured()
     manifest = manifest_of(records, media={SHORT.name: to_json(SHORT.in_turns)})
-    table = throughput_bounds.table(Cells(results_of(*records, manifest=manifest)))
+    table = throughput_bounds.bounds_table(Cells(results_of(*records, manifest=manifest)))
     assert len(table.rows) == 60
     assert [at for at, _ in table.sections] == [0, 12, 24, 36, 48]
     words = {entry.text.rstrip("?") for row in table.rows for entry in (row[5], row[9])}
@@ -129,31 +130,31 @@ def test_measured_runs_are_bounded_by_the_medium() -> None:
 def test_verdicts(share: tuple[float, float | None, float | None] | None, processor: float | None,
                   bound: str, certain: bool) -> None:
     """Near the ceiling the medium; below it whatever had no time left; what is open is said."""
-    found = judge("udp", Estimate(*share, n=3) if share else None, processor)
+    found = judge_bound("udp", Estimate(*share, n=3) if share else None, processor)
     assert (found.bound, found.certain) == (bound, certain)
     assert found.note or (bound, certain) == ("medium", True)
 
 
 def test_what_is_above_its_ceiling_was_not_of_this_medium() -> None:
     """Luck allows 2 % here, and the stream has 30."""
-    found = judge("udp", Estimate(1.3, 1.2, 1.4, n=3), 0.5, most=1.02)
+    found = judge_bound("udp", Estimate(1.3, 1.2, 1.4, n=3), 0.5, most=1.02)
     assert (found.bound, found.certain) == ("emulator", False)
-    assert judge("udp", Estimate(1.01, 1.0, 1.02, n=3), 0.5, most=1.02).bound == "medium"
+    assert judge_bound("udp", Estimate(1.01, 1.0, 1.02, n=3), 0.5, most=1.02).bound == "medium"
 
 
 def test_collisions_are_allowed_for_where_several_send() -> None:
     """0.9 of a ceiling is what two senders reach, and too little for one."""
     share = Estimate(0.9, 0.89, 0.91, n=3)
-    assert judge("udp", share, 0.2, senders=2).bound == "medium"
-    assert judge("udp", share, 0.2, senders=1).bound == "emulator"
+    assert judge_bound("udp", share, 0.2, senders=2).bound == "medium"
+    assert judge_bound("udp", share, 0.2, senders=1).bound == "emulator"
 
 
 @pytest.mark.parametrize(("clock", "has_processor"), [
     ("real", True), ("virtual", False), ("processor", False)])
 def test_the_processor_is_shown_where_it_can_bound(clock: str, has_processor: bool) -> None:
     """By the processor clock each node has its own, and records do not say how busy it was."""
-    table = throughput_bounds.table(cells_of(*[fast("P1", k, clock=clock) for k in (1, 2)]))
-    assert table.has("processor_share") == has_processor
+    table = throughput_bounds.bounds_table(cells_of(*[fast("P1", k, clock=clock) for k in (1, 2)]))
+    assert table.has_column("processor_share") == has_processor
     assert any("Processor:" in note for note in table.notes) == has_processor
 
 
@@ -177,10 +178,11 @@ def fast(policy: str, repetition: int, bps: float = 4e6, digest: str = "",
 
 def test_a_row_adds_up() -> None:
     """Share is goodput by ceiling, with its interval; the processor's its work by streams' time."""
-    table = throughput_bounds.table(cells_of(fast("P2", 1, 4e6), fast("P2", 2, 4.4e6)))
+    table = throughput_bounds.bounds_table(cells_of(fast("P2", 1, 4e6), fast("P2", 2, 4.4e6)))
     goodput, ceiling, share = (number(table, 0, f"udp_{what}")
                                for what in ("goodput_bps", "ceiling_bps", "share"))
-    most = path(POLICIES["P2"], SCENARIOS["N2"]).udp(load_medium("802.11b-long"), 1400)
+    most = stream_path(POLICIES["P2"], SCENARIOS["N2"]).udp_ceiling(load_medium("802.11b-long"),
+                                                                    1400)
     assert most.bps == pytest.approx(load_medium("802.11b-long").udp_ceiling_bps(1400, 8))
     assert ceiling.value == pytest.approx(most.at_most_bps(2 * 980_000 / 1400, 2))
     assert share.value == pytest.approx(4.2e6 / ceiling.value)
@@ -197,7 +199,8 @@ def test_a_row_adds_up() -> None:
     ({"digest": "other"}, "P2: no ceiling; the results folder does not say which layers")])
 def test_what_is_not_known_has_no_ceiling(environment: dict[str, Any], says: str) -> None:
     """Names from records are never taken for paths; the goodput is shown all the same."""
-    table = throughput_bounds.table(cells_of(*[fast("P2", k, **environment) for k in (1, 2)]))
+    table = throughput_bounds.bounds_table(cells_of(*[fast("P2", k, **environment) for k
+                                                      in (1, 2)]))
     assert any(note.startswith(says) for note in table.notes)
     assert table.rows[0][3] == Entry("-")
     assert number(table, 0, "udp_goodput_bps").value == 4e6
@@ -209,7 +212,7 @@ def test_a_policy_and_a_medium_of_ones_own_are_in_the_manifest() -> None:
     policy, medium = with_ipsec("aes128gcm16"), dataclasses.replace(SHORT, name="mine")
     records = [fast(policy.id, k, digest=policy.digest(), medium="mine") for k in (1, 2)]
     manifest = manifest_of(records, [policy], media={"mine": to_json(medium)})
-    table = throughput_bounds.table(Cells(results_of(*records, manifest=manifest)))
+    table = throughput_bounds.bounds_table(Cells(results_of(*records, manifest=manifest)))
     mean_bps = 1400 * 8e6 / SHORT.airtime_us(1484 + 8)
     assert mean_bps < number(table, 0, "udp_ceiling_bps").value < 1.02 * mean_bps
 
@@ -218,7 +221,7 @@ def test_the_payload_is_what_was_asked_for() -> None:
     """Not what packet counts suggest: a run of small datagrams has its own ceiling."""
     records = [fast("P1", k, medium=SHORT.name) for k in (1, 2)]
     asked = {"udp_payload_bytes": 200}
-    table = throughput_bounds.table(Cells(results_of(
+    table = throughput_bounds.bounds_table(Cells(results_of(
         *records, manifest=manifest_of(records, asked=asked))))
     mean_bps = SHORT.udp_ceiling_bps(200)
     assert mean_bps < number(table, 0, "udp_ceiling_bps").value < 1.02 * mean_bps
@@ -226,7 +229,7 @@ def test_the_payload_is_what_was_asked_for() -> None:
 
 def test_the_arithmetic_of_headers() -> None:
     """P12's datagram: 1400 + 28 + 52 of ESP + 8 of WEP; 1552 bytes between agents, as captured."""
-    table = header_arithmetic.arithmetic(SHORT, 1400, (SCENARIOS["N2"], SCENARIOS["R1"]))
+    table = header_arithmetic.arithmetic_table(SHORT, 1400, (SCENARIOS["N2"], SCENARIOS["R1"]))
     row = [row[0].text for row in table.rows].index("P12")
     found = {key: number(table, row, key).value for key in
              ("cipher_bytes", "esp_bytes", "packet_bytes", "frame_bytes", "wire_bytes",

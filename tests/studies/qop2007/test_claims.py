@@ -10,8 +10,16 @@ import pytest
 
 from analysis import statistics
 from analysis.cells import Cells, Observation
-from analysis.claims.finding import MORE, Band, Finding, Unit, about, find, more
-from analysis.claims.verdict import Verdict, settle
+from analysis.claims.finding import (
+    MORE,
+    Band,
+    Finding,
+    Unit,
+    answer_questions,
+    band_around,
+    positive_band,
+)
+from analysis.claims.verdict import Verdict, settle_claim
 from analysis.statistics import Estimate
 from fabricated import cells_of, make, manifest_of, paper_run, results_of
 from studies.qop2007 import published
@@ -21,12 +29,12 @@ from studies.qop2007.report.claims.judge import FINDINGS, QUESTIONS
 from studies.qop2007.report.claims.questions import TIME
 from studies.qop2007.report.claims.reasons import REASONS
 from studies.qop2007.report.claims.traffic import TCP
-from studies.qop2007.report.from_paper import from_paper
-from studies.qop2007.report.from_run import from_run, layers_of
-from studies.qop2007.report.recommendation import by_overhead, could_be
+from studies.qop2007.report.from_paper import basis_from_paper
+from studies.qop2007.report.from_run import basis_from_run, policy_of
+from studies.qop2007.report.recommendation import possible_recommendations, recommend_by_overhead
 from studies.qop2007.report.traffic_tables import table_5
 
-PRINTED = from_paper()
+PRINTED = basis_from_paper()
 HOME, ROAMING = ("N1", "N2", "N3"), ("R1", "R2")
 POLICIES = tuple(one.id for one in PRINTED.policies)
 Truth = Callable[[str, str, str], float]
@@ -123,12 +131,12 @@ def test_a_claim_is_refuted_where_it_does_not_hold(claim: str, truth: Truth) -> 
 def test_the_figure_is_the_answer_that_decides() -> None:
     """Confirmed: the weakest of its answers. Refuted: the one that is surest."""
     weak = replace(finding(0.01, 0.2, 0.39, MORE), label="just so")
-    assert settle(published.claims()[0], [finding(0.1, 0.2, 0.3, MORE), weak], [],
-                  "").figure.startswith("just so")
+    assert settle_claim(published.claims()[0], [finding(0.1, 0.2, 0.3, MORE), weak], [],
+                        "").figure.startswith("just so")
     low = replace(finding(-0.3, -0.2, -0.1, MORE), label="surely less")
     lower = replace(finding(-0.9, -0.5, -0.1, MORE), label="perhaps less")
     yes = finding(0.1, 0.2, 0.3, MORE)
-    found = settle(published.claims()[0], [yes, lower, low], [], "because")
+    found = settle_claim(published.claims()[0], [yes, lower, low], [], "because")
     assert (found.verdict, found.why) == ("refuted", "because")
     assert found.figure.startswith("surely less") and len(found.evidence) == 3
 
@@ -173,12 +181,12 @@ def test_recommendations_say_whether_the_intervals_settle_them() -> None:
     sure, vague = world(noise=0.0005), world(noise=0.1, blocks=3)
     for basis in (sure, vague):
         for kind in KINDS:
-            chosen = by_overhead(basis, "tcp", kind)
-            for group, names in could_be(basis, "tcp", kind).items():
+            chosen = recommend_by_overhead(basis, "tcp", kind)
+            for group, names in possible_recommendations(basis, "tcp", kind).items():
                 assert chosen[group] in names
                 assert len(names) == 1 or basis is vague
-    assert any(len(names) > 1 for names in could_be(vague, "tcp", "home").values())
-    assert could_be(PRINTED, "tcp", "home") == {}
+    assert any(len(names) > 1 for names in possible_recommendations(vague, "tcp", "home").values())
+    assert possible_recommendations(PRINTED, "tcp", "home") == {}
     assert not any("may be any" in note for note in table_5(sure).notes)
     assert any("may be any of these" in note for note in table_5(vague).notes)
 
@@ -227,8 +235,8 @@ def test_wrong_verdicts_are_rarer_than_five_percent() -> None:
         for key in cells:
             seen = random.normal(2.0, 0.2, 4)
             drawn[key] = Observation(statistics.mean(seen), dict(enumerate(seen.tolist())))
-        found, missing = find(drawn, ask(base))
-        counts[settle(claim, found, missing, "").verdict] += 1
+        found, missing = answer_questions(drawn, ask(base))
+        counts[settle_claim(claim, found, missing, "").verdict] += 1
     assert counts["confirmed"] < 0.03 * 400  # both of two questions would have to err
     assert counts["refuted"] < 0.07 * 400
 
@@ -270,7 +278,7 @@ def _counts(why: str) -> tuple[int, int]:
     [make(policy, n) for policy in ("P1", "P5", "P6") for n in (1, 2)]])
 def test_no_run_is_too_small_to_be_judged(records: Sequence[object]) -> None:
     """What was not measured leaves a claim undecided, with what is missing; nothing is raised."""
-    found = judged(from_run(cells_of(*records)))
+    found = judged(basis_from_run(cells_of(*records)))
     assert len(found) == 16
     assert found["Q1"].verdict == "undecided"
     assert "not measured" in f"{found['Q5'].figure} {found['Q5'].why}"
@@ -316,8 +324,8 @@ def finding(low: float, mean: float, high: float, band: Band, n: int = 5) -> Fin
 
 @pytest.mark.parametrize(("low", "high", "band", "word"), [
     (0.1, 0.3, MORE, "confirmed"), (-0.1, 0.3, MORE, "undecided"), (-0.3, -0.1, MORE, "refuted"),
-    (6.0, 8.0, about(7), "confirmed"), (5.0, 8.0, about(7), "undecided"),
-    (9.0, 9.5, about(7), "refuted"), (1.0, 9.5, about(7), "undecided")])
+    (6.0, 8.0, band_around(7), "confirmed"), (5.0, 8.0, band_around(7), "undecided"),
+    (9.0, 9.5, band_around(7), "refuted"), (1.0, 9.5, band_around(7), "undecided")])
 def test_what_an_interval_decides(low: float, high: float, band: Band, word: str) -> None:
     """Inside the band confirmed, outside refuted, across an edge undecided."""
     assert finding(low, (low + high) / 2, high, band).word == word
@@ -330,12 +338,12 @@ def test_a_finding_in_words_and_repetitions() -> None:
     # An effect of 1.7 standard deviations: six pairs have a power of 0.9, five of 0.78.
     assert found.further in (2, 3)
     assert finding(0.1, 0.2, 0.3, MORE).further is None
-    assert finding(0.2, 0.2, 0.2, about(0.2)).text.startswith("x: 200 ms; the claim")
+    assert finding(0.2, 0.2, 0.2, band_around(0.2)).text.startswith("x: 200 ms; the claim")
 
 
 def test_real_shaped_records_get_verdicts() -> None:
     """From records to verdicts: the fabricated run has neither 2007's seconds nor its spreads."""
-    found = judged(from_run(cells_of(
+    found = judged(basis_from_run(cells_of(
         *paper_run(("N1", "N2", "N3", "R1", "R2"), repetitions=4))))
     assert found["Q16"].verdict == "refuted"
     assert found["Q7"].verdict == "refuted"  # 17 packets for every 802.1X policy there
@@ -351,9 +359,9 @@ def test_a_name_that_steers_a_terminal_costs_its_policys_score_alone() -> None:
     plan = plan.model_copy(update={"levels": {
         **plan.levels, "policy": {**plan.levels["policy"], "P2": level}}})
     results = results_of(*records, manifest=plan)
-    assert layers_of(results, "P2") is None
-    assert layers_of(results, "P3") is not None
-    assert "P2" in {policy.id for policy in from_run(Cells(results)).policies}
+    assert policy_of(results, "P2") is None
+    assert policy_of(results, "P3") is not None
+    assert "P2" in {policy.id for policy in basis_from_run(Cells(results)).policies}
 
 
 def equal_for_p5(metric: str, policy: str, scenario: str) -> float:
@@ -379,5 +387,5 @@ def test_a_difference_that_matters_is_seldom_taken_for_none(truth: float, least:
     refuted = 0
     for _ in range(2000):
         seen = statistics.mean(random.normal(truth, 0.6, 6))
-        refuted += Finding("made up", seen, seen, more(1.0), Unit()).word == "refuted"
+        refuted += Finding("made up", seen, seen, positive_band(1.0), Unit()).word == "refuted"
     assert least <= refuted / 2000 <= most

@@ -104,7 +104,7 @@ class Tunnels:
         self.policies = policies
         self.deleted: list[list[str]] = []
 
-    def run(self, _node: str, argv: list[str]) -> str:
+    def run_command(self, _node: str, argv: list[str]) -> str:
         """Answer `ip xfrm policy list`, and note what is deleted."""
         if "delete" in argv:
             self.deleted.append(argv)
@@ -133,6 +133,7 @@ def test_control_without_a_tunnel_to_delete_is_refused(policies: str) -> None:
 
 def test_lossy_capture_without_a_capture_on_the_wire_is_refused() -> None:
     with (pytest.raises(MeasureError, match="needs a capture on the wire"),
-          unprotected.capturing(unprotected.LOSSY, nullcontext, [Point("air", None, "hwsim0")],
-                                HEADERS)):
+          unprotected.capturing_streams(unprotected.LOSSY, nullcontext,
+                                        [Point("air", None, "hwsim0")],
+                                        HEADERS)):
         pytest.fail("nothing may run")

@@ -646,7 +646,7 @@ REQUEST, REPLY = (messages.Request(0, 600, "10.1.0.12", "10.1.0.1", "10.1.0.12",
 
 def signed(message: messages.Request | messages.Reply, key: bytes = KEY) -> bytes:
     """A registration message under a key."""
-    return messages.authenticate(message, messages.ExtensionType.MOBILE_HOME,
+    return messages.add_authentication(message, messages.ExtensionType.MOBILE_HOME,
                                 messages.Association(256, key)).encode()
 
 
@@ -734,7 +734,7 @@ def test_a_frame_that_does_not_open_is_described(values: dict[str, Any], how: st
     """Whose it was, and whether another key was in use or none: it may be one in thousands."""
     frame = next(p for p in recorded("P2", "auth-air", WEP_KEY) if data(p))
     wrong = replace(frame, has_llc=False, **values)
-    is_open, detail = toolkit.opened([frame, wrong, frame], "the policy's key")
+    is_open, detail = toolkit.describe_decryption([frame, wrong, frame], "the policy's key")
     assert not is_open
     assert detail == (
         "2 of 3 wholly captured data frames decrypt with the policy's key; the first that does "
@@ -790,7 +790,7 @@ def test_request_with_a_cookie_is_the_same_message() -> None:
     modern = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
         "ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "3des-sha1"}}})
     seen = observed("P3")
-    first = next(p for p in seen.packets("auth-mn") if p.is_isakmp)
+    first = next(p for p in seen.packets_of("auth-mn") if p.is_isakmp)
     told = {"isakmp_exchange": 34, "ike_number": 0, "ike_suite": ""}
     ask, answer = replace(first, **told), replace(first, ethernet_src="02:00:00:00:00:01", **told)
     chosen = replace(answer, ike_suite="aes128-sha256-ecp256")
@@ -896,7 +896,7 @@ def explained(stage: str, policy: str, *mutations: Mutation) -> str:
     seen = observed(policy)
     for mutate in mutations:
         mutate(seen)
-    return evidence.explain({"stage": stage, "reason": "a2: it failed"}, seen)
+    return evidence.explain_failure({"stage": stage, "reason": "a2: it failed"}, seen)
 
 
 def test_radius_down_is_said() -> None:
@@ -923,7 +923,7 @@ def test_radius_reject_is_said() -> None:
 def test_radius_reject_says_who_refused_whom(sender: str, said: str,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever ended the TLS handshake by an alert refused the other."""
-    monkeypatch.setattr(evidence, "_alert", lambda _: (sender, "unknown CA" if sender else ""))
+    monkeypatch.setattr(evidence, "_find_alert", lambda _: (sender, "unknown CA" if sender else ""))
     reject = change("auth-wire", lambda p: p.radius_code == 2, radius_code=3)
     assert explained("dot1x", "P7", reject) == f"a2: it failed: {said}"
 
@@ -933,8 +933,8 @@ def test_cause_in_daemons_logs_stands_behind_what_packets_show() -> None:
     seen = observed("P8")
     drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))(seen)
     cause = "hostapd on ap-a: recvmsg[RADIUS]: Connection refused"
-    said = evidence.explain({"stage": "dot1x", "reason": f"a2: it failed; {cause}",
-                             "cause": cause}, seen)
+    said = evidence.explain_failure({"stage": "dot1x", "reason": f"a2: it failed; {cause}",
+                                     "cause": cause}, seen)
     assert said.startswith("a2: it failed: the RADIUS server answered none of ")
     assert said.endswith(f" Access-Requests; {cause}")
 
@@ -979,7 +979,8 @@ def test_nothing_is_added_without_ground(
 def test_no_captures_no_explanation() -> None:
     """A failure before the first capture is explained by its own words."""
     seen = made({"captures": [], "kernel": {}, "stamps": {}}, {})
-    assert evidence.explain({"stage": "testbed", "reason": "charon died"}, seen) == "charon died"
+    assert evidence.explain_failure({"stage": "testbed", "reason": "charon died"},
+                                    seen) == "charon died"
 
 
 def test_nothing_observed_proves_nothing() -> None:

@@ -45,7 +45,7 @@ from measure import phases as measured
 from measure.record import Record
 from studies.qop2007.body import FOREIGN, PhaseRecord, handoff_s
 from studies.qop2007.report import handoff, waterfall
-from studies.qop2007.report.phase_names import phases
+from studies.qop2007.report.phase_names import phase_names
 
 TOTAL_P12_S = LEAVING_S + sum(duration for duration, _ in P12_PHASES.values())
 
@@ -64,12 +64,12 @@ def lengthened(record: Record, by_s: float) -> Record:
 
 def table_of(cells: Cells, width: int = 120) -> str:
     """The plain table of the handoffs."""
-    return terminal.text(handoffs_of(cells), width)
+    return terminal.to_plain_text(handoffs_of(cells), width)
 
 
 def durations(cells: Cells, policy: str) -> dict[str, float]:
     """Mean seconds of the phases of a policy's handoffs in R1."""
-    names = phases(cells.results.frame, "handoff_")
+    names = phase_names(cells.results.frame, "handoff_")
     return {name: cells.value(f"handoff_{name}_duration_s", (policy, "R1"), filled=True)
             .estimate.mean for name in names}  # type: ignore[union-attr]
 
@@ -82,7 +82,7 @@ def test_the_total_is_from_leaving_to_the_first_answered_packet() -> None:
     assert value_of(cells, "handoff_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
     assert value_of(cells, "handoff_sum_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
     assert durations(cells, "P12")["scan"] == pytest.approx(0.0394 + LEAVING_S)
-    assert list(handoff.gaps(cells)) == []
+    assert list(handoff.gap_warnings(cells)) == []
 
 
 def test_without_the_first_packet_the_total_is_what_the_program_saw() -> None:
@@ -92,7 +92,7 @@ def test_without_the_first_packet_the_total_is_what_the_program_saw() -> None:
     total = handoff_s(stay, handoff_phases, moved().raw["stamps"])
     assert total == pytest.approx(TOTAL_P12_S + 0.001)
     cells = cells_of(changed(moved(), phases=stay, handoff=handoff_phases, handoff_s=total))
-    assert "do not add up" in next(handoff.gaps(cells))
+    assert "do not add up" in next(handoff.gap_warnings(cells))
 
 
 def test_without_stamps_the_total_is_the_sum() -> None:
@@ -132,7 +132,7 @@ def test_failed_repetitions_are_no_part_of_a_handoff() -> None:
     bad = lengthened(failed("P12", 3, scenario="R1", phases=P12_PHASES), 9.0)
     cells = cells_of(moved("P12", 1), moved("P12", 2), bad)
     assert value_of(cells, "handoff_s", "P12", "R1").n == 2
-    assert list(handoff.gaps(cells)) == []
+    assert list(handoff.gap_warnings(cells)) == []
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def figure() -> Figure:
     everything = [*records, *bad]
     planned = [(policy, scenario) for scenario in ("N2", "R1", "R2") for policy in POLICIES]
     manifest = manifest_of(everything, cells=planned)
-    drawn = waterfall.draw(Cells(results_of(*everything, manifest=manifest)))
+    drawn = waterfall.draw_figure(Cells(results_of(*everything, manifest=manifest)))
     drawn.draw_without_rendering()
     return drawn
 
@@ -262,7 +262,7 @@ def test_unknown_phases_get_colours_of_their_own() -> None:
     extra = [PhaseRecord(name=name, start_s=0, duration_s=0.001, packets=1)
              for name in ("fils", "key_transfer")]
     cells = cells_of(changed(record, handoff=[*extra, *body_of(record).handoff]))
-    styles = waterfall._styles(handoff.labels(handoff.bars(cells), cells))
+    styles = waterfall._label_colours(handoff.bar_labels(handoff.handoff_bars(cells), cells))
     assert {"Fils", "Key transfer"} <= styles.keys()
     assert len(set(styles.values())) == len(styles)
 
@@ -274,7 +274,7 @@ def test_drawing_changes_no_setting_and_is_reproducible(tmp_path: Path) -> None:
     found = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        paths = waterfall.save(cells, tmp_path / name)
+        paths = waterfall.save_figure(cells, tmp_path / name)
         assert [path.name for path in paths] == ["handoff.svg", "handoff.png"]
         found.append(paths[0].read_bytes())
     assert found[0] == found[1]
@@ -285,7 +285,7 @@ def test_drawing_changes_no_setting_and_is_reproducible(tmp_path: Path) -> None:
 
 def test_one_repetition_has_neither_interval_nor_its_legend() -> None:
     """A quick look is drawn, and says that it is one."""
-    drawn = waterfall.draw(cells_of(moved()))
+    drawn = waterfall.draw_figure(cells_of(moved()))
     assert drawn.axes[0].get_title("right") == "one repetition"
     assert all(isinstance(handle, Patch) for handle in drawn.legends[0].legend_handles)
     assert drawn.axes[0].texts[0].get_text() == "105 ms"

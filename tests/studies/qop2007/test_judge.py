@@ -31,7 +31,7 @@ from recorded import (
 )
 from studies.qop2007 import judge
 from studies.qop2007.body import FOREIGN, AuthenticationRecord, Measured, StreamRecord
-from studies.qop2007.phases import table_4
+from studies.qop2007.phases import summed_components
 from studies.study import Judged
 
 BLANK = dissect.parse_fields("0\t60\n")[0]
@@ -48,7 +48,7 @@ def udp(times: list[float], *, received_bytes: int = 140_000, length: int = 1442
     values = {"iperf_udp": report, "stamps": {"udp_start": 10.0, "udp_end": 20.0}}
     wire = [replace(BLANK, time_s=at_s, length=length, ip_bytes=length - 14) for at_s in times]
     wire += [replace(BLANK, time_s=at_s, length=66, ip_bytes=52) for at_s in others or []]
-    return judge._udp(values, sorted(wire, key=lambda packet: packet.time_s))
+    return judge._udp_record(values, sorted(wire, key=lambda packet: packet.time_s))
 
 
 def test_udp_duration_is_n_intervals_of_the_mean_gap() -> None:
@@ -100,7 +100,7 @@ def test_udp_of_a_recording_is_timed_where_it_arrives(recording: str) -> None:
     Of a tunnel's packets, packed and unpacked in one capture, only the unpacked ones are timed.
     """
     values, arrived = raw(recording), packets(recording, "traffic-peer")
-    found = judge._udp(values, arrived)
+    found = judge._udp_record(values, arrived)
     assert found is not None
     times = [p.time_s for p in arrived if p.length == 1442 and p.udp_dst == 5201
              and p.time_s >= values["stamps"]["udp_start"]]
@@ -121,8 +121,8 @@ def test_udp_in_a_tunnel_is_timed_by_its_commonest_packet() -> None:
 
 def test_stream_that_was_not_asked_for_is_absent() -> None:
     """A size of 0 leaves a stream out; nothing is made up for it."""
-    assert judge._tcp({}) is None
-    assert judge._udp({"stamps": {}}, []) is None
+    assert judge._tcp_record({}) is None
+    assert judge._udp_record({"stamps": {}}, []) is None
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def test_recordings_are_judged_whole(recording: str) -> None:
     assert (made.status, made.reason) == ("ok", "")
     assert body.tcp is not None
     assert body.udp is not None
-    assert body.authentication_sum == list(table_4(policy_of(recording),
-                                                   roaming=recording in AWAY))
+    assert body.authentication_sum == list(summed_components(policy_of(recording),
+                                                             roaming=recording in AWAY))
     assert body.authentication_time_s == pytest.approx(
         sum(body.authentication_components_s[name] for name in body.authentication_sum))
     assert bool(body.handoff) == (recording in AWAY)
@@ -239,8 +239,8 @@ def test_a_phase_that_was_not_seen_is_not_counted_as_zero(
         copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proven or not: without one of its components there is no authentication time."""
     assert judged("P7", copied).status == "ok"
-    every = judge._phases
-    monkeypatch.setattr(judge, "_phases", lambda seen: [
+    every = judge._find_phases
+    monkeypatch.setattr(judge, "_find_phases", lambda seen: [
         phase for phase in every(seen) if phase.name != "dot1x"])
     made = judged("P7", copied)
     assert all(check.ok for check in made.evidence)
@@ -263,10 +263,10 @@ def test_component_that_one_of_several_authentications_lacks_is_named() -> None:
     measured = Measured(schema=2, authentication_time_s=0.1, handoff=[], tcp=None, udp=None,
                         authentication_sum=["ike_home", "mip_registration_foreign"],
                         authentications=[whole, whole])
-    assert not judge._lacking(measured)
+    assert not judge._find_lacking(measured)
     lacking = measured.model_copy(update={"authentications": [
         whole, AuthenticationRecord(components_s={}, phases=[])]})
-    assert judge._lacking(lacking) == (
+    assert judge._find_lacking(lacking) == (
         "not measured: no ike_home in the captures of authentication 2")
 
 
@@ -277,11 +277,11 @@ def test_stream_of_which_nothing_arrives_is_described_by_captures_and_links() ->
     narrow = [replace(link, mtu_bytes=600) if "ap-a/eth-a" in link.ends else link
               for link in network.links]
     scenario = replace(scenario, network=replace(network, links=narrow))
-    lost = replace(seen, captures={name: [p for p in seen.packets(name) if p.udp_dst != 5201
+    lost = replace(seen, captures={name: [p for p in seen.packets_of(name) if p.udp_dst != 5201
                                           or name == "traffic-air"] for name in seen.captures})
     lost.raw["iperf_udp"]["end"]["sum_received"]["bytes"] = 0
-    assert judge._udp(lost.raw, lost.packets("traffic-peer")) is None
-    said = judge._causes(lost, scenario)["udp_goodput_bps"]
+    assert judge._udp_record(lost.raw, lost.packets_of("traffic-peer")) is None
+    said = judge._missing_stream_causes(lost, scenario)["udp_goodput_bps"]
     assert said.startswith("0 of 9 datagrams arrived: last captured on the air from a2; the link ")
     assert said.endswith("takes 600 bytes, datagrams have 1428")
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import PROJECT
 from measure import dissect, management
 from measure.observed import Check, Observed
-from policies import load, load_named
+from policies import load_named, load_policy
 from studies import mobile
 from studies.qop2007 import attempts, matrix
 from studies.qop2007.factors import FACTORS
@@ -30,7 +30,7 @@ BLANK = dissect.parse_fields("0\t60\n")[0]
     ("M8", "R1", ""), ("M8", "N2", ""), ("M5", "R3", "full"), ("M2-ft", "R4", "ft")])
 def test_a_policy_says_how_a_node_moves_on(policy: str, scenario: str, expected: str) -> None:
     """By the link layer's word, in full without one; in the paper's scenarios it leaves first."""
-    assert matrix.roaming(load_named(policy), load_scenario(scenario)) == expected
+    assert matrix.roaming_mode(load_named(policy), load_scenario(scenario)) == expected
 
 
 def test_keys_do_not_follow_past_a_router() -> None:
@@ -46,13 +46,14 @@ def test_keys_do_not_follow_past_a_router() -> None:
 
 def test_a_session_is_of_one_server() -> None:
     """Resumed at home and within a subnet; between two agents, each with a server, it is not."""
-    policy = load(PROJECT / "examples" / "wpa2-eap-tls-resumed.yml")
+    policy = load_policy(PROJECT / "examples" / "wpa2-eap-tls-resumed.yml")
     for name in ("N1", "N2", "E1", "E2"):
         matrix.check_sessions(policy, load_scenario(name))
     for name in ("R1", "R3"):
         with pytest.raises(StudyError, match=f"in scenario {name}: sessions: resumed .* server"):
             matrix.check_sessions(policy, load_scenario(name))
-        matrix.check_sessions(load(PROJECT / "examples" / "wpa2-eap-tls.yml"), load_scenario(name))
+        matrix.check_sessions(load_policy(PROJECT / "examples" / "wpa2-eap-tls.yml"),
+                              load_scenario(name))
 
 
 @pytest.mark.parametrize(("layers", "said"), [
@@ -126,7 +127,7 @@ def attacked(*packets: dissect.Packet, attack: str = attempts.FORGED,
 
 def judged(*packets: dissect.Packet, attack: str = attempts.FORGED) -> list[Check]:
     """The checks of what was tried, in E1 and with a passphrase that nobody asks for."""
-    return list(attempts.verify(attacked(*packets, attack=attack), load_scenario("E1"), ""))
+    return list(attempts.check_attack(attacked(*packets, attack=attack), load_scenario("E1"), ""))
 
 
 def test_whoever_begins_anew_has_not_outlived_the_attack() -> None:
@@ -148,8 +149,8 @@ def test_whatever_arrives_twice_has_been_taken_again() -> None:
     for air, peer, expected in (((sent, sent), (asked,), True), ((sent, sent), (asked,) * 2, False),
                                 ((sent,), (asked,), False), ((sent, sent), (), False),
                                 ((sent, replace(sent, ccmp_iv="0x08")), (asked,), False)):
-        [check] = attempts.verify(attacked(*air, attack=attempts.REPLAY, there=peer),
-                                  load_scenario("E1"), "")
+        [check] = attempts.check_attack(attacked(*air, attack=attempts.REPLAY, there=peer),
+                                        load_scenario("E1"), "")
         assert check.ok is expected, check.detail
 
 
@@ -162,7 +163,7 @@ def test_a_twin_that_reads_nothing_was_there_and_met() -> None:
     for air, twin, expected in (((beacon, met), (), True), ((beacon, met), (tunnelled,), True),
                                 ((beacon, met), (tunnelled, legible), False),
                                 ((beacon,), (), False), ((met,), (), False)):
-        [check] = attempts.verify(
+        [check] = attempts.check_attack(
             attacked(*air, attack=attempts.TWIN, there=twin, point="twin"),
             load_scenario("E1"), "")
         assert check.ok is expected, check.detail

@@ -13,7 +13,7 @@ from measure.record import Record
 from policies import load_named
 from studies.qop2007.body import OutageRecord
 from studies.qop2007.report import moves
-from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.from_run import basis_from_run
 
 OWN = [load_named(name) for name in ("M1", "M2", "M2-ft", "M5", "M8", "M10", "M11")]
 FRAMES = {"authentication": (0.001, 2), "association": (0.001, 2)}
@@ -30,7 +30,7 @@ def moved(policy: str, scenario: str, gap_s: float, repetition: int = 1) -> Reco
 def tables_of(*records: Record) -> list[Table]:
     """The tables of moves of these records."""
     cells = cells_of(*records, own=OWN)
-    return list(moves.tables(cells, from_run(cells)))
+    return list(moves.move_tables(cells, basis_from_run(cells)))
 
 
 def test_each_move_says_how_its_link_and_layer_3_came_along() -> None:
@@ -93,7 +93,7 @@ def test_a_move_that_the_folder_does_not_describe_is_not_guessed() -> None:
         plan = manifest_of(records, own=OWN).model_copy(update={
             "levels": levels | {factor: levels[factor] | {level: bare}}})
         cells = Cells(results_of(*records, own=OWN, manifest=plan))
-        table, *crossed = moves.tables(cells, from_run(cells))
+        table, *crossed = moves.move_tables(cells, basis_from_run(cells))
         assert ("-", "-") in {(row[2].text, row[3].text) for row in table.rows}
         assert {entry.note for row in table.rows for entry in row[2:4] if entry.text == "-"} == {
             "the results folder does not say how the node moves"}
@@ -110,7 +110,7 @@ def test_a_scenario_of_another_version_is_not_guessed(changes: dict[str, Any]) -
     plan = plan.model_copy(update={"levels": {**plan.levels, "scenario": {
         "R3": other.model_copy(update={"content": other.content | changes})}}})
     cells = Cells(results_of(*records, own=OWN, manifest=plan))
-    [table] = moves.tables(cells, from_run(cells))
+    [table] = moves.move_tables(cells, basis_from_run(cells))
     assert [(row[2].text, row[3].text) for row in table.rows] == [("-", "-")]
 
 

@@ -58,7 +58,8 @@ TABLE_4 = {
 def of_recording(policy: str) -> dict[str, Phase]:
     """The phases of a recording, by name, in order of time."""
     seen = observed(policy)
-    found = phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
+    found = phases.find_phases(seen.raw, seen.packets_of("auth-air"), seen.packets_of("auth-mn"),
+                               seen.mac)
     assert len({phase.name for phase in found}) == len(found)
     return {phase.name: phase for phase in found}
 
@@ -70,7 +71,7 @@ def find(mobile_node: list[Packet], *, air: list[Packet] | None = None,
     values = {"stamps": {"start": 100.0}, "events": events or []}
     if handoff is not None:
         values["stamps"]["handoff"] = handoff
-    return {phase.name: phase for phase in phases.find(values, air or [], mobile_node, MAC)}
+    return {phase.name: phase for phase in phases.find_phases(values, air or [], mobile_node, MAC)}
 
 
 def eap(time_s: float, code: int) -> Packet:
@@ -195,7 +196,7 @@ def test_durations_are_last_minus_first_as_tshark_prints_them(
 @pytest.mark.parametrize("roaming", [False, True])
 def test_table_4(policy: str, roaming: bool) -> None:
     """What T_A is the sum of, for all twelve policies at home and roaming, is the paper's."""
-    wanted = summing.table_4(POLICIES[policy], roaming=roaming)
+    wanted = summing.summed_components(POLICIES[policy], roaming=roaming)
     assert len(set(wanted)) == len(wanted)
     assert set(wanted) == TABLE_4[policy][roaming]
 
@@ -204,8 +205,8 @@ def test_table_4(policy: str, roaming: bool) -> None:
 def test_every_component_of_table_4_is_measured(recording: str) -> None:
     """Each component that counts took place, and took the time of its own packets."""
     policy, found = policy_of(recording), of_recording(recording)
-    parts = summing.components(list(found.values()))
-    wanted = summing.table_4(policy, roaming=recording in AWAY)
+    parts = summing.find_components(list(found.values()))
+    wanted = summing.summed_components(policy, roaming=recording in AWAY)
     assert set(wanted) <= parts.keys()
     assert all(seconds > 0 for seconds in parts.values())
     shown = {f"{name}_{place}" for place in ("home", "foreign")[:2 if recording in AWAY else 1]
@@ -220,14 +221,14 @@ def test_every_component_of_table_4_is_measured(recording: str) -> None:
 def test_components_are_those_of_the_packets(recording: str) -> None:
     """802.1X and IKE by their phase; Mobile IP from the solicitation to the accepted reply."""
     found = of_recording(recording)
-    parts = summing.components(list(found.values()))
+    parts = summing.find_components(list(found.values()))
     for place, prefix in (("home", ""), ("foreign", "foreign_")):
         for part, phase in (("eap", "dot1x"), ("ike", "ike")):
             assert (f"{part}_{place}" in parts) == (prefix + phase in found)
             if prefix + phase in found:
                 assert parts[f"{part}_{place}"] == found[prefix + phase].duration_s
         if f"mip_registration_{place}" in parts:
-            stay = observed(recording).by_stay("auth-mn")[place == "foreign"]
+            stay = observed(recording).by_attachment("auth-mn")[place == "foreign"]
             first = next(p for p in stay if p.icmp_type == dissect.AGENT_SOLICITATION)
             last = next(p for p in stay if p.mip_type == dissect.REGISTRATION_REPLY)
             assert parts[f"mip_registration_{place}"] == pytest.approx(
@@ -241,13 +242,13 @@ def test_components_are_those_of_the_packets(recording: str) -> None:
 def test_handoff_has_no_gaps_and_adds_up(recording: str) -> None:
     """Its phases lie side by side and sum to the whole, from leaving to the first answer."""
     seen, found = observed(recording), of_recording(recording)
-    tiles = phases.handoff(seen.raw, list(found.values()))
+    tiles = phases.handoff_phases(seen.raw, list(found.values()))
     assert [tile.name for tile in tiles] == NAMES[policy_of(recording).id]
     assert tiles[0].start_s == 0
     for before, after in itertools.pairwise(tiles):
         assert after.start_s == pytest.approx(before.end_s, abs=1e-9)
     moved = seen.raw["stamps"]["handoff"]
-    answer = next(p for p in seen.packets("auth-mn")
+    answer = next(p for p in seen.packets_of("auth-mn")
                   if p.icmp_type == dissect.ECHO_REPLY and p.time_s > moved)
     # 5 ms are allowed.
     assert sum(tile.duration_s for tile in tiles) == pytest.approx(
@@ -262,9 +263,9 @@ def test_handoff_starts_at_disassociation(recording: str) -> None:
     wpa_supplicant leaves with a deauthentication (subtype 12), which ends the association too.
     """
     seen, found = observed(recording), of_recording(recording)
-    tiles = phases.handoff(seen.raw, list(found.values()))
+    tiles = phases.handoff_phases(seen.raw, list(found.values()))
     moved = seen.raw["stamps"]["handoff"]
-    frames = [p for p in seen.packets("auth-air") if p.time_s >= moved
+    frames = [p for p in seen.packets_of("auth-air") if p.time_s >= moved
               and seen.mac in (p.transmitter, p.receiver)]
     assert frames[0].subtype in (0x0A, 0x0C)
     assert frames[0].time_s - moved < min(0.02, tiles[0].duration_s)
@@ -275,7 +276,7 @@ def test_handoff_counts_the_packets_of_its_phases(recording: str) -> None:
     """A phase of the handoff is made of the packets of the same phase away, and ends with it."""
     seen, found = observed(recording), of_recording(recording)
     begin = seen.raw["stamps"]["handoff"] - seen.raw["stamps"]["start"]
-    for tile in phases.handoff(seen.raw, list(found.values())):
+    for tile in phases.handoff_phases(seen.raw, list(found.values())):
         phase = found[f"foreign_{tile.name}"]
         assert tile.packets == phase.packets
         assert tile.end_s == pytest.approx(phase.end_s - begin, abs=1e-6)
@@ -285,7 +286,7 @@ def test_handoff_counts_the_packets_of_its_phases(recording: str) -> None:
 def test_no_handoff_at_home(recording: str) -> None:
     """Who stays has none."""
     found = of_recording(recording)
-    assert phases.handoff(raw(recording), list(found.values())) == []
+    assert phases.handoff_phases(raw(recording), list(found.values())) == []
     assert not any(name.startswith("foreign_") for name in found)
 
 
@@ -295,7 +296,7 @@ def test_no_handoff_at_home(recording: str) -> None:
 def test_handoff_tiles_whatever_overlaps(entries: list[tuple[str, float, float]]) -> None:
     """Phases that overlap, or lie within others, still add up to the whole and to no more."""
     made = [Phase(f"foreign_{name}", begin, took, 1) for name, begin, took in entries]
-    tiles = phases.handoff({"stamps": {"start": 100.0, "handoff": 104.0}}, made)
+    tiles = phases.handoff_phases({"stamps": {"start": 100.0, "handoff": 104.0}}, made)
     assert all(tile.duration_s >= 0 for tile in tiles)
     last = max((phase.end_s for phase in made), default=4.0)
     assert sum(tile.duration_s for tile in tiles) == pytest.approx(last - 4.0)
@@ -308,7 +309,7 @@ def test_first_packet_ends_with_the_answer(policy: str) -> None:
     *earlier, first = of_recording(policy).values()
     assert first.start_s == pytest.approx(
         max(phase.start_s + phase.duration_s for phase in earlier), abs=1e-6)
-    answer = next(p for p in seen.packets("auth-mn") if p.icmp_type == 0)
+    answer = next(p for p in seen.packets_of("auth-mn") if p.icmp_type == 0)
     assert first.start_s + first.duration_s == pytest.approx(
         answer.time_s - seen.raw["stamps"]["start"], abs=1e-6)
 
@@ -331,10 +332,10 @@ def test_first_packet_leaves_ike_out(policy: str) -> None:
 def test_nothing_happened() -> None:
     """No packets and no events: no phases, and no authentication time."""
     assert find([]) == {}
-    assert summing.components([]) == {}
+    assert summing.find_components([]) == {}
     assert summing.authentication_time_s({}, ["eap_home"]) is None
-    assert summing.missing({"ike_home": 0.1}, ["eap_home", "ike_home"]) == ["eap_home"]
-    assert phases.handoff({"stamps": {"start": 100.0, "handoff": 101.0}}, []) == []
+    assert summing.missing_components({"ike_home": 0.1}, ["eap_home", "ike_home"]) == ["eap_home"]
+    assert phases.handoff_phases({"stamps": {"start": 100.0, "handoff": 101.0}}, []) == []
 
 
 @pytest.mark.parametrize("event", ["CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"])
@@ -427,7 +428,7 @@ def test_wireguard_handshake_lasts_until_data_can_be_sent(
     if found is not None:
         assert (found.duration_s, found.packets) == (pytest.approx(seconds), count)
     seen = replace(observed("P1"), captures={"auth-mn": messages})
-    assert retransmissions.find(seen) == again
+    assert retransmissions.find_retransmissions(seen) == again
 
 
 def test_keys_after_success_close_dot1x() -> None:
@@ -464,7 +465,7 @@ def test_four_way_handshake_without_eap() -> None:
     """Keys alone are a four-way handshake, and its time is authentication time."""
     found = find([key(101), key(101.25), key(101.5), key(102)])
     assert found == {"four_way_handshake": Phase("four_way_handshake", 1.0, 1.0, 4)}
-    assert summing.components(list(found.values())) == {"eap_home": 1.0}
+    assert summing.find_components(list(found.values())) == {"eap_home": 1.0}
 
 
 def test_no_answer_no_first_packet() -> None:
@@ -493,7 +494,7 @@ def test_no_registration_without_acceptance(exchange: list[Packet]) -> None:
     """What was not answered, or denied, is no registration, and counts nothing."""
     found = find(exchange)
     assert "registration" not in found
-    assert "mip_registration_home" not in summing.components(list(found.values()))
+    assert "mip_registration_home" not in summing.find_components(list(found.values()))
 
 
 def test_simultaneous_bindings_refused_is_accepted_too() -> None:
@@ -508,7 +509,7 @@ def test_discovery_runs_from_solicitation_to_the_request() -> None:
                       reply(105)], key=lambda p: p.time_s)
     found = find(packets)
     assert found["agent_discovery"] == Phase("agent_discovery", 2.0, 1.0, 2)
-    assert summing.components(list(found.values())) == {"mip_registration_home": 3.0}
+    assert summing.find_components(list(found.values())) == {"mip_registration_home": 3.0}
 
 
 def test_unsolicited_discovery_is_one_advertisement() -> None:
@@ -516,7 +517,7 @@ def test_unsolicited_discovery_is_one_advertisement() -> None:
     found = find([icmp(101, dissect.AGENT_ADVERTISEMENT), icmp(103, dissect.AGENT_ADVERTISEMENT),
                   request(104), reply(105)])
     assert found["agent_discovery"] == Phase("agent_discovery", 3.0, 0.0, 1)
-    assert summing.components(list(found.values())) == {"mip_registration_home": 2.0}
+    assert summing.find_components(list(found.values())) == {"mip_registration_home": 2.0}
 
 
 def test_discovery_is_no_first_packet() -> None:
@@ -532,7 +533,7 @@ def test_the_move_parts_two_stays() -> None:
     found = find(exchange, handoff=110)
     assert found == {"registration": Phase("registration", 1.0, 1.0, 2),
                      "foreign_registration": Phase("foreign_registration", 11.0, 2.0, 2)}
-    assert summing.components(list(found.values())) == {
+    assert summing.find_components(list(found.values())) == {
         "mip_registration_home": 1.0, "mip_registration_foreign": 2.0}
 
 

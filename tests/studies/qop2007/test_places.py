@@ -21,7 +21,7 @@ def test_distance_without_a_signal_is_refused(name: str, medium: str) -> None:
     """It was planned without a word, and three scenarios would have measured the same."""
     with pytest.raises(UserError, match=rf"^scenario {name}: .*medium {medium} has no signal"):
         plan_of("P1", name, asked={"medium": medium})
-    assert plan_of("P1", name, asked={"medium": WITH_SIGNAL}).steps()
+    assert plan_of("P1", name, asked={"medium": WITH_SIGNAL}).all_steps()
 
 
 def test_a_signal_to_a_radio_that_stands_nowhere_is_refused() -> None:

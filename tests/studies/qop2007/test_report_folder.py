@@ -19,7 +19,7 @@ import recorded
 from conftest import PROJECT
 from fabricated import make, paper_run, write_all
 from in_process import QopHere
-from policies import load, load_all
+from policies import load_all, load_policy
 from studies.qop2007 import published
 from studies.qop2007.report.claims.judge import OF_ALL_POLICIES
 from topologies.loader import load_scenario
@@ -65,7 +65,7 @@ def test_a_folder_elsewhere_gives_the_same_report(tmp_path: Path, elsewhere: Pat
     path = tmp_path / "own.yml"
     path.write_text("id: X1\nname: WPA2 with CCMP\nlayers:\n"
                     "  link: {cipher: CCMP, keys: psk, pmf: 0}\n")
-    own = load(path)
+    own = load_policy(path)
     records = [*paper_run(("N2", "R1")),
                *(make("X1", number, digests={"policy": own.digest()}) for number in (1, 2, 3))]
     here = write_all(records, tmp_path / "here" / "run", [own])

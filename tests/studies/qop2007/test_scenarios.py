@@ -66,7 +66,7 @@ def captured(shared_qop: Qop, p1: dict[str, Record],
     def packets(scenario: str, capture: str) -> list[Packet]:
         if (scenario, capture) not in known:
             kept = shared_qop.folder / "scenarios" / "captures" / f"P1-{scenario}-001"
-            known[scenario, capture] = dissect.read(
+            known[scenario, capture] = dissect.read_packets(
                 unpacked(kept / f"{capture}.pcap.gz", folder / f"{scenario}-{capture}.pcap"))
         return known[scenario, capture]
     return packets
@@ -292,11 +292,12 @@ def test_tcp_connection_survives_the_move(tmp_path: Path) -> None:
 async def _survive(policy: str, work: Path) -> dict[str, Any]:
     plan = plan_of(policy, "R1")
     [planned] = plan.testbeds.values()
-    machine, made = setup.embedded(), secrets.make()
+    machine, made = setup.embedded_machine(), secrets.make_secrets()
     testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, work)
     try:
         await testbed.open(made, Renderer(made, work))
-        return await testbed.call("survive", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)
+        return await testbed.call_command("survive", plan.study.task(plan.cells[0], plan.asked),
+                                          PATIENCE_S)
     finally:
         await testbed.close()
 

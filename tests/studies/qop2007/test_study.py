@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.blocks import ask, fieller, jackknife, mean_of
+from analysis.blocks import apply_to_means, fieller_ratio, jackknife_estimate, mean_of
 from analysis.table import Entry, Table
 from conftest import PROJECT
 from fabricated import (
@@ -21,17 +21,17 @@ from fabricated import (
     phases_of,
 )
 from measure.record import Record
-from policies import load, load_weights
+from policies import load_policy, load_weights
 from studies.qop2007 import published
 from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.from_paper import from_paper
-from studies.qop2007.report.from_run import from_run
-from studies.qop2007.report.paper_tables import tables as tables_of
-from studies.qop2007.report.recommendation import by_overhead
+from studies.qop2007.report.from_paper import basis_from_paper
+from studies.qop2007.report.from_run import basis_from_run
+from studies.qop2007.report.paper_tables import all_tables as tables_of
+from studies.qop2007.report.recommendation import recommend_by_overhead
 from studies.qop2007.report.robustness import sample_variance
 from studies.qop2007.report.traffic_tables import table_n2
 
-PRINTED = from_paper()
+PRINTED = basis_from_paper()
 TABLES = {table.id: table for table in tables_of(PRINTED)}
 ORDER = ("P1", "P2", "P5", "P7", "P6", "P3", "P8", "P4", "P9", "P11", "P10", "P12")
 
@@ -124,7 +124,7 @@ def test_recommended_policies_are_those_that_the_paper_names() -> None:
     compared = 0
     for stream, metric in (("tcp", "tcp_overhead_bps"), ("udp", "udp_overhead_bps")):
         for kind in ("home", "roaming"):
-            found = by_overhead(PRINTED, stream, kind)
+            found = recommend_by_overhead(PRINTED, stream, kind)
             for group, policy in named[metric][kind].items():
                 assert found[group] == policy, (metric, kind, group)
                 compared += 1
@@ -150,7 +150,7 @@ def test_the_rules_factors_have_room(monkeypatch: pytest.MonkeyPatch, within: fl
                                      same: bool) -> None:
     """The paper's choices hold for the whole range that the rule's docstring says, not beyond."""
     def choices() -> list[dict[str, str]]:
-        return [by_overhead(PRINTED, stream, kind) for kind in ("home", "roaming")
+        return [recommend_by_overhead(PRINTED, stream, kind) for kind in ("home", "roaming")
                 for stream in ("tcp", "udp")]
 
     usual = choices()
@@ -246,7 +246,7 @@ def test_published_figures_have_neither_interval_nor_record() -> None:
 
 def basis_of(*records: Record, **options: Any) -> Basis:
     """The basis of a run of these records."""
-    return from_run(cells_of(*records, **options))
+    return basis_from_run(cells_of(*records, **options))
 
 
 def test_a_measured_study_fills_every_table() -> None:
@@ -267,14 +267,14 @@ def test_a_drift_that_hits_all_policies_alike_cancels() -> None:
     """Overhead is taken within blocks, so an interval knows nothing of the drift between them."""
     records = [make(policy, repetition, tcp=(4.6e6 if policy == "P1" else 4.4e6)
                     + 0.3e6 * repetition) for policy in ("P1", "P3") for repetition in range(1, 6)]
-    found = basis_of(*records).find("tcp_overhead_bps", "P3", "N2")
+    found = basis_of(*records).find_observation("tcp_overhead_bps", "P3", "N2")
     assert found.estimate.mean == pytest.approx(0.2e6)
     assert found.estimate.half_width == pytest.approx(0, abs=1e-3)
 
 
 def test_policies_of_ones_own_stand_in_their_group() -> None:
     """WPA2 and WPA3 beside two of the paper's: sigma from their layers, nothing published."""
-    own = [load(PROJECT / "examples" / name) for name in ("wpa2-psk.yml", "wpa3-sae.yml")]
+    own = [load_policy(PROJECT / "examples" / name) for name in ("wpa2-psk.yml", "wpa3-sae.yml")]
     records = [make(name, repetition, digests={"policy": digest})
                for repetition in (1, 2, 3)
                for name, digest in [("P1", PRINTED.policies[0].definition.digest()),
@@ -326,15 +326,16 @@ def test_no_run_is_too_small_for_its_tables(records: list[Record]) -> None:
 def test_failed_repetitions_enter_nothing() -> None:
     """A cell with one good of three has no number, as everywhere else."""
     found = basis_of(make("P1", 1), make("P1", 2), make("P2", 1), failed("P2", 2), failed("P2", 3))
-    assert found.find("tcp_goodput_bps", "P2", "N2") is None
-    assert found.find("tcp_goodput_bps", "P1", "N2").records == ("P1-N2-001", "P1-N2-002")
+    assert found.find_observation("tcp_goodput_bps", "P2", "N2") is None
+    assert found.find_observation("tcp_goodput_bps", "P1",
+                                  "N2").records == ("P1-N2-001", "P1-N2-002")
 
 
 def test_the_baseline_has_no_overhead_to_itself() -> None:
     """What others are compared with stands in no table of overhead."""
     found = basis_of(*(make(policy, n) for policy in ("P1", "P2") for n in (1, 2)))
-    assert found.find("tcp_overhead_bps", "P1", "N2") is None
-    assert found.find("tcp_overhead_bps", "P2", "N2").estimate.mean == 0
+    assert found.find_observation("tcp_overhead_bps", "P1", "N2") is None
+    assert found.find_observation("tcp_overhead_bps", "P2", "N2").estimate.mean == 0
     table = next(one for one in tables_of(found) if one.id == "table-5")
     assert [row[0].text for row in table.rows] == ["P2"]
 
@@ -359,7 +360,7 @@ def test_weights_of_ones_own_move_policies_between_groups(tmp_path: Path) -> Non
     text = (PROJECT / "policies" / "weights.yml").read_text()
     path = tmp_path / "mine.yml"
     path.write_text(re.sub(r"\{authentication: 3, mutual", "{authentication: 30, mutual", text))
-    found = from_run(cells_of(*paper_run()), load_weights(path))
+    found = basis_from_run(cells_of(*paper_run()), load_weights(path))
     groups = {one.id: one.group for one in found.policies}
     assert groups["P3"] == "high" and groups["P6"] == "low"
 
@@ -388,8 +389,8 @@ def blocks_of(random: np.random.Generator, count: int, means: list[float],
 def test_coverage_of_a_difference(count: int) -> None:
     """Student's t of differences within blocks, exact for any number of blocks."""
     def draw(random: np.random.Generator) -> tuple[float | None, float | None]:
-        found = jackknife(blocks_of(random, count, [5.0, 3.0], 1.0),
-                          lambda means: means[..., 0] - means[..., 1])
+        found = jackknife_estimate(blocks_of(random, count, [5.0, 3.0], 1.0),
+                                   lambda means: means[..., 0] - means[..., 1])
         return found.low, found.high
 
     assert covered(draw, 2.0) == pytest.approx(0.95, abs=0.02)
@@ -402,7 +403,7 @@ def test_coverage_of_a_variance_over_scenarios(count: int, noise: float) -> None
     means = [70.0, 71.0, 109.0, 90.0, 208.0]
 
     def draw(random: np.random.Generator) -> tuple[float | None, float | None]:
-        found = jackknife(blocks_of(random, count, means, noise), sample_variance)
+        found = jackknife_estimate(blocks_of(random, count, means, noise), sample_variance)
         return found.low, found.high
 
     assert covered(draw, float(np.var(means, ddof=1))) >= 0.93
@@ -413,7 +414,7 @@ def test_coverage_of_a_variance_over_scenarios(count: int, noise: float) -> None
 def test_coverage_of_a_ratio(count: int, spread: float) -> None:
     """Fieller's interval, from a divisor that is sure to one that may well be 0."""
     def draw(random: np.random.Generator) -> tuple[float | None, float | None]:
-        found = fieller(random.normal(7, spread, count), random.normal(2, spread, count))
+        found = fieller_ratio(random.normal(7, spread, count), random.normal(2, spread, count))
         return (None, None) if found is None else (found.low, found.high)
 
     assert covered(draw, 3.5) >= 0.93
@@ -424,7 +425,7 @@ def test_coverage_of_a_ratio_of_what_drifts_together(sign: int) -> None:
     """Within a block both drift alike, or against each other: neither too narrow nor too wide."""
     def draw(random: np.random.Generator) -> tuple[float | None, float | None]:
         drift, noise = random.normal(0, 0.3, 8), random.normal(0, 0.05, size=(2, 8))
-        found = fieller(7 + 3.5 * drift + noise[0], 2 + sign * drift + noise[1])
+        found = fieller_ratio(7 + 3.5 * drift + noise[0], 2 + sign * drift + noise[1])
         return found.low, found.high
 
     assert covered(draw, 3.5) == pytest.approx(0.95, abs=0.02)
@@ -432,9 +433,9 @@ def test_coverage_of_a_ratio_of_what_drifts_together(sign: int) -> None:
 
 def test_a_ratio_to_what_may_be_0_has_no_interval() -> None:
     """Any ratio is possible then, and no verdict can come of it."""
-    found = fieller(np.array([5.0, 6, 7]), np.array([-1.0, 0.5, 1]))
+    found = fieller_ratio(np.array([5.0, 6, 7]), np.array([-1.0, 0.5, 1]))
     assert (found.low, found.high) == (None, None)
-    assert fieller(np.array([5.0, 6]), np.array([-1.0, 1])) is None
+    assert fieller_ratio(np.array([5.0, 6]), np.array([-1.0, 1])) is None
 
 
 def test_a_question_uses_the_blocks_that_all_cells_share() -> None:
@@ -442,7 +443,8 @@ def test_a_question_uses_the_blocks_that_all_cells_share() -> None:
     records = [make("P1", n, tcp=1e6 * n) for n in (1, 2, 3, 4)]
     records += [make("P2", n, tcp=1e6 * n - 5e4) for n in (2, 3, 4)]
     asked = [("tcp_goodput_bps", "P1", "N2"), ("tcp_goodput_bps", "P2", "N2")]
-    found = ask(basis_of(*records).observations, asked, lambda means: means[..., 0] - means[..., 1])
+    found = apply_to_means(basis_of(*records).observations, asked, lambda means: means[..., 0]
+                           - means[..., 1])
     assert (found.n, found.mean) == (3, pytest.approx(5e4))
     assert found.half_width == pytest.approx(0, abs=1e-3)
 
@@ -452,6 +454,6 @@ def test_means_over_scenarios_are_of_the_same_scenarios_for_all() -> None:
     records = [make("P1", n, scenario=place) for n in (1, 2) for place in ("N1", "N2")]
     found = basis_of(*records, *(make("P2", n) for n in (1, 2)))
     home = found.of_kind("home")
-    assert found.over("tcp_goodput_bps", "P1", home).estimate.n == 2
-    assert found.over("tcp_goodput_bps", "P2", home) is None
-    assert ask(found.observations, [], mean_of) is None
+    assert found.mean_observation("tcp_goodput_bps", "P1", home).estimate.n == 2
+    assert found.mean_observation("tcp_goodput_bps", "P2", home) is None
+    assert apply_to_means(found.observations, [], mean_of) is None

@@ -53,7 +53,7 @@ class Subject:
     is_expired: bool = False
 
 
-def tagged(tag: int, content: bytes) -> bytes:
+def encode_der(tag: int, content: bytes) -> bytes:
     """Return a value in DER."""
     size = len(content)
     if size < _LONG:
@@ -65,15 +65,16 @@ def tagged(tag: int, content: bytes) -> bytes:
 def principal_name(realm: str, kind: int, name: str) -> bytes:
     """Return a KRB5PrincipalName (RFC 4556, 3.2.2) in DER."""
     def text(value: str) -> bytes:
-        return tagged(0x1B, value.encode())
+        return encode_der(0x1B, value.encode())
 
-    parts = tagged(0x30, b"".join(map(text, name.split("/"))))
-    named = tagged(0x30, tagged(0xA0, tagged(2, bytes([kind]))) + tagged(0xA1, parts))
-    return tagged(0x30, tagged(0xA0, text(realm)) + tagged(0xA1, named))
+    parts = encode_der(0x30, b"".join(map(text, name.split("/"))))
+    named = encode_der(0x30, encode_der(0xA0, encode_der(2, bytes([kind])))
+                       + encode_der(0xA1, parts))
+    return encode_der(0x30, encode_der(0xA0, text(realm)) + encode_der(0xA1, named))
 
 
-def builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
-            *, is_expired: bool = False) -> x509.CertificateBuilder:
+def certificate_builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
+                        *, is_expired: bool = False) -> x509.CertificateBuilder:
     """Return a builder with the fields that every certificate has."""
     first, last = validity(is_expired=is_expired)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -91,21 +92,23 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         decipher_only=False)
 
 
-def authority(name: str, bits: int) -> Authority:
+def make_authority(name: str, bits: int) -> Authority:
     """Create a self-signed authority."""
     key = rsa.generate_private_key(65537, bits)
-    made = (builder(name, key, None)
+    made = (certificate_builder(name, key, None)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(key_usage(signs_certificates=True), critical=True))
     return Authority(made.sign(key, hashes.SHA256()), key)
 
 
-def write(folder: Path, file: str, subject: Subject, signer: Authority, bits: int) -> None:
+def write_certificate(folder: Path, file: str, subject: Subject, signer: Authority,
+                      bits: int) -> None:
     """Write a key and its certificate, as FILE.key and FILE.pem."""
     key = rsa.generate_private_key(65537, bits)
     names = [x509.OtherName(PRINCIPAL_NAME, principal_name(*principal))
              for principal in subject.principals]
-    made = (builder(subject.name, key, signer.certificate.subject, is_expired=subject.is_expired)
+    made = (certificate_builder(subject.name, key, signer.certificate.subject,
+                                is_expired=subject.is_expired)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -116,23 +119,26 @@ def write(folder: Path, file: str, subject: Subject, signer: Authority, bits: in
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
-def make(folder: Path, realms: list[str], user: str, bits: int) -> None:
+def make_certificates(folder: Path, realms: list[str], user: str, bits: int) -> None:
     """Create all certificates of a run."""
-    anchor, rogue = authority("realms", bits), authority("rogue", bits)
+    anchor, rogue = make_authority("realms", bits), make_authority("rogue", bits)
     for name, signer in (("ca", anchor), ("rogue-ca", rogue)):
         (folder / f"{name}.pem").write_bytes(signer.certificate.public_bytes(Encoding.PEM))
     for realm in realms:
-        write(folder, f"kdc-{realm}", Subject(
+        write_certificate(folder, f"kdc-{realm}", Subject(
             f"kdc {realm}", ((realm, NT_SERVICE, f"krbtgt/{realm}"),), KDC), anchor, bits)
 
-    def of(name: str) -> tuple[tuple[str, int, str], ...]:
+    def principals_of(name: str) -> tuple[tuple[str, int, str], ...]:
         return tuple((realm, NT_PRINCIPAL, name) for realm in realms)
 
-    write(folder, "user", Subject(user, of(user), CLIENT), anchor, bits)
-    write(folder, "another-user", Subject("mallory", of("mallory"), CLIENT), anchor, bits)
-    write(folder, "no-purpose", Subject(user, of(user), OTHER_PURPOSE), anchor, bits)
-    write(folder, "expired", Subject(user, of(user), CLIENT, is_expired=True), anchor, bits)
-    write(folder, "rogue", Subject(user, of(user), CLIENT), rogue, bits)
+    write_certificate(folder, "user", Subject(user, principals_of(user), CLIENT), anchor, bits)
+    write_certificate(folder, "another-user", Subject("mallory", principals_of("mallory"), CLIENT),
+                      anchor, bits)
+    write_certificate(folder, "no-purpose", Subject(user, principals_of(user), OTHER_PURPOSE),
+                      anchor, bits)
+    write_certificate(folder, "expired",
+                      Subject(user, principals_of(user), CLIENT, is_expired=True), anchor, bits)
+    write_certificate(folder, "rogue", Subject(user, principals_of(user), CLIENT), rogue, bits)
 
 
 def files_of(kdc_of: str) -> dict[str, str]:
@@ -156,7 +162,8 @@ def main() -> int:
     options = parser.parse_args()
     os.umask(0o077)
     store, unit = Store(options.store), f"kerberos-{options.bits}"
-    store.make(unit, lambda folder: make(folder, sorted(options.realm), options.user, options.bits))
+    store.make(unit, lambda folder: make_certificates(folder, sorted(options.realm), options.user,
+                                                      options.bits))
     install(options.output, {f"pkinit/{name}": store.path(unit, source)
                              for name, source in files_of(options.kdc_of).items()})
     return 0

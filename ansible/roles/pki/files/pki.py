@@ -119,7 +119,7 @@ class Form:
         return f"visited@{self.key}@{self.chain}" if self.is_visited else self.home
 
 
-def parse(unit: str) -> tuple[str, Form, str]:
+def parse_unit(unit: str) -> tuple[str, Form, str]:
     """Return kind, form and node of a unit."""
     before, _, name = unit.partition("-")
     kind, *said = before.split("@")
@@ -127,7 +127,7 @@ def parse(unit: str) -> tuple[str, Form, str]:
     return kind, form, name
 
 
-def openssl(folder: Path, *arguments: str) -> None:
+def run_openssl(folder: Path, *arguments: str) -> None:
     """Run openssl in `folder`. Its own message becomes the error."""
     try:
         done = subprocess.run(
@@ -148,7 +148,7 @@ def make_rsa_key(folder: Path, file: str, bits: int) -> None:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import rsa
     except ImportError:
-        openssl(folder, "genrsa", "-out", file, str(bits))
+        run_openssl(folder, "genrsa", "-out", file, str(bits))
         return
     made = rsa.generate_private_key(public_exponent=65537, key_size=bits)
     (folder / file).write_bytes(made.private_bytes(
@@ -156,7 +156,7 @@ def make_rsa_key(folder: Path, file: str, bits: int) -> None:
         serialization.NoEncryption()))
 
 
-def request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
+def make_request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
     """Create `kind`.key in `folder` and the request for its certificate."""
     (folder / "openssl.cnf").write_text(OPENSSL_CONFIG.format(name=name))
     if key in RSA_BITS:
@@ -164,7 +164,7 @@ def request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
         source = ["-key", f"{kind}.key"]
     else:
         source = ["-newkey", *KEYS[key], "-nodes", "-keyout", f"{kind}.key"]
-    openssl(
+    run_openssl(
         folder,
         "req",
         "-new",
@@ -178,7 +178,7 @@ def request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
     )
 
 
-def sign(
+def sign_certificate(
     folder: Path,
     kind: str,
     issuer: Path | None,
@@ -199,7 +199,7 @@ def sign(
         if issuer is None
         else ["-cert", f"{issuer}.pem", "-keyfile", f"{issuer}.key"]
     )
-    openssl(
+    run_openssl(
         folder,
         "ca",
         "-batch",
@@ -222,7 +222,7 @@ def sign(
     )
 
 
-def keep(folder: Path, *names: str) -> None:
+def keep_only(folder: Path, *names: str) -> None:
     """Remove everything from `folder` except `names`.
 
     Requests and databases are not needed later.
@@ -237,55 +237,55 @@ def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
     if form != Form():
         make_further_authority(folder, form)
         return
-    request(folder, "root", "root")
-    sign(folder, "root", None)
-    request(folder, "qop", "intermediate")
-    sign(folder, "intermediate", folder / "root")
-    keep(folder, *ROOT_FILES, "intermediate.pem", "intermediate.key")
+    make_request(folder, "root", "root")
+    sign_certificate(folder, "root", None)
+    make_request(folder, "qop", "intermediate")
+    sign_certificate(folder, "intermediate", folder / "root")
+    keep_only(folder, *ROOT_FILES, "intermediate.pem", "intermediate.key")
 
 
 def make_further_authority(folder: Path, form: Form) -> None:
     """Create a root and its chain of intermediates. The last one's key signs certificates."""
-    request(folder, "root", "root", form.key)
-    sign(folder, "root", None, key=form.key)
+    make_request(folder, "root", "root", form.key)
+    sign_certificate(folder, "root", None, key=form.key)
     issuer, chain = "root", ""
     for number in range(1, form.chain):
         name = f"intermediate{number}"
-        request(folder, f"qop{number}", name, form.key)
+        make_request(folder, f"qop{number}", name, form.key)
         is_last = number == form.chain - 1
         extensions = "intermediate" if is_last else "root"
-        sign(folder, name, folder / issuer, extensions=extensions, key=form.key)
+        sign_certificate(folder, name, folder / issuer, extensions=extensions, key=form.key)
         chain = (folder / f"{name}.pem").read_text() + chain
         issuer = name
     (folder / "chain.pem").write_text(chain)
     for end in ("pem", "key"):
         shutil.copyfile(folder / f"{issuer}.{end}", folder / f"issuer.{end}")
-    keep(folder, *ROOT_FILES, "chain.pem", "issuer.pem", "issuer.key")
+    keep_only(folder, *ROOT_FILES, "chain.pem", "issuer.pem", "issuer.key")
 
 
 def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
     """Create another operator's root. It and the home network's certify each other."""
-    make(store, form.home)
-    request(folder, "visited", "root", form.key)
-    sign(folder, "root", None, key=form.key)
+    make_unit(store, form.home)
+    make_request(folder, "visited", "root", form.key)
+    sign_certificate(folder, "root", None, key=form.key)
     shutil.copyfile(folder / "root.csr", folder / "cross.csr")
     home = store.path(form.home, "root")
-    sign(folder, "cross", home, extensions="root", key=form.key)
+    sign_certificate(folder, "cross", home, extensions="root", key=form.key)
     shutil.copyfile(home.with_suffix(".csr"), folder / "home.csr")
-    sign(folder, "home", folder / "root", extensions="root", key=form.key)
+    sign_certificate(folder, "home", folder / "root", extensions="root", key=form.key)
     both = (folder / "root.pem").read_text() + (folder / "home.pem").read_text()
     (folder / "trust.pem").write_text(both)
     for name, source in {"chain.pem": "cross.pem", "issuer.pem": "root.pem",
                          "issuer.key": "root.key"}.items():
         shutil.copyfile(folder / source, folder / name)
-    keep(folder, "trust.pem", "chain.pem", "issuer.pem", "issuer.key")
+    keep_only(folder, "trust.pem", "chain.pem", "issuer.pem", "issuer.key")
 
 
 def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
     """Create the root that has issued no certificate."""
-    request(folder, "rogue", "root")
-    sign(folder, "root", None)
-    keep(folder, "root.pem")
+    make_request(folder, "rogue", "root")
+    sign_certificate(folder, "root", None)
+    keep_only(folder, "root.pem")
 
 
 def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, Form], None]:
@@ -296,18 +296,18 @@ def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, For
 
     def make_one(store: Store, folder: Path, name: str, form: Form) -> None:
         # The slow part, while another thread creates the authority.
-        request(folder, name, kind, form.key)
+        make_request(folder, name, kind, form.key)
         authority = signed_by or form.authority
-        make(store, authority)
+        make_unit(store, authority)
         usual = form == Form()
         issuer, rest = ("intermediate", "intermediate.pem") if usual else ("issuer", "chain.pem")
         signer = store.path(authority, issuer)
-        sign(folder, kind, signer, is_expired=form.is_expired, key=form.key)
+        sign_certificate(folder, kind, signer, is_expired=form.is_expired, key=form.key)
         rest_of_chain = store.path(authority, rest).read_text()
         (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + rest_of_chain)
         (folder / f"{kind}.pem").rename(folder / "alone.pem")
         (folder / f"{kind}.key").rename(folder / "key.pem")
-        keep(folder, "cert.pem", "alone.pem", "key.pem")
+        keep_only(folder, "cert.pem", "alone.pem", "key.pem")
 
     return make_one
 
@@ -315,7 +315,7 @@ def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, For
 def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
     """Create an RSA key and its public part, in strongSwan's formats."""
     make_rsa_key(folder, "key.pem", RSA_BITS["rsa2048"])
-    openssl(folder, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
+    run_openssl(folder, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
 
 
 MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
@@ -332,13 +332,13 @@ MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
 }
 
 
-def make(store: Store, unit: str) -> None:
+def make_unit(store: Store, unit: str) -> None:
     """Create a unit in the store, by its kind and form, unless it exists."""
-    kind, form, name = parse(unit)
+    kind, form, name = parse_unit(unit)
     store.make(unit, lambda folder: MAKERS[kind](store, folder, name, form))
 
 
-def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
+def wanted_files(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     """Return the files of a node: path below its folder -> (unit, file in the unit)."""
     files: dict[str, tuple[str, str]] = {}
     if options.eap != "none":
@@ -388,10 +388,11 @@ def main() -> int:
     parser.add_argument("--peers-unknown", action="store_true")
     options = parser.parse_args()
     os.umask(0o077)
-    store, files = Store(options.store), wanted(options)
+    store, files = Store(options.store), wanted_files(options)
     try:
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda unit: make(store, unit), {unit for unit, _ in files.values()}))
+            list(pool.map(lambda unit: make_unit(store, unit),
+                          {unit for unit, _ in files.values()}))
         install(options.output, {name: store.path(*source) for name, source in files.items()})
     except (PkiError, OSError) as error:
         print(f"pki: {error}", file=sys.stderr)

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from analysis.numbers import NOT_COUNTED, NOTHING, column, exact, observed, quantity
+from analysis.numbers import (
+    NOT_COUNTED,
+    NOTHING,
+    exact_entry,
+    metric_column,
+    observation_entry,
+    to_quantity,
+)
 from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Table
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, STREAMS
-from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
+from studies.qop2007.report.advice.applications import (
+    APPLICATIONS,
+    Limits,
+    grade_interruption,
+    limits_of,
+)
 from studies.qop2007.report.advice.fit import Fit, Worst, fit_of
 from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, group_sections, policy_entries
 
 _WHAT = ("Interruption: the authentication time, to which the paper applies its thresholds (0.15 s "
          "not audible, 0.40 s the limit with quality of service, 0.60 s of any communication), and "
@@ -29,7 +41,7 @@ _PRINTED = ("Printed values have no intervals and are taken as they are. The pap
             "prints for them, 1.4 s and more, are beyond its own limits (6.1).")
 
 
-def advise(basis: Basis, application: str | Limits, beside: Basis | None = None) -> Table:
+def advise(basis: Basis, application: str | Limits, other_scheme: Basis | None = None) -> Table:
     """Build the table of policies that qualify for an application or for limits.
 
     The second basis has the same policies with another scheme of protection. A policy that protects
@@ -41,14 +53,15 @@ def advise(basis: Basis, application: str | Limits, beside: Basis | None = None)
     kinds = [kind for kind in KINDS if basis.of_kind(kind)]
     fits = {kind: [fit_of(basis, scored, limits, kind) for scored in basis.policies]
             for kind in kinds}
-    open_ = unprotected(basis, beside)
-    chosen = {kind: strongest(candidates, open_) for kind, candidates in fits.items()}
+    open_ = unprotected_policies(basis, other_scheme)
+    chosen = {kind: strongest_fit(candidates, open_) for kind, candidates in fits.items()}
     rows = []
     for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
-                   for entry in _entries(basis, fits[kind][index], limits, kind, chosen[kind])]
+                   for entry
+                   in _advice_entries(basis, fits[kind][index], limits, kind, chosen[kind])]
         # The row is wide enough without names, which other tables have.
-        policy, _, sigma = about(scored)
+        policy, _, sigma = policy_entries(scored)
         rows.append((policy, sigma, *entries))
     best = [f"{KIND_TITLES[kind]}: {fit.policy.id if fit else 'no policy qualifies'}."
             for kind, fit in chosen.items()]
@@ -56,25 +69,25 @@ def advise(basis: Basis, application: str | Limits, beside: Basis | None = None)
              *([_PRINTED] if basis.origin == "published" else [])]
     return Table(f"advice-{limits.name}", f"Which policy for: {limits.title}",
                  (POLICY, SIGMA, *(shown for kind in kinds
-                                   for shown in _columns(basis, limits, kind))),
+                                   for shown in _advice_columns(basis, limits, kind))),
                  tuple(rows), f"Asked for: {limits.words}. The strongest that qualifies: "
-                 f"{' '.join(best)}", tuple(notes), sections(basis.policies))
+                 f"{' '.join(best)}", tuple(notes), group_sections(basis.policies))
 
 
-def unprotected(basis: Basis, beside: Basis | None = None) -> frozenset[str]:
+def unprotected_policies(basis: Basis, other_scheme: Basis | None = None) -> frozenset[str]:
     """Return the policies that protect no data by at least one of the schemes."""
-    return frozenset(policy.id for one in (basis, beside) if one is not None
+    return frozenset(policy.id for one in (basis, other_scheme) if one is not None
                      for policy in one.policies
                      if policy.score is None or not policy.score.protects)
 
 
-def strongest(fits: Sequence[Fit], unprotected: frozenset[str]) -> Fit | None:
+def strongest_fit(fits: Sequence[Fit], unprotected: frozenset[str]) -> Fit | None:
     """Return the qualifying policy of highest sigma (the cheapest of equals), or None.
 
     A policy that does not protect data is never recommended, even if it qualifies.
     """
     good = [fit for fit in fits if fit.answer == "yes" and fit.policy.id not in unprotected]
-    return max(good, key=_rank, default=None)
+    return max(good, key=_rank_of, default=None)
 
 
 def _has_calls(basis: Basis, limits: Limits) -> bool:
@@ -82,69 +95,70 @@ def _has_calls(basis: Basis, limits: Limits) -> bool:
     return any(packets == limits.packets for packets, *_ in basis.calls)
 
 
-def _rank(fit: Fit) -> tuple[float, float]:
+def _rank_of(fit: Fit) -> tuple[float, float]:
     sigma = fit.policy.score.sigma if fit.policy.score else 0.0
     return sigma, -fit.cost.mean if fit.cost else 0.0
 
 
-def _columns(basis: Basis, limits: Limits, kind: Kind) -> list[Column]:
+def _advice_columns(basis: Basis, limits: Limits, kind: Kind) -> list[Column]:
     group = KIND_TITLES[kind]
     stream = limits.stream.upper()
     columns = [Column(f"qualifies_{kind}", "Qualifies", group=group),
-               column(AUTHENTICATION, kind, "Auth. time", group)]
+               metric_column(AUTHENTICATION, kind, "Auth. time", group)]
     if kind == "roaming":
-        columns += [column(HANDOFF, "", HANDOFF.sentence, group),
+        columns += [metric_column(HANDOFF, "", HANDOFF.sentence, group),
                     Column("loss", "Loss", "%", 100.0, group=group)]
-    columns.append(column(STREAMS[limits.stream], kind, f"{stream}, slowest", group))
+    columns.append(metric_column(STREAMS[limits.stream], kind, f"{stream}, slowest", group))
     if _has_calls(basis, limits):
         columns.append(Column(f"calls_{kind}", "Calls at most", digits=0, group=group))
     return [*columns, Column(f"cost_{kind}", "Rate lost", "%", 100.0, group=group)]
 
 
-def _entries(basis: Basis, fit: Fit, limits: Limits, kind: Kind,
-             chosen: Fit | None) -> list[Entry]:
+def _advice_entries(basis: Basis, fit: Fit, limits: Limits, kind: Kind,
+                    chosen: Fit | None) -> list[Entry]:
     marks = frozenset({"recommended"} if chosen is fit else set())
     entries = [Entry(fit.answer, marks=marks, note=", ".join(fit.fails))]
     for worst in fit.interruptions:
-        note = grade(worst.value.estimate.mean) if worst and limits.delay_s else ""
-        entries.append(_worst(basis, kind, worst, note))
+        note = grade_interruption(worst.value.estimate.mean) if worst and limits.delay_s else ""
+        entries.append(_worst_entry(basis, kind, worst, note))
     if kind == "roaming":
-        entries.append(_number(fit.loss))
-    entries.append(_worst(basis, kind, fit.throughput))
+        entries.append(_estimate_entry(fit.loss))
+    entries.append(_worst_entry(basis, kind, fit.throughput))
     if _has_calls(basis, limits):
-        entries.append(_count(fit.calls, _named(basis, kind, fit.calls_place)))
-    return [*entries, _number(fit.cost, _named(basis, kind, fit.cost_place))]
+        entries.append(_calls_entry(fit.calls, _scenario_label(basis, kind, fit.calls_place)))
+    return [*entries, _estimate_entry(fit.cost, _scenario_label(basis, kind, fit.cost_place))]
 
 
-def _worst(basis: Basis, kind: Kind, worst: Worst | None, note: str = "") -> Entry:
+def _worst_entry(basis: Basis, kind: Kind, worst: Worst | None, note: str = "") -> Entry:
     """Return the entry of a value, with its scenario."""
     if worst is None:
-        return observed(None, note=note)
-    return replace(observed(worst.value, note=note), detail=_named(basis, kind, worst.place))
+        return observation_entry(None, note=note)
+    return replace(observation_entry(worst.value, note=note),
+                   detail=_scenario_label(basis, kind, worst.place))
 
 
-def _named(basis: Basis, kind: Kind, place: str) -> str:
+def _scenario_label(basis: Basis, kind: Kind, place: str) -> str:
     """Return a scenario's id, or "" where one is enough or all are equal."""
     alike = basis.origin == "published"
     return place if len(basis.of_kind(kind)) > 1 and not alike else ""
 
 
-def _count(calls: int | None, place: str) -> Entry:
-    return NOT_COUNTED if calls is None else replace(exact(calls), detail=place)
+def _calls_entry(calls: int | None, place: str) -> Entry:
+    return NOT_COUNTED if calls is None else replace(exact_entry(calls), detail=place)
 
 
-def _number(estimate: Estimate | None, detail: str = "") -> Entry:
-    return NOTHING if estimate is None else Entry(number=quantity(estimate), detail=detail)
+def _estimate_entry(estimate: Estimate | None, detail: str = "") -> Entry:
+    return NOTHING if estimate is None else Entry(number=to_quantity(estimate), detail=detail)
 
 
-def overview(basis: Basis, beside: Basis | None = None) -> Table:
+def overview(basis: Basis, other_scheme: Basis | None = None) -> Table:
     """Build the table of the strongest policy and its cost, by application and kind.
 
     The second basis has the same policies with another scheme of protection, whose sigma is shown,
     too.
     """
-    open_ = unprotected(basis, beside)
-    scored = {policy.id: policy for policy in beside.policies} if beside else None
+    open_ = unprotected_policies(basis, other_scheme)
+    scored = {policy.id: policy for policy in other_scheme.policies} if other_scheme else None
     rows = []
     for limits in APPLICATIONS.values():
         for kind in KINDS:
@@ -152,15 +166,15 @@ def overview(basis: Basis, beside: Basis | None = None) -> Table:
                 continue
             fits = [fit_of(basis, policy, limits, kind) for policy in basis.policies]
             rows.append((Entry(limits.title, note=limits.words), Entry(KIND_TITLES[kind]),
-                         *_choice(basis, fits, limits, kind, open_, scored)))
-    schemes = [one.weights.title for one in (basis, beside) if one is not None]
+                         *_choice_entries(basis, fits, limits, kind, open_, scored)))
+    schemes = [one.weights.title for one in (basis, other_scheme) if one is not None]
     sigmas = [replace(SIGMA, key=f"sigma_{title}_percent", title=f"{SIGMA.title} {title}")
               for title in schemes]
     return Table("overview", f"Which policy for whom, at what cost, by protection as of "
                  f"{schemes[0]}",
                  (Column("application", "For"), Column("kind", "Scenarios"), POLICY, NAME, *sigmas,
-                  column(AUTHENTICATION, "", "Auth. time"),
-                  column(HANDOFF, "", HANDOFF.sentence), Column("stream", "Stream"),
+                  metric_column(AUTHENTICATION, "", "Auth. time"),
+                  metric_column(HANDOFF, "", HANDOFF.sentence), Column("stream", "Stream"),
                   Column("cost", "Rate lost", "%", 100.0),
                   Column("calls", "Calls at most", digits=0),
                   Column("others", "Others that qualify")),
@@ -169,26 +183,27 @@ def overview(basis: Basis, beside: Basis | None = None) -> Table:
                            *([_PRINTED] if basis.origin == "published" else [])))
 
 
-def _choice(basis: Basis, fits: Sequence[Fit], limits: Limits, kind: Kind,
-            unprotected: frozenset[str], beside: Mapping[str, ScoredPolicy] | None) -> list[Entry]:
-    best = strongest(fits, unprotected)
-    others = Entry("; ".join(_others(fits, best, unprotected)))
+def _choice_entries(basis: Basis, fits: Sequence[Fit], limits: Limits, kind: Kind,
+                    unprotected: frozenset[str],
+                    other_scheme: Mapping[str, ScoredPolicy] | None) -> list[Entry]:
+    best = strongest_fit(fits, unprotected)
+    others = Entry("; ".join(_other_policies(fits, best, unprotected)))
     stream = Entry(limits.stream.upper())
     if best is None:
-        blanks = [NOT_COUNTED] * (4 if beside is None else 5)
+        blanks = [NOT_COUNTED] * (4 if other_scheme is None else 5)
         return [Entry("none", marks=frozenset({"missing"})), *blanks, stream, NOT_COUNTED,
                 NOT_COUNTED, others]
-    policy, name, sigma = about(best.policy)
-    other = [] if beside is None else [about(beside[best.policy.id])[2]]
-    times = [_worst(basis, kind, worst) for worst in best.interruptions]
+    policy, name, sigma = policy_entries(best.policy)
+    other = [] if other_scheme is None else [policy_entries(other_scheme[best.policy.id])[2]]
+    times = [_worst_entry(basis, kind, worst) for worst in best.interruptions]
     return [policy, name, sigma, *other,
             *times, *([NOT_COUNTED] * (2 - len(times))), stream,
-            _number(best.cost, _named(basis, kind, best.cost_place)),
-            _count(best.calls, _named(basis, kind, best.calls_place)), others]
+            _estimate_entry(best.cost, _scenario_label(basis, kind, best.cost_place)),
+            _calls_entry(best.calls, _scenario_label(basis, kind, best.calls_place)), others]
 
 
-def _others(fits: Sequence[Fit], best: Fit | None,
-            unprotected: frozenset[str]) -> Iterator[str]:
+def _other_policies(fits: Sequence[Fit], best: Fit | None,
+                    unprotected: frozenset[str]) -> Iterator[str]:
     """Yield other qualifying policies, unprotected ones and undecided ones."""
     good = [fit for fit in fits if fit.answer == "yes" and fit is not best]
     protecting = [fit.policy.id for fit in good if fit.policy.id not in unprotected]

@@ -86,11 +86,11 @@ def limits_of(text: str) -> Limits:
         if not equals or key not in _KEYS:
             raise StudyError(f"no application {text!r}; give one of {names}, or limits such as "
                              f"delay=0.2,loss=0.01 (keys: {', '.join(_KEYS)})")
-        given[_KEYS[key]] = _positive(key, value)
+        given[_KEYS[key]] = _parse_positive(key, value)
     return Limits("own", "Limits of one's own", **given)  # type: ignore[arg-type]
 
 
-def _positive(key: str, value: str) -> float:
+def _parse_positive(key: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
@@ -100,7 +100,7 @@ def _positive(key: str, value: str) -> float:
     return number
 
 
-def grade(delay_s: float) -> str:
+def grade_interruption(delay_s: float) -> str:
     """Describe an interruption of a conversation, by the paper's thresholds."""
     steps = ((INAUDIBLE_S, "not audible"), (SERVICE_S, "with quality of service"),
              (POSSIBLE_S, "poor"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.blocks import ratio
+from analysis.blocks import ratio_of_means
 from analysis.cells import Observation
 from analysis.statistics import Estimate
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
@@ -56,36 +56,38 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
     The answer is undecided where the interval of a value holds a limit.
     """
     names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
-    there = {name: _observations(basis, name, policy, kind) for name in names}
-    interruptions = tuple(_largest(values) for values in there.values())
+    there = {name: _find_observations(basis, name, policy, kind) for name in names}
+    interruptions = tuple(_find_largest(values) for values in there.values())
     gap = interruptions[-1] or interruptions[0]
-    loss = scaled(gap.value.estimate if gap else None, 1 / limits.between_moves_s) \
+    loss = scale_estimate(gap.value.estimate if gap else None, 1 / limits.between_moves_s) \
         if kind == "roaming" else Estimate(0, 0, 0, 0)
-    rates = _observations(basis, STREAMS[limits.stream].name, policy, kind)
+    rates = _find_observations(basis, STREAMS[limits.stream].name, policy, kind)
     throughput = min((Worst(place, seen) for place, seen in rates.items() if seen),
                      key=lambda worst: worst.value.estimate.mean, default=None)
-    calls, calls_place = _calls(basis, policy, limits, [place for place in rates if rates[place]])
+    calls, calls_place = _fewest_calls(basis, policy, limits,
+                                       [place for place in rates if rates[place]])
     sigma = policy.score.sigma_normalized if policy.score else None
     asked = [value for values in there.values() for value in values.values()]
     checks = {
-        "interruption": _all(_below(seen.estimate if seen else None, limits.delay_s)
-                             for seen in asked) if asked else _below(None, limits.delay_s),
-        "loss": _below(loss, limits.loss),
-        "rate": "no" if calls == 0 else _above(
+        "interruption": _combine_answers(_is_below(seen.estimate if seen else None, limits.delay_s)
+                                         for seen in asked) if asked
+                                         else _is_below(None, limits.delay_s),
+        "loss": _is_below(loss, limits.loss),
+        "rate": "no" if calls == 0 else _is_above(
             throughput.value.estimate if throughput else None, limits.rate_bps),
-        "protection": _above(None if sigma is None else Estimate(sigma, sigma, sigma, 0),
-                             limits.sigma)}
+        "protection": _is_above(None if sigma is None else Estimate(sigma, sigma, sigma, 0),
+                                limits.sigma)}
     fails = tuple(name if answer == "no" else f"{name}?" for name, answer in checks.items()
                   if answer != "yes")
-    answer = _all(checks.values())
+    answer = _combine_answers(checks.values())
     if answer == "undecided" and not any(interruptions) and throughput is None:
         answer = "not measured"
-    cost, place = _cost(basis, policy, limits, kind)
+    cost, place = _largest_cost(basis, policy, limits, kind)
     return Fit(policy, answer, fails, interruptions, loss, throughput, calls, calls_place,
                cost, place)
 
 
-def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
+def scale_estimate(estimate: Estimate | None, factor: float) -> Estimate | None:
     """Multiply an estimate by a factor."""
     if estimate is None:
         return None
@@ -94,14 +96,14 @@ def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
     return Estimate(estimate.mean * factor, low, high, estimate.n)
 
 
-def _observations(basis: Basis, metric: str, policy: ScoredPolicy,
-                  kind: Kind) -> dict[str, Observation | None]:
+def _find_observations(basis: Basis, metric: str, policy: ScoredPolicy,
+                       kind: Kind) -> dict[str, Observation | None]:
     """Return a policy's values by scenario, where any policy has a value."""
-    return {place.id: basis.find(metric, policy.id, place.id)
+    return {place.id: basis.find_observation(metric, policy.id, place.id)
             for place in basis.measured_places(metric, basis.of_kind(kind))}
 
 
-def _largest(values: Mapping[str, Observation | None]) -> Worst | None:
+def _find_largest(values: Mapping[str, Observation | None]) -> Worst | None:
     """Return the largest value.
 
     The result is None where a value is missing, because it could be the largest.
@@ -112,8 +114,8 @@ def _largest(values: Mapping[str, Observation | None]) -> Worst | None:
     return max(there, key=lambda worst: worst.value.estimate.mean, default=None)
 
 
-def _calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
-           places: Iterable[str]) -> tuple[int | None, str]:
+def _fewest_calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
+                  places: Iterable[str]) -> tuple[int | None, str]:
     """Return the smallest number of calls that a scenario's air carries, and the scenario.
 
     The number is None where the packets of a call or the air of a scenario are unknown.
@@ -128,20 +130,20 @@ def _calls(basis: Basis, policy: ScoredPolicy, limits: Limits,
     return known[fewest], fewest
 
 
-def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits,
-          kind: Kind) -> tuple[Estimate | None, str]:
+def _largest_cost(basis: Basis, policy: ScoredPolicy, limits: Limits,
+                  kind: Kind) -> tuple[Estimate | None, str]:
     """Return the largest lost share of the rate without security, and its scenario."""
     if policy.id == basis.baseline:
         return Estimate(0.0, None, None, 0), ""
     lost, rate = OVERHEADS[limits.stream].name, STREAMS[limits.stream].name
-    shares = {place.id: share for place in basis.of_kind(kind) if (share := ratio(
+    shares = {place.id: share for place in basis.of_kind(kind) if (share := ratio_of_means(
         basis.observations, [(lost, policy.id, place.id)],
         [(rate, basis.baseline or "", place.id)])) is not None}
     worst = max(shares, key=lambda place: shares[place].mean, default="")
     return shares.get(worst), worst
 
 
-def _below(estimate: Estimate | None, limit: float | None) -> Answer:
+def _is_below(estimate: Estimate | None, limit: float | None) -> Answer:
     """Answer whether a value is surely below a limit. Printed values are taken as they are."""
     if limit is None:
         return "yes"
@@ -154,13 +156,13 @@ def _below(estimate: Estimate | None, limit: float | None) -> Answer:
     return "no" if low > limit else "undecided"
 
 
-def _above(estimate: Estimate | None, limit: float | None) -> Answer:
+def _is_above(estimate: Estimate | None, limit: float | None) -> Answer:
     if estimate is None or limit is None:
-        return _below(estimate, limit)
+        return _is_below(estimate, limit)
     mirrored = Estimate(estimate.mean, estimate.high, estimate.low, estimate.n)
-    return _below(scaled(mirrored, -1.0), -limit)
+    return _is_below(scale_estimate(mirrored, -1.0), -limit)
 
 
-def _all(answers: Iterable[Answer]) -> Answer:
+def _combine_answers(answers: Iterable[Answer]) -> Answer:
     given = set(answers)
     return "no" if "no" in given else "undecided" if "undecided" in given else "yes"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analysis.claims import verdict
-from analysis.claims.finding import Asks, Finding, find
-from analysis.claims.verdict import Claim, Verdict, settle
+from analysis.claims.finding import Asks, Finding, answer_questions
+from analysis.claims.verdict import Claim, Verdict, settle_claim
 from analysis.table import Table
 from studies.qop2007 import published
 from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis
 from studies.qop2007.report.claims import timing, traffic
-from studies.qop2007.report.claims.questions import papers
-from studies.qop2007.report.claims.reasons import reason
-from studies.qop2007.report.claims.slow import on_devices
+from studies.qop2007.report.claims.questions import papers_policies
+from studies.qop2007.report.claims.reasons import refutation_reason
+from studies.qop2007.report.claims.slow import describe_devices
 
 _READ = ("'About' is read as within 20 percent; 'next to no overhead' as within one percent of the "
          "rate without security; ranges in percent as a point wider on both sides.")
@@ -40,30 +40,32 @@ READINGS: Mapping[str, tuple[str, Callable[[Basis, Basis], Sequence[Asks]]]] = {
     "Q13": ("With the subnets on channels of their own", traffic.on_several_channels)}
 
 
-def judge(whole: Basis) -> list[Verdict]:
+def judge(full_basis: Basis) -> list[Verdict]:
     """Return a verdict on each claim, in order of their numbers.
 
     Claims are about the paper's own scenarios. Some have a second reading that uses others. Missing
     data raises no exception.
     """
-    basis = of_the_papers_scenarios(whole)
-    verdicts, devices = [], on_devices(basis)
+    basis = of_the_papers_scenarios(full_basis)
+    verdicts, devices = [], describe_devices(basis)
     for claim in published.claims():
         if claim.id in FINDINGS:
             findings = list(FINDINGS[claim.id](basis))
             missing: list[str] = []
         else:
-            findings, missing = find(basis.observations, QUESTIONS[claim.id](basis))
+            findings, missing = answer_questions(basis.observations, QUESTIONS[claim.id](basis))
         if claim.id in OF_ALL_POLICIES:
             missing = [*missing, *_lacking_policies(basis)]
-        verdict = settle(claim, findings, missing, reason(claim.id, basis.clock, devices))
-        verdicts.append(replace(verdict, otherwise=tuple(_otherwise(claim, basis, whole))))
+        verdict = settle_claim(claim, findings, missing,
+                               refutation_reason(claim.id, basis.clock, devices))
+        verdicts.append(replace(verdict,
+                                otherwise=tuple(_other_readings(claim, basis, full_basis))))
     return verdicts
 
 
 def _lacking_policies(basis: Basis) -> list[str]:
     """Return the paper's policies that were not measured, in one text if any."""
-    there = {policy.id for policy in papers(basis)}
+    there = {policy.id for policy in papers_policies(basis)}
     lacking = [policy.id for policy in published.policies() if policy.id not in there]
     return [", ".join(lacking)] if lacking else []
 
@@ -74,19 +76,20 @@ def of_the_papers_scenarios(basis: Basis) -> Basis:
     return replace(basis, places=tuple(place for place in basis.places if place.id in paper))
 
 
-def _otherwise(claim: Claim, basis: Basis, whole: Basis) -> Iterator[str]:
+def _other_readings(claim: Claim, basis: Basis, full_basis: Basis) -> Iterator[str]:
     """Yield the verdicts under other readings in words, if they were measured."""
     if claim.id not in READINGS or basis.origin != "measured":
         return
     title, ask = READINGS[claim.id]
-    findings, missing = find(basis.observations, ask(basis, whole))
+    findings, missing = answer_questions(basis.observations, ask(basis, full_basis))
     if claim.id in OF_ALL_POLICIES:
         missing = [*missing, *_lacking_policies(basis)]
     if findings:
-        verdict = settle(claim, findings, missing, "")
+        verdict = settle_claim(claim, findings, missing, "")
         yield f"{title}: {verdict.verdict}; {verdict.figure}"
 
 
 def table(verdicts: Sequence[Verdict]) -> Table:
     """Build the table of verdicts, with one row for each claim."""
-    return verdict.table(verdicts, "The paper's conclusions", "The paper says", (_READ,))
+    return verdict.make_claims_table(verdicts, "The paper's conclusions", "The paper says",
+                                     (_READ,))

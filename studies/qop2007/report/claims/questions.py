@@ -21,19 +21,19 @@ PACKETS = Unit("packets")
 VARIANCE = Unit("1000 (kbit/s)\N{SUPERSCRIPT TWO}", 1e-9)
 
 
-def papers(basis: Basis) -> tuple[ScoredPolicy, ...]:
+def papers_policies(basis: Basis) -> tuple[ScoredPolicy, ...]:
     """Return the policies of the basis that are the paper's. Claims are about no others."""
     known = {policy for _, policy, _ in basis.published}
     return tuple(policy for policy in basis.policies if policy.id in known)
 
 
-def group(basis: Basis, name: str) -> list[str]:
+def papers_group(basis: Basis, name: str) -> list[str]:
     """Return the paper's policies in a security group of the paper, whatever the weights.
 
     They are in order of the study. The baseline is in no group.
     """
     members = published.load().groups[name]
-    return [policy.id for policy in papers(basis)
+    return [policy.id for policy in papers_policies(basis)
             if policy.id in members and policy.id != basis.baseline]
 
 
@@ -42,8 +42,8 @@ def kind_words(kind: Kind) -> str:
     return KIND_TITLES[kind].lower()
 
 
-def cells(basis: Basis, metric: str, policies: Iterable[str],
-          places: Iterable[Place]) -> list[Key]:
+def cell_keys(basis: Basis, metric: str, policies: Iterable[str],
+              places: Iterable[Place]) -> list[Key]:
     """Return the cells of policies in the scenarios where any policy has the metric.
 
     If there are none, the cells do not exist, so that the question counts as not measured.
@@ -53,21 +53,22 @@ def cells(basis: Basis, metric: str, policies: Iterable[str],
     return [(metric, policy, name) for policy in policies for name in names]
 
 
-def more(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
-         kind: Kind | None, unit: Unit) -> Question:
+def difference_question(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
+                        kind: Kind | None, unit: Unit) -> Question:
     """Ask whether the first policies' mean exceeds the second ones'.
 
     The mean is over the scenarios of a kind, or over all.
     """
     places = basis.places if kind is None else basis.of_kind(kind)
-    left = cells(basis, metric, first, places)
-    right = cells(basis, metric, second, places)
-    label = f"{_names(first)} less {_names(second)}"
+    left = cell_keys(basis, metric, first, places)
+    right = cell_keys(basis, metric, second, places)
+    label = f"{_join_names(first)} less {_join_names(second)}"
     return Question(f"{label}, {kind_words(kind)}" if kind else label, [*left, *right],
-                    finding.more(negligible(basis, metric, places)), unit, halves(len(left)))
+                    finding.positive_band(negligible_difference(basis, metric, places)), unit,
+                    halves_difference(len(left)))
 
 
-def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
+def negligible_difference(basis: Basis, metric: str, places: Sequence[Place]) -> float:
     """Return the difference of a metric that does not matter, in its SI unit.
 
     For overheads and for the goodput behind them it is a share of the baseline's goodput, or 0
@@ -78,23 +79,24 @@ def negligible(basis: Basis, metric: str, places: Sequence[Place]) -> float:
     if stream is None:
         return AUTHENTICATION.negligible
     means = [seen.estimate.mean for place in places
-             if (seen := basis.find(stream.name, basis.baseline or "?", place.id))]
+             if (seen := basis.find_observation(stream.name, basis.baseline or "?", place.id))]
     return stream.negligible * sum(means) / len(means) if means else 0.0
 
 
-def times(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str], kind: Kind,
-          band: Band, unit: Unit) -> Question:
+def ratio_question(basis: Basis, metric: str, first: Sequence[str], second: Sequence[str],
+                   kind: Kind,
+                   band: Band, unit: Unit) -> Question:
     """Ask whether the first policies' mean is a multiple of the second ones'.
 
     The multiple must lie within a band.
     """
     places = basis.of_kind(kind)
-    return Question(f"{_names(first)} / {_names(second)}, {kind_words(kind)}",
-                    cells(basis, metric, first, places), band, unit,
-                    below=cells(basis, metric, second, places))
+    return Question(f"{_join_names(first)} / {_join_names(second)}, {kind_words(kind)}",
+                    cell_keys(basis, metric, first, places), band, unit,
+                    below=cell_keys(basis, metric, second, places))
 
 
-def halves(count: int) -> Function:
+def halves_difference(count: int) -> Function:
     """Return a function: the first `count` cells' mean minus the others'."""
     def difference(means: Sample) -> Any:
         return means[..., :count].mean(axis=-1) - means[..., count:].mean(axis=-1)
@@ -102,10 +104,10 @@ def halves(count: int) -> Function:
     return difference
 
 
-def having(basis: Basis, *, eap: str | None = None, ipsec: bool | None = None,
-           link: bool | None = None) -> Iterator[str]:
+def policies_having(basis: Basis, *, eap: str | None = None, ipsec: bool | None = None,
+                    link: bool | None = None) -> Iterator[str]:
     """Yield the paper's policies with (or without) certain layers."""
-    for policy in papers(basis):
+    for policy in papers_policies(basis):
         if policy.definition is None:
             continue
         layers = policy.definition.layers
@@ -115,5 +117,5 @@ def having(basis: Basis, *, eap: str | None = None, ipsec: bool | None = None,
             yield policy.id
 
 
-def _names(policies: Sequence[str]) -> str:
+def _join_names(policies: Sequence[str]) -> str:
     return " ".join(policies)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.clock import caveat
+from analysis.clock import clock_caveat
 
 _HARDWARE = ("Hardware and daemons of 2007: mobile nodes of 206 and 400 MHz, where public key "
              "operations took seconds that take milliseconds here.")
@@ -47,12 +47,12 @@ _ON_TIME = frozenset(name for name, text in REASONS.items()
                      if _HARDWARE in text or _UNLIMITED in text)
 
 
-def reason(claim: str, clock: str, on_devices: str = "") -> str:
+def refutation_reason(claim: str, clock: str, on_devices: str = "") -> str:
     """Return why a claim may fail under this clock, or "" if unknown.
 
     `on_devices` replaces the reason about hardware where nodes compute on devices.
     """
-    first = caveat(clock) if claim in _ON_TIME else ""
+    first = clock_caveat(clock) if claim in _ON_TIME else ""
     known = REASONS.get(claim, "")
     if on_devices:
         known = known.replace(_HARDWARE, on_devices)

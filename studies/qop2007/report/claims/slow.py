@@ -15,22 +15,23 @@ _PRINTED: tuple[tuple[str, Kind, float], ...] = (
 _COMPONENTS = ("eap_home", "ike_home", "mip_registration_home", "mip_registration_foreign")
 
 
-def on_devices(basis: Basis) -> str:
+def describe_devices(basis: Basis) -> str:
     """Describe the times on devices, here and in print by phase ("": no devices)."""
     if not basis.devices:
         return ""
-    times = "; ".join(_times(basis))
+    times = "; ".join(_describe_times(basis))
     said = f" Seconds here, as printed, and by phase: {times}." if times else ""
     return f"Nodes compute on {', '.join(basis.devices)}, with the daemons of today.{said}"
 
 
-def _times(basis: Basis) -> Iterator[str]:
+def _describe_times(basis: Basis) -> Iterator[str]:
     for policy, kind, printed_s in _PRINTED:
         places = basis.measured_places(AUTHENTICATION.name, basis.of_kind(kind))
-        here_s = basis.mean(AUTHENTICATION.name, policy, places)
+        here_s = basis.mean_value(AUTHENTICATION.name, policy, places)
         if here_s is None:
             continue
         phases = [f"{component_label(name)} {phase_s:.2f}" for name in _COMPONENTS
-                  if (phase_s := basis.mean(f"component_{name}_s", policy, places)) is not None]
+                  if (phase_s := basis.mean_value(f"component_{name}_s", policy,
+                                                  places)) is not None]
         by_phase = f" ({', '.join(phases)})" if phases else ""
         yield f"{policy} {kind} {here_s:.2f}, {printed_s:.2f}{by_phase}"
