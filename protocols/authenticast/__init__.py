@@ -1,1 +1,1 @@
-"""Authenticast (1998): streams whose receivers choose, while they run, how much they verify."""
+"""Authenticast (1998): streams whose receivers choose at run time how many packets to verify."""

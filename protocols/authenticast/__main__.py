@@ -1,4 +1,7 @@
-"""Command line: `serve CONFIG.json`, `receive CONFIG.json`, or `key ALGORITHM BITS FILE`."""
+"""Command line of Authenticast: run the server or the client, or make a key.
+
+The commands are `serve CONFIG.json`, `receive CONFIG.json` and `key ALGORITHM BITS FILE`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ _USAGE = ("usage: python3 -m protocols.authenticast serve CONFIG.json | receive 
 
 
 def make_key(algorithm: str, bits: str, path: Path) -> None:
-    """A new key pair: FILE.pem, for the owner's eyes only, and FILE.pub.pem."""
+    """Write a new key pair to FILE.pem (private) and FILE.pub.pem.
+
+    FILE.pem is created with mode 0600. Raises ConfigError for wrong arguments and UnusableKey for a
+    size that the library refuses.
+    """
     if algorithm not in ALGORITHMS or not bits.isascii() or not bits.isdigit():
         raise ConfigError(_USAGE)
     key = generate(ALGORITHMS[algorithm], int(bits))
@@ -28,7 +35,10 @@ def make_key(algorithm: str, bits: str, path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 2 for what the user can put right, 1 for what the system refuses."""
+    """Run a command and return its exit status.
+
+    0 is success, 1 an error of the system, 2 an error that the user can correct.
+    """
     try:
         match arguments:
             case ["serve", path]:

@@ -1,4 +1,7 @@
-"""The receiver's account: losses by cause, gaps, lag, the level that was reached, exposure."""
+"""Statistics of a stream at its receiver.
+
+They cover losses by cause, gaps, lag, the security level that was reached, and exposure.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,25 @@ from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Data
 from protocols.authenticast.settings import Range
 
-# Numbers this far behind the newest are old news: duplicates, whatever they hold.
+# A sequence number this far behind the newest counts as a duplicate.
 WINDOW = 4096
-# A level is that of so many packets at least, or it says nothing.
+# The lowest level is updated only from at least this many packets: fewer are not meaningful.
 _MIN_PACKETS = 20
 _LEVEL_NS = 1_000_000_000
 _REJECTED = frozenset({Fate.FAILED, Fate.REFUSED})
 
 
 class Arrivals:
-    """Which sequence numbers have come, and whether the missing ones died in the air or the buffer.
+    """A register of the sequence numbers that arrived, and of the causes of missing ones.
 
-    The kernel's count of datagrams dropped at the full buffer comes with each datagram and is the
-    count at the time when that one was queued: what it grew by belongs to the gap before it.
+    A missing packet was lost in transit (`air`) or dropped at the full receive buffer (`buffer`).
+    The kernel's drop count comes with each datagram. It is the count when that datagram was queued,
+    so its increase belongs to the gap before that datagram.
     """
 
     def __init__(self) -> None:
         self.end = 0
-        #: One more than the highest number that was verified: nobody can move this.
+        #: One more than the highest verified sequence number. Forged packets cannot change it.
         self.verified_end = 0
         self.accepted = 0
         self.air = 0
@@ -41,30 +45,34 @@ class Arrivals:
 
     @property
     def rejected(self) -> int:
-        """Numbers of which only copies came that were wrong."""
+        """Return how many sequence numbers arrived only in wrong copies."""
         return self._rejected_before + sum(number < self.end for number in self._rejected)
 
     def count_drops(self, dropped: int) -> None:
-        """The kernel's count, as it came with a datagram."""
+        """Update the kernel's drop count, as it came with a datagram."""
         self._drops += max(0, dropped - self._dropped)
         self._dropped = max(self._dropped, dropped)
 
     def is_new(self, sequence: int) -> bool:
-        """Whether it was not there before; what is too old to know counts as a duplicate."""
+        """Return whether a sequence number is new, and count a duplicate if not.
+
+        A number that is too old to be remembered counts as a duplicate.
+        """
         if sequence in self._seen or sequence + WINDOW < self.end:
             self.duplicates += 1
             return False
         return True
 
     def is_far(self, sequence: int) -> bool:
-        """Whether to believe it would push the window on: such a packet is always verified.
+        """Return whether a sequence number would move the window far ahead.
 
-        Counted from what was verified, so that not even many unverified ones push it far.
+        A packet with such a number is always verified. The distance counts from the verified
+        packets, so that unverified packets cannot move the window far, however many they are.
         """
         return sequence >= self.verified_end + WINDOW // 2
 
     def accept(self, sequence: int) -> None:
-        """It has come, and is held or processed."""
+        """Register a packet that arrived and is held or processed."""
         self.accepted += 1
         self._seen.add(sequence)
         if sequence >= self.end:
@@ -73,22 +81,22 @@ class Arrivals:
         elif sequence in self._rejected:
             self._rejected.discard(sequence)
         elif self.air:
-            self.air -= 1  # only late: the kernel's drops never come
+            self.air -= 1  # late, not lost: a datagram that the kernel dropped never arrives
         else:
             self.buffer -= 1
         self._drops = 0
         self._forget()
 
     def reject(self, sequence: int) -> None:
-        """A copy has come that is wrong; a right one may follow."""
+        """Register a wrong copy of a packet. The correct packet may still arrive."""
         if sequence >= self.end + WINDOW or sequence + WINDOW < self.end:
             return
         if sequence in self._seen:
-            # It was held, and is wrong after all.
+            # The packet was accepted and held; its verification failed now.
             self._seen.discard(sequence)
             self.accepted -= 1
         elif sequence < self.end and sequence not in self._rejected:
-            # It was missing until now; something came in its place.
+            # The packet counted as missing. Now a wrong copy of it has arrived.
             if self.air:
                 self.air -= 1
             elif self.buffer:
@@ -96,7 +104,10 @@ class Arrivals:
         self._rejected.add(sequence)
 
     def reach(self, sequence: int) -> None:
-        """Everything before this number was sent: what is missing is lost or late."""
+        """Count the missing packets before a sequence number as lost.
+
+        All packets before that number were sent, so a missing one is lost or late.
+        """
         missing = sum(number not in self._rejected for number in range(self.end, sequence))
         in_buffer = min(missing, self._drops)
         self.buffer += in_buffer
@@ -114,7 +125,10 @@ class Arrivals:
 
 @dataclass
 class Exposure:
-    """How long less was verified than the user would like, and whether ever less than the floor."""
+    """The time during which the level was below the upper end of the user's range.
+
+    Also counts the longest such time without interruption, and the time below the floor.
+    """
 
     permitted: Range
     level: float
@@ -125,7 +139,7 @@ class Exposure:
     _run_ns: int = 0
 
     def advance(self, now_ns: int) -> None:
-        """Time has passed at this level."""
+        """Add the time since the last call, spent at the current level."""
         passed_ns = max(0, now_ns - self.since_ns)
         self.since_ns = max(self.since_ns, now_ns)
         if self.level < self.permitted.high:
@@ -138,14 +152,17 @@ class Exposure:
             self.below_floor_ns += passed_ns
 
     def change(self, level: float, permitted: Range, now_ns: int) -> None:
-        """Another level, or another range, from now on."""
+        """Set the level and the user's range from this time on."""
         self.advance(now_ns)
         self.level, self.permitted = level, permitted
 
 
 @dataclass
 class Account:
-    """What became of a stream's packets; counts but for the times, which are ns."""
+    """Statistics about the packets of a stream.
+
+    Fields are counts, except times (`_ns`, nanoseconds) and levels (shares).
+    """
 
     arrivals: Arrivals = field(default_factory=Arrivals)
     fates: Counter[Fate] = field(default_factory=Counter)
@@ -166,25 +183,33 @@ class Account:
 
     @property
     def processed(self) -> int:
-        """Packets that the application got."""
+        """Return the number of packets that the application received."""
         return self.fates[Fate.VERIFIED] + self.fates[Fate.UNVERIFIED]
 
     @property
     def level(self) -> float:
-        """The share of the last second's packets that was verified before they were processed.
+        """Return the share of recent packets that was verified before processing.
 
-        Since the last change of setting, where that was less than a second ago.
+        Recent packets are those of the last second, or of the time since the setting last changed
+        if that is shorter. Without recent packets, the level before that change is returned.
         """
         return self._recent_verified / len(self._recent) if self._recent else self._last_level
 
     def begin_level(self) -> None:
-        """Another setting is in force: what was verified by the last one says nothing of it."""
+        """Start a new level after a change of setting.
+
+        Packets that were verified under the old setting do not count for the new level.
+        """
         self._last_level = self.level
         self._recent.clear()
         self._recent_verified = 0
 
     def settle(self, packet: Data, fate: Fate, now_ns: int) -> int:
-        """Book a packet's fate; returns the width of the hole before it (a gap of type 2)."""
+        """Record the fate of a packet and return the width of the hole before it.
+
+        A hole (gap of type 2) is the number of sequence numbers skipped between two processed
+        packets.
+        """
         self.fates[fate] += 1
         if fate in _REJECTED:
             self.arrivals.reject(packet.sequence)
@@ -203,7 +228,7 @@ class Account:
         return hole
 
     def _see_lag(self, delay_ns: int) -> None:
-        # The clocks need not agree: the quickest packet is the measure of the others.
+        # The two clocks may differ, so lag is relative to the packet with the smallest delay.
         if self._quickest_ns is None or delay_ns < self._quickest_ns:
             self._quickest_ns = delay_ns
         self.lag_ns = delay_ns - self._quickest_ns
@@ -218,7 +243,11 @@ class Account:
             self.lowest_level = min(self.lowest_level, self.level)
 
     def summary(self, waiting: int) -> dict[str, Any]:
-        """The account in words that JSON has; the causes of loss add up with what was processed."""
+        """Return the statistics as values for JSON.
+
+        The numbers of processed, waiting and lost packets add up to those sent. `waiting` is the
+        number of packets that are held.
+        """
         arrivals = self.arrivals
         processed = self.processed
         return {

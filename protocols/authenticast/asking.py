@@ -1,4 +1,4 @@
-"""A client's half of the handshake: the hello, and what the server's answer to it is worth."""
+"""The client's part of the handshake: send a hello and verify the server's answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from protocols.authenticast.settings import Algorithm, Scheme
 
 @dataclass(frozen=True)
 class ClientPolicy:
-    """Who the client is, whom it trusts, what it accepts."""
+    """The client's identity, the server's keys, and what the client accepts.
+
+    The client accepts only the given algorithms and schemes. `wish` is the user's request for the
+    stream.
+    """
 
     name: str
     identity: SigningKey
@@ -36,7 +40,7 @@ class ClientPolicy:
 
 
 class Asking:
-    """One hello."""
+    """A handshake attempt of the client: one signed hello and its answer."""
 
     def __init__(self, policy: ClientPolicy, wish: Wish, crypto: Crypto,
                  random: Callable[[int], bytes], now_ns: int) -> None:
@@ -53,11 +57,14 @@ class Asking:
             crypto, policy.identity, session.context("hello", b"") + body)
 
     def is_answer(self, ack: HelloAck) -> bool:
-        """Whether it says to be an answer to this hello."""
+        """Return whether the hello-ack names this hello by its digest."""
         return ack.hello == self._crypto.digest(self.datagram)
 
     def agree(self, ack: HelloAck, received: Received, now_ns: int) -> tuple[SessionSecrets, Terms]:
-        """The session and its terms. Raises ValueError for what is not the server's answer."""
+        """Return the session's secrets and terms from the server's answer.
+
+        Raises ValueError if the answer is not the server's, or does not fit the request.
+        """
         policy = self._policy
         said = session.context("hello-ack", b"") + self.datagram + received.body
         if ack.name != policy.server or not session.is_signed(
@@ -68,6 +75,7 @@ class Asking:
         ack.setting.check(self._wish.permitted)
         made = session.establish(self._crypto, self._private, ack.exchange, self.datagram,
                                  received.body + received.authentication)
-        # The server's clock was at `time_ns` after we had sent the hello (RFC 4082, 3.2.1).
+        # The server read `time_ns` from its clock after the hello was sent. The difference is an
+        # upper bound of how far the server's clock is ahead (RFC 4082, section 3.2.1).
         return made, Terms(ack.stream, made.digest, agreed, ack.setting,
                            ack.time_ns - self._asked_ns, now_ns)

@@ -1,7 +1,8 @@
-"""The receiver chooses packets by a keyed function of their number, so nobody else can guess them.
+"""Secret choice of the packets to verify, by a keyed function of their number.
 
-Whoever is told the secret afterwards can recompute every choice: that is how a recorded level is
-checked. A packet chosen at one level is chosen at every higher one.
+Without the receiver's secret, no other party can predict the choice. With the secret, disclosed
+afterwards, every choice can be recomputed: a recorded level is checked that way. A packet chosen at
+one level is chosen at every higher level.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ SECRET_BYTES = 32
 
 
 def is_chosen(secret: bytes, purpose: bytes, place: tuple[int, int], share: float) -> bool:
-    """Whether the packet at `place` (stream, sequence) is among `share` of all packets.
+    """Return whether a packet is among a given share of all packets.
 
-    `purpose` ("verify", "shed") makes choices independent of each other.
+    Args:
+        secret: Key of the choice, at most 64 bytes (BLAKE2b).
+        purpose: `verify` or `shed`, at most 16 bytes. Makes choices independent of each other.
+        place: Stream and sequence number of the packet.
+        share: Share of packets to choose, 0 to 1.
     """
     value = hashlib.blake2b(_NUMBER.pack(*place), digest_size=8, key=secret, person=purpose)
     return int.from_bytes(value.digest(), "big") < share * _RANGE

@@ -1,7 +1,8 @@
-"""The client's side of a stream: handshake, changes, reports, the dial.
+"""The client's side of a stream: messages to and from the server.
 
-Every message from the server is believed only with the session's MAC, and a change only with the
-server's signature, too. Random bytes come from the caller.
+They are the handshake, changes, reports and the user's requests. A message from the server is
+accepted only with the session's MAC, and a change only with the server's signature as well. Random
+bytes come from the caller.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ QUIET_NS = 500_000_000
 
 
 class Client:
-    """One stream's client."""
+    """The client of one stream: its session, its receiver and its timers."""
 
     def __init__(self, policy: ClientPolicy, crypto: Crypto,
                  random: Callable[[int], bytes]) -> None:
@@ -48,7 +49,7 @@ class Client:
         self._random = random
         self._session: SessionSecrets | None = None
         self._stream = 0
-        #: A hello without an answer yet, and the one that the session came from.
+        #: The attempt without an answer so far, and the attempt that led to the session.
         self._asking: Asking | None = None
         self._answered: Asking | None = None
         self._asked_private = b""
@@ -62,17 +63,30 @@ class Client:
         self._heard_ns = 0
         self._reported = 0
 
-    # --- what the program calls --------------------------------------------------------------
+    # --- interface for the program ------------------------------------------------------------
 
     def start(self, now_ns: int) -> list[Effect]:
-        """Ask for a stream; one that there is stays in force until the new one is agreed."""
+        """Request a stream from the server.
+
+        An existing stream remains in use until the new one is agreed.
+        """
         self._asking = Asking(self.policy, self.wish, self._crypto, self._random, now_ns)
         self._retry_ns = now_ns + RETRY_NS
         return [Send(self._asking.datagram), Note("asked", {"server": self.policy.server})]
 
     def data(self, datagram: bytes, now_ns: int, dropped: int = 0,
              arrived_ns: int | None = None) -> list[Effect]:
-        """A datagram on the data port."""
+        """Process a datagram from the data port.
+
+        Args:
+            datagram: The datagram, complete.
+            now_ns: Time at which processing starts.
+            dropped: The kernel's drop count that came with the datagram.
+            arrived_ns: Time at which the kernel received the datagram (default: `now_ns`).
+
+        Returns:
+            Packets to deliver, packets that are lost, messages to send and events.
+        """
         if self.receiver is None:
             return []
         self._data_ns = now_ns
@@ -83,17 +97,20 @@ class Client:
         return effects + self._report_if_due(now_ns)
 
     def dropped(self, total: int) -> None:
-        """The kernel's count of drops at the data port's buffer, read without a datagram."""
+        """Update the kernel's drop count of the data port, read without a datagram."""
         if self.receiver is not None:
             self.receiver.account.arrivals.count_drops(total)
 
     def took(self, passed_ns: int, verifications: int) -> None:
-        """What the last datagram took of the processor."""
+        """Record the processing time of the last datagram.
+
+        `verifications` is the number of signatures that were verified for it.
+        """
         if self.receiver is not None:
             self.receiver.took.add(passed_ns, verifications)
 
     def message(self, datagram: bytes, now_ns: int) -> list[Effect]:
-        """A datagram on the control port."""
+        """Process a datagram from the control port."""
         try:
             received = messages.parse(datagram)
         except PacketError:
@@ -107,13 +124,17 @@ class Client:
         if session.is_sealed(self._crypto, self._session.server_key, received):
             self._hear(now_ns)
             if isinstance(received.message, Bye) and self._end is None:
-                # Packets before its end may still wait in the data port's buffer.
+                # Packets before the end may still wait in the data port's buffer.
                 self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
                 return self._finish_if_over(now_ns)
         return []
 
     def dial(self, wish: Wish, now_ns: int) -> list[Effect]:
-        """The user has turned the dial. Raises SettingError for a level outside the range."""
+        """Change the user's request for the stream and send it to the server.
+
+        The range applies at this receiver at once. Raises SettingError for a level outside the
+        range.
+        """
         wish.setting.check(wish.permitted)
         self.wish = wish
         if self._session is None or self.receiver is None:
@@ -131,14 +152,17 @@ class Client:
         return [Send(self._control), Note("turned", {"number": self._controls, **wish.described()})]
 
     def stop(self, now_ns: int) -> list[Effect]:
-        """Tell the server that nobody listens any more."""
+        """End the stream and send the server a bye."""
         if self.receiver is None or self.ended:
             return []
         self._end = self.receiver.account.arrivals.end
         return self._finish(self.receiver, now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Whatever is due: retransmissions, reports, a new hello where the server is silent."""
+        """Perform what is due.
+
+        Sends retransmissions and reports, and a new hello to a silent server.
+        """
         if self.ended:
             return []
         effects: list[Effect] = []
@@ -156,7 +180,7 @@ class Client:
         return effects + self._report_if_due(now_ns)
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [self._retry_ns, self._report_ns]
         if self.receiver is not None and not self.ended:
             times += [self.receiver.deadline_ns()]
@@ -166,7 +190,7 @@ class Client:
                 times.append(self._heard_ns + SILENCE_NS)
         return min((time for time in times if time is not None), default=None)
 
-    # --- what the server says ----------------------------------------------------------------
+    # --- messages from the server -------------------------------------------------------------
 
     def _granted(self, ack: HelloAck, received: Received, now_ns: int) -> list[Effect]:
         if self._asking is None or not self._asking.is_answer(ack):
@@ -187,13 +211,17 @@ class Client:
         granted = Note("granted", {
             "stream": ack.stream, "scheme": ack.setting.scheme.name.lower(),
             "algorithm": ack.setting.algorithm.name.lower()})
-        # A secret key is never made unasked: whoever starts with one asks at once.
+        # The server makes a secret key only on request, so a client that starts with one requests
+        # it at once.
         asks = self.wish.setting.scheme is Scheme.SECRET_KEY
         return [*replaced, *self._confirm(), granted,
                 *(self.dial(self.wish, now_ns) if asks else [])]
 
     def _replaced(self, now_ns: int) -> list[Effect]:
-        """The stream that ends here, with its account: numbers start again with the next one."""
+        """Finish the old stream and report its statistics, because a new stream replaces it.
+
+        Sequence numbers start again with the new stream.
+        """
         receiver = self.receiver
         if receiver is None:
             return []
@@ -201,7 +229,10 @@ class Client:
                 Note("replaced", {"stream": self._stream, **receiver.summary()})]
 
     def _hear(self, now_ns: int) -> None:
-        """The server still has our stream: whatever was asked for meanwhile is not needed."""
+        """Register that the server still has this stream.
+
+        A hello that was sent in the meantime is no longer needed.
+        """
         self._heard_ns, self._asking = now_ns, None
         if not self._control:
             self._retry_ns = None
@@ -218,7 +249,7 @@ class Client:
         if change.stream != self._stream:
             return []
         if change.epoch <= receiver.newest_epoch:
-            # A repetition of the newest one whose ack was lost; older ones are of no interest.
+            # The newest change is repeated when its ack was lost. Older changes are ignored.
             is_repeated = change.epoch == receiver.newest_epoch and session.is_from(
                 self._crypto, agreed.server_key, received)
             return self._acknowledge(agreed) if is_repeated else []
@@ -256,7 +287,7 @@ class Client:
         return [Send(session.seal(self._crypto, agreed.client_key,
                                   Ack(self._stream, epoch, proof).encode()))]
 
-    # --- the end -----------------------------------------------------------------------------
+    # --- end of the stream --------------------------------------------------------------------
 
     def _finish_if_over(self, now_ns: int) -> list[Effect]:
         receiver = self.receiver
@@ -268,7 +299,7 @@ class Client:
         return self._finish(receiver, now_ns)
 
     def _quiet_ns(self, receiver: Receiver) -> int:
-        """How long nothing has come when nothing is in the buffer any more."""
+        """Return the silence after which the data port's buffer counts as empty."""
         return QUIET_NS + 4 * int(receiver.took.verify_ns)
 
     def _finish(self, receiver: Receiver, now_ns: int) -> list[Effect]:

@@ -1,6 +1,6 @@
-"""Configurations of the two programs and commands of the dial, strictly from JSON.
+"""Strict parsing of the programs' configurations and of user commands, from JSON.
 
-Levels are per cent here, shares everywhere else.
+Levels are per cent in JSON, and shares in all other modules.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PERCENT = number(0, 100)
 
 @dataclass(frozen=True)
 class ModelledProcessor:
-    """A node's modelled processor; without costs there is none."""
+    """The modelled processor of a node. Without costs, none is modelled."""
 
     costs: Mapping[str, Cost]
     count: int
@@ -72,7 +72,7 @@ class ModelledProcessor:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What the server program is."""
+    """The configuration of the server program."""
 
     address: str
     port: int
@@ -87,7 +87,7 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What the client program is."""
+    """The configuration of the client program."""
 
     address: str
     port: int
@@ -101,7 +101,7 @@ class ClientConfig:
 
 
 def load_server(path: Path) -> ServerConfig:
-    """The server's configuration in a file. Raises ConfigError."""
+    """Load the server's configuration from a file. Raises ConfigError."""
     reader = Fields(read(path), path.name)
     keys = reader.take("keys", several(key_file(path.parent, load_private)))
     clients, weights = {}, {}
@@ -128,7 +128,7 @@ def load_server(path: Path) -> ServerConfig:
 
 
 def load_client(path: Path) -> ClientConfig:
-    """The client's configuration in a file. Raises ConfigError."""
+    """Load the client's configuration from a file. Raises ConfigError."""
     reader = Fields(read(path), path.name)
     server = reader.inner("server")
     keys = _by_algorithm(server.take("keys", several(key_file(path.parent, load_public))))
@@ -148,10 +148,13 @@ def load_client(path: Path) -> ClientConfig:
 
 
 def take_wish(reader: Fields, signs: Sequence[Algorithm], now: Wish | None = None) -> Wish:
-    """What the user wants; what is not said stays as it is now. Raises ConfigError.
+    """Parse the user's request for a stream. Raises ConfigError.
 
-    `signs` are the algorithms of the keys that the server is known by. Where none is said and none
-    in force, as beside a secret key, the first of them is meant.
+    Args:
+        reader: Fields of the configuration or command.
+        signs: Algorithms of the known server keys. The first is the default where the current
+            setting has no signature algorithm, as with a secret key.
+        now: The current request, from which missing fields are taken.
     """
     setting = now.setting if now else None
     try:
@@ -233,7 +236,7 @@ def _controller(reader: Fields) -> Callable[[], Controller]:
 
 
 def _numbers(reader: Fields, of: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
-    """A controller's parameters; whole ones stay whole."""
+    """Return a controller's parameters. Parameters with an integer default are integers."""
     return {field.name: reader.take(
         field.name, whole(1, 1 << 20) if isinstance(field.default, int) else number(0, 1e6),
         field.default) for field in fields(of)}
@@ -279,7 +282,10 @@ def _device(reader: Fields) -> ModelledProcessor:
 
 
 def _costs(value: object) -> dict[str, Cost]:
-    """By kind of operation: seconds, or [seconds, seconds a byte]."""
+    """Parse the costs of operations, by kind.
+
+    A cost is seconds, or [seconds, seconds a byte].
+    """
     if not isinstance(value, dict):
         raise ValueError("an object is needed: operation: seconds")  # noqa: TRY004 - see `take`
     costs = {}

@@ -1,7 +1,7 @@
-"""Every cryptographic operation goes through `Crypto`, which can charge a device for it.
+"""Cryptographic operations of a program, which can be charged to a modelled processor.
 
-The operations are real ones of the library; `charge(kind, bytes)` tells a modelled processor what
-they would have been. Kinds: `dsa-1024-sign`, `rsa-1024-verify`, ..., `hash`, `hmac`, `x25519`; a
+The library performs the real operations. `charge(kind, bytes)` reports each one to a modelled
+processor. Kinds are `dsa-1024-sign`, `rsa-1024-verify`, ..., `hash`, `hmac` and `x25519`. A
 signature of a message is charged as `hash` of its bytes and the operation on the digest.
 """
 
@@ -30,19 +30,19 @@ Private = (dsa.DSAPrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 Public = dsa.DSAPublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 TAG_BYTES = 16
 HASH_BYTES = 32
-# What the library still makes and this protocol still takes; the papers' 512 bits are refused.
+# Smallest keys that the library makes and the protocol accepts. The papers' 512 bits are refused.
 MIN_BITS = {Algorithm.DSA: 1024, Algorithm.RSA: 1024, Algorithm.ED25519: 256, Algorithm.ECDSA: 256}
 _OF_ONE_SIZE = frozenset({Algorithm.ED25519, Algorithm.ECDSA})
 _SHA256 = hashes.SHA256()
 
 
 class UnusableKey(ValueError):
-    """A key that cannot be used; the text says why."""
+    """A key that cannot be used. The text gives the reason."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key and what it is for."""
+    """A private key with its algorithm and its size in bits."""
 
     algorithm: Algorithm
     bits: int
@@ -50,11 +50,11 @@ class SigningKey:
 
     @functools.cached_property
     def public(self) -> VerifyingKey:
-        """The other half."""
+        """Return the public key of the pair."""
         return VerifyingKey(self.algorithm, self.bits, self.private.public_key())
 
     def encode(self) -> bytes:
-        """PEM, unencrypted PKCS 8."""
+        """Return the key in PEM (PKCS #8, unencrypted)."""
         return self.private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption())
@@ -62,7 +62,7 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class VerifyingKey:
-    """A public key and what it is for."""
+    """A public key with its algorithm and its size in bits."""
 
     algorithm: Algorithm
     bits: int
@@ -70,19 +70,26 @@ class VerifyingKey:
 
     @functools.cached_property
     def half_bytes(self) -> int:
-        """How long each of a DSA or ECDSA signature's two numbers is at most."""
+        """Return the length of r and of s in a signature, in bytes.
+
+        Applies to DSA and ECDSA. It is the largest length that the numbers can have.
+        """
         if isinstance(self.public, dsa.DSAPublicKey):
             return -(-self.public.parameters().parameter_numbers().q.bit_length() // 8)
         return -(-self.bits // 8)
 
     def encode(self) -> bytes:
-        """PEM."""
+        """Return the key in PEM."""
         return self.public.public_bytes(serialization.Encoding.PEM,
                                         serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
-    """A new key pair. Raises UnusableKey for a size that the library refuses."""
+    """Generate a key pair.
+
+    The default size is 1024 bits for DSA and RSA, 256 bits for the others. Raises UnusableKey for a
+    size that the library or this protocol refuses.
+    """
     if algorithm not in SIGNATURES:
         raise UnusableKey(f"{algorithm.name}: no algorithm for signatures")
     if bits is None:
@@ -103,7 +110,7 @@ def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
 
 
 def load_private(pem: bytes) -> SigningKey:
-    """A key from PEM. Raises UnusableKey."""
+    """Load a private key from PEM. Raises UnusableKey."""
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -115,7 +122,7 @@ def load_private(pem: bytes) -> SigningKey:
 
 
 def load_public(pem: bytes) -> VerifyingKey:
-    """A key from PEM. Raises UnusableKey."""
+    """Load a public key from PEM. Raises UnusableKey."""
     try:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
@@ -145,13 +152,19 @@ def _check_bits(algorithm: Algorithm, bits: int) -> None:
 
 
 def _of_one_length(signature: bytes, key: VerifyingKey) -> bytes:
-    """Both numbers one after the other: DER is a byte or two longer or shorter by chance."""
+    """Return r and s of a DER signature in fixed length, one after the other.
+
+    The length of DER varies by a byte or two.
+    """
     first, second = decode_dss_signature(signature)
     return first.to_bytes(key.half_bytes, "big") + second.to_bytes(key.half_bytes, "big")
 
 
 def _in_der(signature: bytes, key: VerifyingKey) -> bytes:
-    """As the library takes it. Raises InvalidSignature for another length."""
+    """Return a signature of fixed length in DER, as the library expects it.
+
+    Raises InvalidSignature for another length.
+    """
     half = key.half_bytes
     if len(signature) != 2 * half:
         raise InvalidSignature
@@ -160,17 +173,20 @@ def _in_der(signature: bytes, key: VerifyingKey) -> bytes:
 
 
 class Crypto:
-    """The operations of one program; `charged_as` renames, e.g. DSA to `dsa-512`."""
+    """The cryptographic operations of one program.
+
+    `charged_as` gives an algorithm another name for charges, for example `dsa-512` for DSA.
+    """
 
     def __init__(self, charge: Charge = lambda _kind, _size: None,
                  charged_as: Mapping[Algorithm, str] | None = None) -> None:
         self._charge = charge
         self._charged_as = dict(charged_as or {})
-        #: Signatures made and verified so far: over time, the security-based load of a host.
+        #: Signatures made and verified so far. Their rate is the security-based load of a host.
         self.signed = self.verified = 0
 
     def sign(self, key: SigningKey, message: bytes) -> bytes:
-        """A signature over SHA-256 of the message."""
+        """Return a signature over SHA-256 of the message (Ed25519: over the message)."""
         self._charge("hash", len(message))
         self._charge(f"{self._name(key)}-sign", HASH_BYTES)
         self.signed += 1
@@ -184,7 +200,7 @@ class Crypto:
         return private.sign(message)
 
     def verify(self, key: VerifyingKey, message: bytes, signature: bytes) -> bool:
-        """Whether the signature is this key's over this message."""
+        """Return whether a signature of a message was made with the private part of `key`."""
         self._charge("hash", len(message))
         self._charge(f"{self._name(key)}-verify", HASH_BYTES)
         self.verified += 1
@@ -203,32 +219,35 @@ class Crypto:
         return True
 
     def digest(self, message: bytes) -> bytes:
-        """SHA-256."""
+        """Return the SHA-256 digest of a message."""
         self._charge("hash", len(message))
         return hashlib.sha256(message).digest()
 
     def mac(self, key: bytes, message: bytes) -> bytes:
-        """HMAC-SHA256, its first 16 bytes."""
+        """Return the first 16 bytes of HMAC-SHA256."""
         self._charge("hmac", len(message))
         return hmac.digest(key, message, "sha256")[:TAG_BYTES]
 
     def is_mac(self, key: bytes, message: bytes, tag: bytes) -> bool:
-        """Whether the tag is this key's over this message."""
+        """Return whether a tag is the MAC of a message under a key."""
         return hmac.compare_digest(self.mac(key, message), tag)
 
     def exchange(self, private: bytes, public: bytes) -> bytes:
-        """X25519's shared secret. Raises ValueError for a public key of small order."""
+        """Return the shared secret of X25519.
+
+        Raises ValueError for a public key of small order.
+        """
         self._charge("x25519", len(public))
         return x25519.X25519PrivateKey.from_private_bytes(private).exchange(
             x25519.X25519PublicKey.from_public_bytes(public))
 
     def exchange_public(self, private: bytes) -> bytes:
-        """The public half of 32 random bytes."""
+        """Return the X25519 public key of 32 random bytes."""
         self._charge("x25519", len(private))
         return x25519.X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
     def derive(self, secret: bytes, salt: bytes, label: str, count: int = 1) -> list[bytes]:
-        """Keys of 32 bytes from a shared secret (HKDF-SHA256)."""
+        """Derive keys of 32 bytes from a shared secret (HKDF-SHA256)."""
         self._charge("hmac", len(secret) + len(salt))
         made = HKDF(algorithm=_SHA256, length=32 * count, salt=salt,
                     info=label.encode()).derive(secret)

@@ -1,4 +1,7 @@
-"""What the protocol wants done, as values, so that its logic needs no socket and no clock."""
+"""Actions that the protocol requests, as values.
+
+The protocol's logic returns them instead of using sockets and clocks.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,35 @@ from typing import Any
 
 
 class Fate(enum.Enum):
-    """What became of a packet at the receiver."""
+    """The result for a packet at the receiver."""
 
     VERIFIED = "verified"
     UNVERIFIED = "unverified"
-    #: Its own signature, tag or path is wrong.
+    #: The packet's own signature, tag or path is wrong.
     FAILED = "failed"
-    #: The bundle's signature does not fit what arrived: all of it is discounted.
+    #: The bundle's signature does not match its packets, so all of them are rejected.
     BUNDLE_FAILED = "bundle_failed"
-    #: Packets of its bundle, or the bundle's signature, never came.
+    #: Packets of the bundle, or the bundle's signature, did not arrive.
     BUNDLE_INCOMPLETE = "bundle_incomplete"
-    #: TESLA: it came when its key might have been known.
+    #: TESLA: the packet arrived when its key could already have been disclosed.
     LATE = "late"
-    #: Dropped unseen, so that the rest can be verified at the user's floor.
+    #: Dropped without verification, to sustain the user's floor (TESLA: too many are held).
     SHED = "shed"
-    #: An algorithm, scheme or epoch that is not in force.
+    #: The packet's algorithm, scheme or epoch is not accepted.
     REFUSED = "refused"
 
     @property
     def is_processed(self) -> bool:
-        """Whether the application got it."""
+        """Return whether the application received the packet."""
         return self in {Fate.VERIFIED, Fate.UNVERIFIED}
 
 
 @dataclass(frozen=True)
 class Send:
-    """Send a datagram; `to` is an address as it was handed in, None for the client's server."""
+    """A request to send a datagram.
+
+    `to` is an address as the caller gave it, or None for the client's server.
+    """
 
     payload: bytes
     to: object = None
@@ -41,7 +47,10 @@ class Send:
 
 @dataclass(frozen=True)
 class Deliver:
-    """The application is to process a packet; each stream has numbers of its own."""
+    """A packet for the application to process.
+
+    Sequence numbers count per stream.
+    """
 
     stream: int
     sequence: int
@@ -54,7 +63,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Lose:
-    """A packet that arrived is not processed."""
+    """A packet that arrived and is not processed."""
 
     stream: int
     sequence: int
@@ -63,7 +72,7 @@ class Lose:
 
 @dataclass(frozen=True)
 class Note:
-    """An event for who started the program."""
+    """An event to report to the program's caller."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)

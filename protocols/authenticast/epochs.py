@@ -1,7 +1,8 @@
-"""Which setting a packet belongs to, and whether it may: the epochs of a stream at its receiver.
+"""Epochs of a stream at its receiver: the setting that applies to each packet.
 
-A change starts an epoch; every packet names its own. Epochs only grow with sequence numbers, as far
-as packets that were verified show it; so nobody can lead a receiver back to a weaker setting.
+A change starts an epoch, and every packet names its epoch. Epochs may only increase with the
+sequence numbers, as far as verified packets show. An attacker can therefore not return a receiver
+to a weaker setting.
 """
 
 from __future__ import annotations
@@ -16,29 +17,30 @@ from protocols.authenticast.schemes.tesla import TeslaOpener, parse_parameters
 from protocols.authenticast.schemes.tree import TreeOpener
 from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
-# Epochs that a packet may be ahead of the changes that were heard.
+# Number of epochs that a packet may be ahead of the changes received.
 _MAX_AHEAD = 16
 _MAX_EPOCHS = 16
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """The algorithms and schemes of the handshake: nothing else is ever accepted."""
+    """The algorithms and schemes agreed in the handshake. No others are accepted."""
 
     algorithms: frozenset[Algorithm]
     schemes: frozenset[Scheme]
 
     def permits(self, scheme: Scheme, algorithm: Algorithm) -> bool:
-        """Whether a packet or a setting of this kind may come."""
+        """Return whether a scheme with an algorithm was agreed."""
         return scheme in self.schemes and (
             algorithm in self.algorithms or (not scheme.is_signed and algorithm is Algorithm.HMAC))
 
 
 @dataclass
 class Epoch:
-    """A setting from its change on; `first` and `last` bound the packets verified in it.
+    """The setting from one change to the next, and the packets verified in it.
 
-    Without a setting its change has not come yet: every packet of it is verified.
+    `first` and `last` are the lowest and the highest sequence number verified. `setting` is None
+    until the change arrives; until then every packet of the epoch is verified.
     """
 
     setting: Setting | None = None
@@ -49,7 +51,7 @@ class Epoch:
 
 
 class Epochs:
-    """The epochs that packets may still belong to."""
+    """The epochs to which packets can still belong."""
 
     def __init__(self, verifier: Verifier, agreed: Agreed, ahead_ns: int, agreed_ns: int) -> None:
         self._verifier = verifier
@@ -63,11 +65,21 @@ class Epochs:
         return self._epochs.get(number)
 
     def openers(self) -> list[Opener]:
-        """All that may hold packets."""
+        """Return all openers, which may hold packets."""
         return [opener for epoch in self._epochs.values() for opener in epoch.openers.values()]
 
     def install(self, number: int, setting: Setting, key: bytes, material: bytes) -> None:
-        """A change has come. Raises ValueError where it lacks what its scheme needs."""
+        """Start an epoch with the setting of a change.
+
+        Args:
+            number: Number of the epoch.
+            setting: Its setting.
+            key: A new secret key, or empty to keep the key of the epoch before.
+            material: TESLA's parameters, encoded; ignored for other schemes.
+
+        Raises:
+            ValueError: The setting was not agreed, or lacks what its scheme needs.
+        """
         if not self._agreed.permits(setting.scheme, setting.algorithm):
             raise ValueError(f"{setting.scheme.name} with {setting.algorithm.name} is not agreed")
         crypto, session = self._verifier.crypto, self._verifier.session
@@ -86,7 +98,10 @@ class Epochs:
         self._forget()
 
     def opener(self, packet: Data) -> Opener | None:
-        """What opens a packet that is in force; None where it is verified by itself."""
+        """Return the opener for a packet that may belong to its epoch.
+
+        Returns None if the packet is verified on its own signature.
+        """
         epoch = self._epochs.setdefault(packet.epoch, Epoch())
         if packet.scheme is Scheme.DELAYED:
             return epoch.openers.setdefault(packet.scheme, DelayedOpener(self._verifier))
@@ -95,7 +110,7 @@ class Epochs:
         return epoch.openers.get(packet.scheme)
 
     def is_in_force(self, packet: Data) -> bool:
-        """Whether a packet may be of the epoch that it names."""
+        """Return whether a packet may belong to the epoch that it names."""
         for number, other in self._epochs.items():
             if other.first is None:
                 continue
@@ -111,7 +126,7 @@ class Epochs:
                 and self._agreed.permits(packet.scheme, packet.algorithm))
 
     def confirm(self, packet: Data) -> bool:
-        """A packet was verified; whether it is the first one of its epoch."""
+        """Register a verified packet. Return whether it is the first of its epoch."""
         epoch = self._epochs.setdefault(packet.epoch, Epoch())
         is_first = epoch.first is None
         epoch.first = packet.sequence if epoch.first is None else min(epoch.first, packet.sequence)

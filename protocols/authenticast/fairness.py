@@ -1,7 +1,7 @@
-"""Fair signing among clients: who is signed for next, and who gets how much of the server.
+"""Fair sharing of the server's signing among clients.
 
-`FairQueue` is start-time fair queueing (Goyal, Vin and Cheng, 1996): between two streams that both
-have work, what they get by weight differs by no more than one job of each.
+`FairQueue` is start-time fair queueing (Goyal, Vin and Cheng, 1996). Between two streams that both
+have jobs, the service by weight differs by no more than one job of each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Line(Generic[Job]):
 
 
 class FairQueue(Generic[Client, Job]):
-    """Jobs of several clients on one server, each with the processor time that it will take."""
+    """A queue of several clients' jobs on one server, each with its processor time."""
 
     def __init__(self) -> None:
         self._lines: dict[Client, _Line[Job]] = {}
@@ -36,23 +36,23 @@ class FairQueue(Generic[Client, Job]):
         return self._jobs
 
     def join(self, client: Client, weight: float = 1.0) -> None:
-        """A client comes."""
+        """Add a client with its weight. Raises ValueError for a weight of 0 or less."""
         if weight <= 0:
             raise ValueError(f"weight {weight:g}; give more than 0")
         self.leave(client)
         self._lines[client] = _Line(weight)
 
     def leave(self, client: Client) -> None:
-        """A client is gone, and its jobs with it."""
+        """Remove a client and its jobs."""
         line = self._lines.pop(client, None)
         self._jobs -= len(line.jobs) if line is not None else 0
 
     def waiting(self, client: Client) -> int:
-        """Jobs that a client has waiting."""
+        """Return the number of jobs that a client has in the queue."""
         return len(self._lines[client].jobs)
 
     def push(self, client: Client, cost: float, job: Job) -> None:
-        """A job behind the client's others."""
+        """Append a job to the client's jobs, with its cost in processor time."""
         line = self._lines[client]
         start = max(self._now, line.finish)
         line.finish = start + cost / line.weight
@@ -60,7 +60,10 @@ class FairQueue(Generic[Client, Job]):
         self._jobs += 1
 
     def pop(self) -> tuple[Client, Job]:
-        """The job whose turn it is. Raises IndexError when there is none."""
+        """Remove and return the next job and its client.
+
+        Raises IndexError when the queue is empty.
+        """
         ready = [(line.jobs[0][0], client) for client, line in self._lines.items() if line.jobs]
         if not ready:
             raise IndexError("no jobs")
@@ -71,7 +74,10 @@ class FairQueue(Generic[Client, Job]):
 
 def max_min(capacity: float, demands: Mapping[Client, float],
             weights: Mapping[Client, float] | None = None) -> dict[Client, float]:
-    """Weighted max-min shares of a capacity (water filling): nobody gets more than it asks for."""
+    """Return the weighted max-min shares of a capacity (water filling).
+
+    No client receives more than its demand.
+    """
     shares: dict[Client, float] = {}
     left = dict(demands)
     weight_of = {client: (weights or {}).get(client, 1.0) for client in demands}
@@ -88,7 +94,10 @@ def max_min(capacity: float, demands: Mapping[Client, float],
 
 
 def jain(values: Iterable[float]) -> float:
-    """Jain's index of fairness: 1 when all get the same, 1/n when one gets all."""
+    """Return Jain's index of fairness.
+
+    The index is 1 when all values are equal, and 1/n when one of n values has all.
+    """
     amounts = list(values)
     squares = sum(amount * amount for amount in amounts)
     return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
@@ -96,7 +105,10 @@ def jain(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Load:
-    """How busy the two ends are with other things, as shares, and the stream's operations/s."""
+    """Other load of server and client, and the stream's operations per second.
+
+    Loads are shares of a processor.
+    """
 
     server: float
     client: float
@@ -105,15 +117,19 @@ class Load:
 
 
 def busier_end(cost_s: tuple[float, float], load: Load) -> float:
-    """The load of the busier end when a signature takes so long to make, and to verify."""
+    """Return the load of the busier end for the given costs of a signature.
+
+    `cost_s` has the seconds to sign and to verify one signature.
+    """
     sign_s, verify_s = cost_s
     return max(load.server + load.signs_per_s * sign_s,
                load.client + load.verifies_per_s * verify_s)
 
 
 def best_algorithm(costs_s: Mapping[Algorithm, tuple[float, float]], load: Load) -> Algorithm:
-    """The algorithm (seconds to sign, to verify) that leaves the busier end the least busy.
+    """Return the algorithm that gives the busier end the least load.
 
-    That is when 1998's algorithm change pays: it moves work to the end that has time for it.
+    `costs_s` has the seconds to sign and to verify, by algorithm. The algorithm change of 1998 pays
+    off in this case: it moves work to the end that has time for it.
     """
     return min(costs_s, key=lambda algorithm: busier_end(costs_s[algorithm], load))

@@ -1,4 +1,7 @@
-"""What both programs share: one loop over sockets and times, JSON lines in and out, a tidy end."""
+"""Main loop of both programs.
+
+It waits for sockets and times, reads commands and writes events.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,24 @@ from protocols.authenticast.clock import WallClock
 from protocols.authenticast.events import say
 from protocols.authenticast.port import Port
 
-#: By which share of its timeout select may be late (Linux, fs/select.c), and from when on it shows.
+#: Share of its timeout by which select may be late (Linux, fs/select.c), and the shortest timeout
+#: for which the loop compensates.
 _SLACK, _LONG_S = 0.001, 0.05
 
 
 def random_bytes(seed: int | None) -> Callable[[int], bytes]:
-    """The system's random bytes; those of a seed are repeatable, and so no secret."""
+    """Return a generator of random bytes: the system's, or a repeatable one from a seed.
+
+    Bytes from a seed are predictable and therefore not secret.
+    """
     return secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
 
 
 def _is_conversation(descriptor: int) -> bool:
-    """Whether somebody may be at the other end: of a pipe, a socket or a terminal."""
+    """Return whether a descriptor is a pipe, a socket or a terminal.
+
+    Only these can have another party that sends commands.
+    """
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
@@ -37,7 +47,10 @@ def _is_conversation(descriptor: int) -> bool:
 
 
 class Loop:
-    """Waits for ports and for the next time; signals and the end of input end it."""
+    """A loop that waits for ports and for the next due time.
+
+    SIGTERM, SIGINT and the end of standard input end the loop.
+    """
 
     def __init__(self, clock: WallClock, command: Callable[[dict[str, Any]], None]) -> None:
         self._clock = clock
@@ -51,7 +64,7 @@ class Loop:
         signal.set_wakeup_fd(self._wakes.fileno())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
-        # A file or /dev/null has no commands, and would always seem to be at its end.
+        # A file or /dev/null has no commands, and would always be at its end.
         self._has_input = _is_conversation(0)
 
     def __enter__(self) -> Self:
@@ -64,27 +77,33 @@ class Loop:
         self._wakes.close()
 
     def watch(self, port: Port) -> None:
-        """Return from `wait` when this can be read."""
+        """Add a port whose datagrams make `wait` return."""
         self._ports.append(port)
 
     def end(self) -> None:
-        """Leave after what is being done."""
+        """End the loop after the current step."""
         self.ended = True
 
     def say(self, event: str, at_ns: int | None = None, **fields: object) -> None:
-        """An event, with the clock's time."""
+        """Write an event with its time (default: the clock's)."""
         say(event, (self._clock.now_ns() if at_ns is None else at_ns) / 1e9, **fields)
 
     def wait(self, due_ns: int | None) -> set[Port]:
-        """What can be read, at the latest when a time has come; commands are obeyed here."""
+        """Wait for datagrams until a time, and return the ports that can be read.
+
+        Also runs the commands from standard input and sends the datagrams that ports have queued.
+        Returns earlier if a port is due, and at a signal. `due_ns` None means no time limit of the
+        caller.
+        """
         times = [due_ns, *(port.due_ns() for port in self._ports)]
         due_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
         watched = [port for port in self._ports if not port.is_ahead]
-        # To the microsecond: epoll and poll wait for whole milliseconds.
+        # select waits to the microsecond; epoll and poll wait for whole milliseconds.
         sources: list[socket.socket | int] = [self._wake, *(port.socket for port in watched)]
         sources += [0] if self._has_input else []
         left_s = self._clock.wait_s(due_ns)
-        # The kernel may be late by a thousandth of a timeout; the caller waits for the rest.
+        # The kernel may be late by a thousandth of a timeout. So a long wait ends early, and the
+        # caller waits again for the rest.
         readable, _, _ = select.select(sources, [], [],
                                        left_s if left_s < _LONG_S else left_s * (1 - 2 * _SLACK))
         self._clock.look()

@@ -1,7 +1,8 @@
-"""Packets of the data plane: data, the signature of a bundle, a TESLA key. Pure functions on bytes.
+"""Packets of the data plane.
 
-All integers are big-endian. What is signed is given by `signed`; it never contains the signature's
-own length, which is not known before.
+They are data, the signature of a bundle, and a disclosed TESLA key. Encoders and parsers are pure
+functions on bytes. All integers are big-endian. `signed` returns the bytes that are authenticated.
+They do not contain the length of the signature, which is not known before signing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _BUNDLE = struct.Struct("!BIIQH")
 _DISCLOSE = struct.Struct("!III")
 DATA_HEADER_BYTES = 1 + _DATA.size
 TESLA_KEY_BYTES = 32
-# Flags: the frame's type in the two low bits, then its first and its last packet.
+# Flags: the frame's type in the two low bits, then its first and its last packet (one bit each).
 FRAME_TYPES = ("", "I", "P", "B")
 FIRST_OF_FRAME = 0x04
 LAST_OF_FRAME = 0x08
@@ -25,7 +26,12 @@ LAST_OF_FRAME = 0x08
 
 @dataclass(frozen=True)
 class Data:
-    """A packet of the stream; `position` and `bundle` say where in which group it is signed."""
+    """A data packet of the stream.
+
+    `position` is its index in a bundle or tree of `bundle` packets. The two are 0 and 1 where a
+    packet is authenticated alone. `sent_ns` is when the server sealed the packet, on the server's
+    clock.
+    """
 
     scheme: Scheme
     algorithm: Algorithm
@@ -42,22 +48,25 @@ class Data:
 
     @property
     def first(self) -> int:
-        """Sequence number of the first packet of its group."""
+        """Return the sequence number of the first packet of its bundle or tree."""
         return self.sequence - self.position
 
     def signed(self) -> bytes:
-        """Everything before the authenticator: the header, flags included, and the payload."""
+        """Return the authenticated bytes: header with flags, and payload.
+
+        They are all bytes before the authenticator.
+        """
         return bytes((Kind.DATA.first_byte,)) + _DATA.pack(
             self.scheme, self.algorithm, self.flags, self.stream, self.sequence, self.sent_ns,
             self.frame, self.epoch, self.position, self.bundle, len(self.payload)) + self.payload
 
     def encode(self) -> bytes:
-        """The datagram."""
+        """Return the datagram."""
         return self.signed() + self.authenticator
 
 
 def parse_data(data: bytes) -> Data:
-    """A packet of the stream. Raises PacketError."""
+    """Parse a data packet. Raises PacketError."""
     reader = Reader(data, Kind.DATA)
     scheme, algorithm, *numbers, position, bundle, length = reader.take(_DATA)
     flags, stream, sequence, sent_ns, frame, epoch = numbers
@@ -74,7 +83,10 @@ def parse_data(data: bytes) -> Data:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One signature over `size` packets from `first` on; their hashes are the receiver's own."""
+    """A signature over the `size` packets from sequence number `first` on.
+
+    The packets' hashes are not sent: the receiver computes them.
+    """
 
     algorithm: Algorithm
     stream: int
@@ -84,7 +96,10 @@ class Bundle:
     signature: bytes = b""
 
     def signed(self, hashes: bytes) -> bytes:
-        """What the signature covers: the header and the hash of every packet's signed part."""
+        """Return the bytes that the signature covers.
+
+        They are the header and the hash of the authenticated bytes of each packet.
+        """
         return self._head() + hashes
 
     def _head(self) -> bytes:
@@ -92,12 +107,12 @@ class Bundle:
             self.algorithm, self.stream, self.epoch, self.first, self.size)
 
     def encode(self) -> bytes:
-        """The datagram."""
+        """Return the datagram."""
         return self._head() + self.signature
 
 
 def parse_bundle(data: bytes) -> Bundle:
-    """A bundle's signature. Raises PacketError."""
+    """Parse the signature of a bundle. Raises PacketError."""
     reader = Reader(data, Kind.BUNDLE)
     algorithm, stream, epoch, first, size = reader.take(_BUNDLE)
     if not 1 <= size <= MAX_BUNDLE:
@@ -110,7 +125,10 @@ def parse_bundle(data: bytes) -> Bundle:
 
 @dataclass(frozen=True)
 class Disclose:
-    """A TESLA key whose interval is over; it is checked against the chain, so nothing signs it."""
+    """A disclosed TESLA key.
+
+    The receiver checks the key against the key chain, so the packet needs no signature.
+    """
 
     stream: int
     epoch: int
@@ -118,13 +136,13 @@ class Disclose:
     key: bytes
 
     def encode(self) -> bytes:
-        """The datagram."""
+        """Return the datagram."""
         return bytes((Kind.DISCLOSE.first_byte,)) + _DISCLOSE.pack(
             self.stream, self.epoch, self.interval) + self.key
 
 
 def parse_disclose(data: bytes) -> Disclose:
-    """A disclosed key. Raises PacketError."""
+    """Parse a disclosed TESLA key. Raises PacketError."""
     reader = Reader(data, Kind.DISCLOSE)
     stream, epoch, interval = reader.take(_DISCLOSE)
     key = reader.raw(TESLA_KEY_BYTES)

@@ -1,4 +1,4 @@
-"""A program's UDP socket: datagrams, when the kernel had them, and what it dropped."""
+"""Non-blocking UDP socket with arrival times and drop counts from the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.authenticast.events import say
 
 Address = tuple[str, int]
 _MAX_DATAGRAM = 65535
-# Linux: <asm/socket.h>. Python has no names for them.
+# Socket options from Linux' <asm/socket.h> that Python's socket module does not name.
 _SO_TIMESTAMPNS = 35
 _SO_RXQ_OVFL = 40
 _SO_MEMINFO = 55
@@ -24,7 +24,10 @@ _ANCILLARY_BYTES = 128
 
 @dataclass(frozen=True)
 class StampedDatagram:
-    """A datagram: from whom, when it came, and the count of drops before it."""
+    """A datagram with its source, its arrival time and the drop count.
+
+    `dropped` is the kernel's count of datagrams dropped before this one.
+    """
 
     datagram: bytes
     source: Address
@@ -33,7 +36,7 @@ class StampedDatagram:
 
 
 class Port:
-    """A socket that never blocks. Raises OSError."""
+    """A UDP socket that never blocks. Raises OSError."""
 
     def __init__(self, clock: WallClock, address: str, port: int,
                  buffer_bytes: int | None = None) -> None:
@@ -49,7 +52,7 @@ class Port:
             raise
         self._clock = clock
         self._dropped = 0
-        #: Read before its time, by a clock that goes in steps.
+        #: A datagram that was read before its arrival time (stepped clock only).
         self._early: StampedDatagram | None = None
         self._out: deque[tuple[bytes, Address]] = deque()
         self._burst = (0, 0)
@@ -62,22 +65,28 @@ class Port:
 
     @property
     def number(self) -> int:
-        """The port's number."""
+        """Return the port number."""
         return int(self.socket.getsockname()[1])
 
     @property
     def is_ahead(self) -> bool:
-        """Whether what comes next was read already, and its time has not come."""
+        """Return whether a datagram was read before its arrival time.
+
+        That happens with a stepped clock: such a datagram counts as arrived at the next step.
+        """
         return self._early is not None
 
     def due_ns(self) -> int | None:
-        """When something can be received or sent that is here already."""
+        """Return the time at which a queued datagram can be received or sent.
+
+        None if no datagram is queued in this program.
+        """
         times = [self._early.arrived_ns] if self._early else []
         times += [self._clock.now_ns() + 1] if self._out else []
         return min(times, default=None)
 
     def receive(self) -> StampedDatagram | None:
-        """The next datagram that has arrived; None when there is none."""
+        """Return the next datagram that has arrived, or None."""
         arrival, self._early = self._early or self._read(), None
         if arrival is not None and arrival.arrived_ns > self._clock.now_ns():
             self._early = arrival
@@ -85,17 +94,20 @@ class Port:
         return arrival
 
     def dropped(self) -> int:
-        """The kernel's count of drops now."""
+        """Return the kernel's current drop count."""
         info = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         return int(_MEMINFO.unpack(info)[8])
 
     def send(self, payload: bytes, to: Address) -> None:
-        """A datagram, after those that could not be sent yet."""
+        """Send a datagram, after those that are queued."""
         self._out.append((payload, to))
         self.flush()
 
     def flush(self) -> None:
-        """Send what may be sent now; what the system refuses is lost, as any may be."""
+        """Send the queued datagrams that the clock's burst limit permits.
+
+        A datagram that the system refuses is lost. An event `error` reports it.
+        """
         while self._out and self._has_room(len(self._out[0][0])):
             payload, to = self._out.popleft()
             try:
@@ -104,7 +116,10 @@ class Port:
                 say("error", self._clock.now_ns() / 1e9, reason=f"{to[0]}: {error.strerror}")
 
     def _has_room(self, size: int) -> bool:
-        """Whether a burst may have so much more; one datagram it may always have."""
+        """Return whether a burst may contain `size` more bytes, and count them.
+
+        A burst may always contain its first datagram, of any size.
+        """
         limit, now_ns = self._clock.burst_bytes, self._clock.now_ns()
         if limit is None:
             return True
@@ -118,7 +133,7 @@ class Port:
         try:
             datagram, ancillary, _, source = self.socket.recvmsg(_MAX_DATAGRAM, _ANCILLARY_BYTES)
         except (BlockingIOError, ConnectionRefusedError):
-            return None  # refused: who was there before is gone, its silence will tell
+            return None  # refused: the other program has ended, which its silence will show
         arrived_ns = self._clock.now_ns()
         for _, kind, data in ancillary:
             if kind == _SO_RXQ_OVFL:

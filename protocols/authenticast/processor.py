@@ -1,6 +1,6 @@
-"""A node's modelled processor: what operations would take on it, less what somebody else steals.
+"""Model of a node's processor: the duration of operations, less the time of other load.
 
-Without costs nothing is modelled and everything takes what it takes. Pure: times are handed in.
+Without costs nothing is modelled, and operations take their real time. The caller passes all times.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 
 class MissingCost(ValueError):
-    """A device that does not say what an operation takes."""
+    """An operation for which the device has no cost."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds for an operation, and for each byte of it."""
+    """The cost of an operation: seconds, and seconds for each byte."""
 
     s: float
     s_per_byte: float = 0.0
@@ -23,7 +23,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Steal:
-    """A share of the processor that somebody else takes, from one time to another."""
+    """A share of the processor that other load takes from `from_s` to `to_s`.
+
+    Times are seconds since the start of the modelled processor.
+    """
 
     from_s: float
     to_s: float
@@ -31,7 +34,7 @@ class Steal:
 
 
 class Processor:
-    """First come, first served, on `count` processors."""
+    """A first-come, first-served queue on `count` processors."""
 
     def __init__(self, costs: Mapping[str, Cost], count: int = 1,
                  steal: Sequence[Steal] = (), since_ns: int = 0) -> None:
@@ -42,7 +45,10 @@ class Processor:
         self._owed_s = 0.0
 
     def charge(self, kind: str, size: int) -> None:
-        """An operation was done. Raises MissingCost where the device does not know it."""
+        """Add the cost of an operation that was performed.
+
+        Raises MissingCost if the device has no cost for its kind.
+        """
         if not self._costs:
             return
         cost = self._costs.get(kind)
@@ -51,11 +57,14 @@ class Processor:
         self._owed_s += cost.s + cost.s_per_byte * size
 
     def free_ns(self) -> int:
-        """When the next processor is free."""
+        """Return the time at which the next processor is free."""
         return min(self._free_ns)
 
     def settle(self, now_ns: int) -> int:
-        """When what was charged since the last time is over."""
+        """Run the charged operations and return the time at which they end.
+
+        They are those charged since the last call, and run as one job on one processor.
+        """
         start_ns = max(now_ns, self.free_ns())
         end_ns = self._end_ns(start_ns, self._owed_s)
         self._owed_s = 0.0
@@ -63,7 +72,7 @@ class Processor:
         return end_ns
 
     def _end_ns(self, start_ns: int, work_s: float) -> int:
-        """Work through the load profile, piece by piece."""
+        """Return the end of work that starts at a time, under the other load."""
         at_s = (start_ns - self._since_ns) / 1e9
         edges = sorted({edge for steal in self._steal for edge in (steal.from_s, steal.to_s)})
         for edge in [edge for edge in edges if edge > at_s]:
@@ -75,6 +84,6 @@ class Processor:
         return self._since_ns + round(end_s * 1e9)
 
     def _left(self, at_s: float) -> float:
-        """The share that is left at a time."""
+        """Return the share of the processor that other load leaves, at least 1 %."""
         stolen = sum(steal.share for steal in self._steal if steal.from_s <= at_s < steal.to_s)
         return max(0.01, 1 - stolen)

@@ -1,7 +1,8 @@
-"""Program: the client, `python3 -m protocols.authenticast receive CONFIG.json`.
+"""Client program, `python3 -m protocols.authenticast receive CONFIG.json`.
 
-One thread and blocking work on purpose: while the processor verifies, packets wait in the kernel's
-own buffer, and are lost there when it is full. Messages have a socket of their own, read first.
+The program has one thread and blocks on purpose. While the processor verifies, packets wait in the
+kernel's receive buffer, and are lost there when it is full. Control messages have their own socket,
+which is read first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from protocols.fields import ConfigError, Fields, one_of
 
 
 class Receiving:
-    """Sockets, processor and commands on one side, the client's logic on the other."""
+    """The client program: connects sockets, processor and commands to the client's logic."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -34,12 +35,15 @@ class Receiving:
         self._data = Port(self._clock, config.address, config.policy.data_port,
                           config.receive_buffer_bytes)
         self._series: TextIO | None = None
-        #: What the server signs with, the last that was asked for first.
+        #: The server's signature algorithms, the last one requested first.
         self._signs = tuple(config.policy.server_keys)
         self._loop = Loop(self._clock, self._obey)
 
     def run(self) -> None:
-        """Until the stream's end, a signal, `stop` or the end of input."""
+        """Run until the stream ends or the program is stopped.
+
+        A signal, the command `stop` and the end of standard input stop it.
+        """
         if self._config.series is not None:
             self._series = self._config.series.open("w")
             self._series.write("stream,sequence,sent_ns,settled_ns,fate,crc32\n")
@@ -90,7 +94,10 @@ class Receiving:
         self._perform(effects, done_ns)
 
     def _work(self, started_ns: int) -> int:
-        """Wait until the processor has done what was charged; when that was."""
+        """Wait until the processor has done the charged operations.
+
+        Returns the time at which they end.
+        """
         done_ns = self._processor.settle(started_ns)
         self._clock.wait_until(done_ns)
         return self._clock.since(done_ns)
@@ -134,5 +141,5 @@ class Receiving:
 
 
 def run(path: Path) -> None:
-    """Receive. Raises ConfigError, OSError."""
+    """Run the client program. Raises ConfigError, OSError."""
     Receiving(load_client(path)).run()

@@ -1,7 +1,7 @@
-"""The receiver of one stream: what is in force, what is verified, what the application gets.
+"""The receiver of one stream: current setting, verification and delivery.
 
-Nothing here touches a socket, a clock or a generator of random numbers: times are the caller's,
-the secret behind the choice of packets is handed in.
+The module uses no socket, clock or random number generator. The caller passes the times, and the
+secret for the choice of packets.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from protocols.authenticast.schemes.tesla import TeslaOpener
 from protocols.authenticast.settings import STEPS, Algorithm, Range, Scheme, Setting
 from protocols.authenticast.wire import Kind, PacketError, kind_of
 
-# Weight of the newest duration in the running means of what operations take.
+# Weight of the newest duration in the running means.
 _NEWEST = 0.25
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the handshake led to.
+    """The terms of a stream, as agreed in the handshake.
 
-    The server's clock is at most `ahead_ns` ahead of ours; that was so at `agreed_ns`.
+    At `agreed_ns`, the server's clock was at most `ahead_ns` ahead of the client's.
     """
 
     stream: int
@@ -44,13 +44,16 @@ class Terms:
 
 @dataclass
 class Took:
-    """Running means of what this receiver takes for a packet, and for a verification."""
+    """Running means of the receiver's time for a packet and for a verification.
+
+    `handle_ns` is the time for a packet without verification.
+    """
 
     handle_ns: float = 0.0
     verify_ns: float = 0.0
 
     def add(self, passed_ns: int, verifications: int) -> None:
-        """A datagram took so long, with so many signatures verified in it."""
+        """Add the time of a datagram, and the number of signatures verified for it."""
         if verifications:
             sample_ns = max(0.0, passed_ns - self.handle_ns) / verifications
             self.verify_ns += (sample_ns - self.verify_ns) * (_NEWEST if self.verify_ns else 1)
@@ -59,7 +62,7 @@ class Took:
 
 
 class Receiver:
-    """Verifies one stream, within the user's range whatever the server says."""
+    """A receiver that verifies one stream, always within the user's range."""
 
     def __init__(self, crypto: Crypto, keys: Mapping[Algorithm, VerifyingKey], terms: Terms,
                  permitted: Range, secret: bytes) -> None:
@@ -73,45 +76,53 @@ class Receiver:
         self._verifier = Verifier(crypto, keys, terms.session)
         self._epochs = Epochs(self._verifier, terms.agreed, terms.ahead_ns, terms.agreed_ns)
         self._epochs.install(0, terms.setting, b"", b"")
-        # Held until their key comes, and not believed to be the stream's before.
+        # Sequence numbers far ahead whose packets are held until their TESLA key is disclosed.
+        # They are not accepted before that.
         self._far: set[int] = set()
         self.exposure = Exposure(permitted, self.level, terms.agreed_ns)
 
-    # --- what is in force --------------------------------------------------------------------
+    # --- current setting ----------------------------------------------------------------------
 
     @property
     def level(self) -> float:
-        """The share of packets that is verified now."""
+        """Return the share of packets that is verified under the current setting."""
         if self.setting.scheme is not Scheme.PERCENTAGE:
             return 1.0
         return self._permitted.clamp(self.setting.level)
 
     @property
     def newest_epoch(self) -> int:
-        """The epoch of the last change that was heard."""
+        """Return the epoch of the newest change received."""
         return self._epochs.newest
 
     @property
     def waiting(self) -> int:
-        """Packets that are held until they can be verified."""
+        """Return the number of packets that are held until they can be verified."""
         return sum(opener.waiting for opener in self._epochs.openers()
                    if isinstance(opener, DelayedOpener | TeslaOpener))
 
     def apply(self, change: Change, key: bytes, now_ns: int) -> list[Effect]:
-        """A change that the server has signed; `key` is a new secret key. Raises ValueError."""
+        """Apply a change whose signature was checked. Raises ValueError.
+
+        `key` is a new secret key, or empty. Returns the effects for held packets that are released.
+        """
         self._epochs.install(change.epoch, change.setting, key, change.material)
         self.setting = change.setting
         self.exposure.change(self.level, self._permitted, now_ns)
         if change.setting.scheme is not Scheme.PERCENTAGE:
             return []
         self.account.begin_level()
-        # Each packet of a bundle is signed, too: whoever lags catches up with these at once.
+        # Each packet of a bundle is signed as well. A receiver that lags therefore samples the held
+        # packets at once and catches up.
         released = [packet for opener in self._epochs.openers()
                     if isinstance(opener, DelayedOpener) for packet in opener.release()]
         return self._settle([self._sample(packet) for packet in released], now_ns)
 
     def permit(self, permitted: Range, now_ns: int) -> None:
-        """The user has turned the dial: it holds here from now on, whatever the server does."""
+        """Set the user's range.
+
+        The range applies at the receiver at once, independently of the server.
+        """
         self._permitted = permitted
         self.exposure.change(self.level, permitted, now_ns)
 
@@ -119,9 +130,16 @@ class Receiver:
 
     def receive(self, datagram: bytes, now_ns: int, dropped: int = 0,
                 arrived_ns: int | None = None) -> list[Effect]:
-        """A datagram of the data plane.
+        """Process a datagram of the data plane.
 
-        `dropped` is the kernel's count of drops with it, `arrived_ns` when the kernel had it.
+        Args:
+            datagram: The datagram, complete.
+            now_ns: Time at which processing starts.
+            dropped: The kernel's drop count that came with the datagram.
+            arrived_ns: Time at which the kernel received the datagram (default: `now_ns`).
+
+        Returns:
+            Packets to deliver, packets that are lost, and events.
         """
         self.account.arrivals.count_drops(dropped)
         try:
@@ -133,18 +151,21 @@ class Receiver:
         return self._settle(verdicts, now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Whatever is due."""
+        """Perform what is due: give up bundles that have waited too long."""
         self.exposure.advance(now_ns)
         return self._settle([verdict for opener in self._epochs.openers()
                              for verdict in opener.tick(now_ns)], now_ns)
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [opener.deadline_ns() for opener in self._epochs.openers()]
         return min((time for time in times if time is not None), default=None)
 
     def finish(self, end: int, now_ns: int) -> list[Effect]:
-        """The stream ended before sequence number `end`: what waits will not be completed."""
+        """Finish the stream, whose sequence numbers are below `end`.
+
+        Held packets cannot be completed any more and are given up.
+        """
         self.account.arrivals.reach(end)
         self.exposure.advance(now_ns)
         return self._settle([verdict for opener in self._epochs.openers()
@@ -152,16 +173,20 @@ class Receiver:
                              for verdict in opener.give_up()], now_ns)
 
     def summary(self) -> dict[str, Any]:
-        """The account and the exposure."""
+        """Return the statistics and the exposure as values for JSON.
+
+        The result contains the secret of the choice.
+        """
         exposure = self.exposure
         return {**self.account.summary(self.waiting), "exposure_s": exposure.total_ns / 1e9,
                 "longest_exposure_s": exposure.longest_ns / 1e9,
                 "below_floor_s": exposure.below_floor_ns / 1e9,
-                # The stream is over, or the reader is its user: who has it can redo the choice.
+                # With the secret, a reader can recompute the choice. It is reported when the stream
+                # is over, to the user of the stream.
                 "choice_secret": self._secret.hex()}
 
     def report(self, stream: int, number: int) -> ReceiverReport:
-        """How far it has come."""
+        """Return the report with this number for the server."""
         account, arrivals = self.account, self.account.arrivals
         return ReceiverReport(
             stream, number, arrivals.end, account.processing, account.processed,
@@ -202,7 +227,7 @@ class Receiver:
             return [(packet, Fate.REFUSED)]
         epoch = self._epochs[packet.epoch]
         is_known = epoch is not None and epoch.setting is not None
-        # What would move the window or start an epoch is believed only when it is verified.
+        # A packet that would move the window far or start an epoch is accepted only when verified.
         must = not is_known or arrivals.is_far(packet.sequence) or (
             epoch is not None and epoch.first is None)
         place = (packet.stream, packet.sequence)
@@ -221,7 +246,10 @@ class Receiver:
         return verdicts
 
     def _believe(self, packet: Data, fate: Fate) -> Fate:
-        """A packet from far ahead counts when it was verified, and else it never was there."""
+        """Return the fate of a packet, corrected for packets from far ahead.
+
+        Such a packet is accepted only when it was verified. Otherwise it leaves no trace.
+        """
         if packet.sequence not in self._far:
             return fate
         self._far.discard(packet.sequence)
@@ -246,7 +274,7 @@ class Receiver:
         return [self._sample(packet, must=must)]
 
     def _sample(self, packet: Data, *, must: bool = False) -> Verdict:
-        """By percentage: verified if it is chosen, or has to be."""
+        """Verify a packet if it is chosen or `must` is set (scheme percentage)."""
         place = (packet.stream, packet.sequence)
         if must or choice.is_chosen(self._secret, b"verify", place, self._level_of(packet)):
             is_right = self._verifier.is_authentic(packet)
@@ -254,7 +282,11 @@ class Receiver:
         return packet, Fate.UNVERIFIED
 
     def _level_of(self, packet: Data) -> float:
-        """The newest level; while the newest setting is another scheme, that of its own epoch."""
+        """Return the level at which a packet is verified.
+
+        That is the newest level. While the newest setting has another scheme, it is the level of
+        the packet's own epoch.
+        """
         epoch = self._epochs[packet.epoch]
         setting = self.setting
         if setting.scheme is not Scheme.PERCENTAGE and epoch is not None and epoch.setting:

@@ -1,7 +1,7 @@
-"""The sender of one stream: numbers packets, seals them by the scheme in force, switches schemes.
+"""The sender of one stream, which numbers and seals packets.
 
-No packet leaves without an authenticator: a switch closes the open group first, and the very next
-packet is sealed by the new scheme.
+To seal a packet is to add its authenticator. No packet leaves without an authenticator. A switch of
+the scheme closes the open bundle or tree first, and the next packet is sealed by the new scheme.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
 @dataclass(frozen=True)
 class Material:
-    """What a scheme needs beside a signing key: a secret key, or a TESLA chain."""
+    """Keys that a scheme needs in addition to a signing key.
+
+    They are a secret key, or a TESLA chain with its parameters.
+    """
 
     key: bytes = b""
     parameters: Parameters | None = None
@@ -30,7 +33,10 @@ class Material:
 
 
 class Sender:
-    """Seals one stream; `hold_ns` is how long a packet may wait for its tree to fill."""
+    """The sender of one stream.
+
+    `hold_ns` is the longest time that a packet waits for its tree to fill.
+    """
 
     def __init__(self, crypto: Crypto, keys: Mapping[Algorithm, SigningKey],
                  place: tuple[int, bytes], setting: Setting, hold_ns: int) -> None:
@@ -46,9 +52,9 @@ class Sender:
         self._lingering: list[TeslaSealer] = []
 
     def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[bytes]:
-        """Number a packet; the datagrams that are to be sent now.
+        """Seal a packet under the next sequence number and return the datagrams to send now.
 
-        Raises ValueError when a TESLA chain is used up: switch first.
+        Raises ValueError when the TESLA chain has no key left. Call `switch` before that.
         """
         setting = self.setting
         packet = Data(setting.scheme, setting.algorithm, flags, self._stream, self.next_sequence,
@@ -59,7 +65,11 @@ class Sender:
 
     def switch(self, epoch: int, setting: Setting, material: Material,
                now_ns: int) -> list[bytes]:
-        """From the next packet on, another setting; what closes the open group goes out before."""
+        """Use another setting from the next packet on.
+
+        Returns the datagrams that close the open bundle or tree; send them first. Raises ValueError
+        if the keys for the setting are missing.
+        """
         sealer = self._sealer_for(setting, self._keep(setting, material))
         datagrams = self.close(now_ns)
         if isinstance(self._sealer, TeslaSealer):
@@ -70,16 +80,19 @@ class Sender:
 
     @property
     def released(self) -> int:
-        """Sequence numbers before this one have left: they wait in no tree."""
+        """Return the sequence number below which all packets have left.
+
+        Packets that wait for their tree have not left.
+        """
         held = self._sealer.held if isinstance(self._sealer, TreeSealer) else 0
         return self.next_sequence - held
 
     def close(self, now_ns: int) -> list[bytes]:
-        """Finish an open bundle or tree."""
+        """Close the open bundle or tree and return its datagrams."""
         return self._sealer.close(now_ns)
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """Whatever is due: trees that have waited, keys to disclose."""
+        """Return the datagrams that are due: trees that have waited, keys to disclose."""
         datagrams = [datagram for sealer in (*self._lingering, self._sealer)
                      for datagram in sealer.tick(now_ns)]
         self._lingering = [sealer for sealer in self._lingering
@@ -87,16 +100,19 @@ class Sender:
         return datagrams
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [sealer.deadline_ns() for sealer in (*self._lingering, self._sealer)]
         return min((time for time in times if time is not None), default=None)
 
     def chain_left(self, now_ns: int) -> int | None:
-        """Intervals that a TESLA chain still has; None for other schemes."""
+        """Return the intervals left in the TESLA chain, or None for other schemes."""
         return self._sealer.remaining(now_ns) if isinstance(self._sealer, TeslaSealer) else None
 
     def _keep(self, setting: Setting, material: Material) -> Material:
-        """A secret key stays while its scheme does and no new one comes."""
+        """Return the material to use: the current secret key if no new one comes.
+
+        Other schemes use the new material.
+        """
         if setting.scheme is Scheme.SECRET_KEY and not material.key:
             return self._material
         return material

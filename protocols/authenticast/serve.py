@@ -1,4 +1,4 @@
-"""Program: the server, `python3 -m protocols.authenticast serve CONFIG.json`."""
+"""Server program, `python3 -m protocols.authenticast serve CONFIG.json`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from protocols.authenticast.processor import Processor
 from protocols.authenticast.server import Server
 from protocols.authenticast.source import Item
 
-# Datagrams read before the streams get their turn again.
+# Number of datagrams read before the streams are served again.
 _AT_ONCE = 64
 
 
 @dataclass
 class _Feed:
-    """What a client is still to get, and when the next of it."""
+    """The packets still to send to a client, and the due time of the next one."""
 
     items: Iterator[Item]
     item: Item | None
@@ -32,7 +32,7 @@ class _Feed:
 
 
 class Serving:
-    """Socket, sources and processors on one side, the server's logic on the other."""
+    """The server program: connects socket, sources and processors to the server's logic."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -47,19 +47,22 @@ class Serving:
         self._later: list[tuple[int, int, list[Effect]]] = []
         self._order = itertools.count()
         self._started = False
-        #: When the server has to be reminded of the time, as it was before the last wait.
+        #: The time at which the server's `tick` is due, as of the last wait.
         self._tick_ns: int | None = None
         self._loop = Loop(self._clock, self._obey)
 
     def run(self) -> None:
-        """Until a signal, `stop` or the end of input."""
+        """Run until the program is stopped.
+
+        A signal, the command `stop` and the end of standard input stop it.
+        """
         with self._loop as loop, self._port:
             loop.watch(self._port)
             loop.say("ready", address=self._config.address, port=self._port.number)
             while not loop.ended:
                 if self._port in loop.wait(self._due_ns()):
                     self._read()
-                # What waited goes first, and began when a processor was free for it.
+                # Packets that waited go first. Their work began when a processor became free.
                 self._work(self._processor.free_ns())
                 self._feed()
                 self._work(self._clock.now_ns())
@@ -84,13 +87,14 @@ class Serving:
 
     def _read(self) -> None:
         arrivals = itertools.islice(iter(self._port.receive, None), _AT_ONCE)
-        # Of several that arrived at once, the kernel may have any first.
+        # The kernel may return datagrams that arrived at once in any order. Sorting makes runs
+        # repeatable.
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.arrived_ns, arrival.source)):
             self._after(self._server.message(arrival.datagram, arrival.source,
                                              self._clock.now_ns()), self._clock.now_ns())
 
     def _after(self, effects: list[Effect], started_ns: int) -> None:
-        """Carry out when the processor is done with it."""
+        """Schedule effects for the time at which the processor has done their operations."""
         due_ns = self._processor.settle(started_ns)
         heapq.heappush(self._later, (due_ns, next(self._order), effects))
 
@@ -106,10 +110,13 @@ class Serving:
             elif isinstance(effect, Note):
                 self._loop.say(effect.event, at_ns, **effect.fields)
 
-    # --- the streams -------------------------------------------------------------------------
+    # --- streams -----------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        """Hand over packets that are due; a source waits where signing cannot follow."""
+        """Offer the due packets of each source to the server.
+
+        A source waits while the client's queue is full, because signing is too slow.
+        """
         clients = self._server.clients
         self._started = self._started or len(clients) >= self._config.start_with
         if not self._started:
@@ -129,7 +136,7 @@ class Serving:
                 self._server.has_room(name)):
             item = feed.item
             self._server.offer(name, item.payload, item.frame, item.flags)
-            # A source that had to wait does not make up for it: it has become slower.
+            # A source that had to wait does not catch up: its rate falls.
             late_ns = max(0, self._clock.now_ns() - feed.due_ns - item.gap_ns)
             feed.due_ns += item.gap_ns + late_ns
             feed.item = next(feed.items, None)
@@ -137,7 +144,10 @@ class Serving:
                 feed.due_ns = self._clock.now_ns() + 1
 
     def _work(self, since_ns: int) -> None:
-        """Seal what waits since then, as long as a processor is free for it."""
+        """Seal waiting packets while a processor is free.
+
+        `since_ns` is the earliest time at which their operations can start.
+        """
         while self._server.has_work() and self._processor.free_ns() <= self._clock.now_ns():
             started_ns = self._clock.since(since_ns, self._processor.free_ns())
             self._after(self._server.work(started_ns), started_ns)
@@ -149,5 +159,5 @@ class Serving:
 
 
 def run(path: Path) -> None:
-    """Serve. Raises ConfigError, OSError."""
+    """Run the server program. Raises ConfigError, OSError."""
     Serving(load_server(path)).run()

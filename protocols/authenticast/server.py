@@ -1,7 +1,7 @@
-"""The server: hellos become streams, messages find theirs, signing is shared fairly among them.
+"""The server: handshakes with clients and fair sharing of signing among streams.
 
-Nothing here touches a socket. Addresses are (host, port) as the caller hands them in; a client's
-data go to the host of its hello and the port that it names there.
+The module uses no socket. Addresses are (host, port) as the caller gives them. A client's data go
+to the host that sent its hello, and to the port named in the hello.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ SILENCE_NS = 5_000_000_000
 BYE_NS = 200_000_000
 _BYES = 10
 _QUEUE = 64
-# A tag costs next to nothing; but nothing at all would not be fair either.
+# Cost of a MAC in signatures. It is not 0, so that such streams are also shared fairly.
 _TAG_COST = 0.01
 
 
 @dataclass(frozen=True)
 class ServerPolicy:
-    """Who the server is, whose hellos it answers, and with what weight."""
+    """The server's name, stream policy and clients.
+
+    `clients` has the public keys of each client, `weights` its weight in the sharing of signing.
+    """
 
     name: str
     stream: StreamPolicy
@@ -51,7 +54,7 @@ class ServerPolicy:
 
 @dataclass
 class _Served:
-    """A stream, what was answered to its hello, and how alive it is."""
+    """A stream with its handshake messages and its timers."""
 
     stream: Stream
     hello: bytes
@@ -86,7 +89,7 @@ class Server:
     # --- messages ----------------------------------------------------------------------------
 
     def message(self, datagram: bytes, source: Address, now_ns: int) -> list[Effect]:
-        """A datagram on the control port."""
+        """Process a datagram from the control port."""
         try:
             received = messages.parse(datagram)
         except PacketError:
@@ -118,7 +121,10 @@ class Server:
         return []
 
     def _is_clients(self, served: _Served, received: Received) -> bool:
-        """Whether the session's MAC is right, whatever follows it."""
+        """Return whether a message has the client's MAC.
+
+        A signature may follow the MAC and is not checked here.
+        """
         return session.is_from(self._crypto, served.stream.peer.session.client_key, received)
 
     # --- handshake ---------------------------------------------------------------------------
@@ -177,7 +183,10 @@ class Server:
         return [Send(answer, source)]
 
     def _confirm(self, offered: _Served, now_ns: int) -> list[Effect]:
-        """The client has the session's keys: now, and not before, an older stream of it ends."""
+        """Start the stream of a client that has confirmed the handshake.
+
+        The client has the session's keys, so only now an older stream of this client ends.
+        """
         name = offered.stream.peer.name
         effects = self._leave(name, "replaced") if name in self._served else []
         del self._offered[name]
@@ -192,47 +201,56 @@ class Server:
             "bundle": setting.bundle, "level": setting.level}),
             *offered.stream.begin(now_ns)]
 
-    # --- the streams -------------------------------------------------------------------------
+    # --- streams -----------------------------------------------------------------------------
 
     @property
     def clients(self) -> list[str]:
-        """Who is listening."""
+        """Return the names of the clients whose streams have not finished."""
         return [name for name, served in self._served.items() if served.bye_ns is None]
 
     def stream(self, client: str) -> Stream:
-        """A client's stream. Raises KeyError."""
+        """Return a client's stream. Raises KeyError."""
         return self._served[client].stream
 
     def has_room(self, client: str) -> bool:
-        """Whether an application that is ahead of the signing has to wait."""
+        """Return whether a client's queue can accept another packet.
+
+        If not, the application is ahead of the signing and has to wait.
+        """
         return client in self._served and self._queue.waiting(client) < _QUEUE
 
     def waiting(self, client: str) -> int:
-        """Packets of a client that are not sealed yet."""
+        """Return the number of a client's packets that are not sealed yet."""
         return self._queue.waiting(client)
 
     def offer(self, client: str, payload: bytes, frame: int = 0, flags: int = 0) -> None:
-        """A packet of the application, to be sealed when it is the client's turn."""
+        """Queue a packet of the application, to be sealed when the client's turn comes."""
         cost = cost_of(self._served[client].stream.setting)
         self._queue.push(client, cost, _Job(payload, frame, flags))
 
     def has_work(self) -> bool:
-        """Whether `work` would do something."""
+        """Return whether packets wait to be sealed by `work`."""
         return len(self._queue) > 0
 
     def work(self, now_ns: int) -> list[Effect]:
-        """Seal the packet whose turn it is."""
+        """Seal the next packet by fair queueing. Raises IndexError if none waits."""
         client, job = self._queue.pop()
         return self._served[client].stream.send(job.payload, now_ns, job.frame, job.flags)
 
     def finish(self, client: str, now_ns: int) -> list[Effect]:
-        """The application has no more; what is open is closed, and the client told."""
+        """Finish a client's stream, because the application has no more packets.
+
+        Closes the open bundle or tree. Byes to the client follow from `tick`.
+        """
         served = self._served[client]
         served.bye_ns = now_ns
         return served.stream.close(now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Whatever is due."""
+        """Perform what is due for each stream.
+
+        Clients that are silent for 5 s are removed. Finished streams send byes.
+        """
         effects: list[Effect] = []
         for name, served in list(self._served.items()):
             effects += served.stream.tick(now_ns)
@@ -246,7 +264,7 @@ class Server:
         return effects
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times: list[int | None] = [served.stream.deadline_ns()
                                    for served in self._served.values()]
         times += [served.bye_ns for served in self._served.values()]
@@ -279,7 +297,7 @@ class Server:
 
 
 def cost_of(setting: Setting) -> float:
-    """What sealing a packet takes of the server, in signatures."""
+    """Return the cost of sealing a packet under a setting, in signatures."""
     if setting.scheme is Scheme.PERCENTAGE:
         return 1.0
     if setting.scheme is Scheme.DELAYED:

@@ -1,4 +1,7 @@
-"""Settings of a stream say scheme, algorithm, bundle and level, within the user's range."""
+"""Settings of a stream, and the range of levels that its user permits.
+
+A setting is a scheme, an algorithm, a bundle, a level and a share to shed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-# Levels travel as hundredths of a per cent.
+# Levels are sent as hundredths of a per cent.
 STEPS = 10_000
 MAX_BUNDLE = 1024
 _FORM = struct.Struct("!BBHHH")
@@ -14,11 +17,11 @@ _RANGE = struct.Struct("!HH")
 
 
 class SettingError(ValueError):
-    """A setting that makes no sense; the text says which and what to do."""
+    """An invalid setting. The text says which value is wrong and what to do."""
 
 
 class Algorithm(enum.IntEnum):
-    """The algorithm flag of a packet."""
+    """The algorithm field of a packet."""
 
     DSA = 1
     RSA = 2
@@ -31,7 +34,7 @@ SIGNATURES = frozenset({Algorithm.DSA, Algorithm.RSA, Algorithm.ED25519, Algorit
 
 
 class Scheme(enum.IntEnum):
-    """How packets are authenticated, and so what stands behind their payload."""
+    """The way packets are authenticated, which determines their authenticator."""
 
     PERCENTAGE = 1
     DELAYED = 2
@@ -41,18 +44,24 @@ class Scheme(enum.IntEnum):
 
     @property
     def is_signed(self) -> bool:
-        """Whether a third party can be convinced: signatures, and no keys that both ends know."""
+        """Return whether the scheme uses signatures, which convince a third party.
+
+        The other schemes use keys that both ends know.
+        """
         return self in {Scheme.PERCENTAGE, Scheme.DELAYED, Scheme.TREE}
 
     @property
     def has_bundles(self) -> bool:
-        """Whether packets are signed in groups."""
+        """Return whether packets are signed in groups."""
         return self in {Scheme.DELAYED, Scheme.TREE}
 
 
 @dataclass(frozen=True)
 class Range:
-    """The security levels that the user permits, as shares; `low` is the floor."""
+    """The range of security levels that the user permits, as shares.
+
+    `low` is the floor.
+    """
 
     low: float
     high: float
@@ -66,20 +75,21 @@ class Range:
                                "down; give the lower level first")
 
     def clamp(self, level: float) -> float:
-        """The nearest level inside."""
+        """Return the level inside the range that is nearest to `level`."""
         return min(max(level, self.low), self.high)
 
     def encode(self) -> bytes:
-        """Four bytes."""
+        """Return the range as four bytes."""
         return _RANGE.pack(_steps(self.low), _steps(self.high))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is in force on a stream.
+    """The setting of a stream.
 
-    `level` is the share of packets verified before they are processed, `shed` the share that is
-    dropped unseen so that the rest can be verified at that level.
+    `level` is the share of packets that is verified before processing. `shed` is the share that is
+    dropped without verification, so that the receiver can sustain the level for the others.
+    `bundle` is the number of packets in a bundle or tree.
     """
 
     scheme: Scheme
@@ -103,7 +113,10 @@ class Setting:
                                f"{'a signature' if self.scheme.is_signed else 'HMAC'}")
 
     def check(self, permitted: Range) -> Setting:
-        """Itself, if its level is in the user's range. Raises SettingError."""
+        """Return the setting if its level is in the user's range.
+
+        Raises SettingError. The range's upper end applies to the scheme percentage only.
+        """
         if self.level < permitted.low:
             raise SettingError(f"level: {_percent(self.level)} is below the floor of "
                                f"{_percent(permitted.low)}; raise it, or lower the range")
@@ -113,7 +126,7 @@ class Setting:
         return self
 
     def encode(self) -> bytes:
-        """Eight bytes."""
+        """Return the setting as eight bytes."""
         return _FORM.pack(self.scheme, self.algorithm, self.bundle, _steps(self.level),
                           _steps(self.shed))
 
@@ -123,13 +136,13 @@ RANGE_BYTES = _RANGE.size
 
 
 def parse_setting(data: bytes) -> Setting:
-    """The setting in eight bytes. Raises ValueError."""
+    """Parse a setting of eight bytes. Raises ValueError."""
     scheme, algorithm, bundle, level, shed = _FORM.unpack(data)
     return Setting(Scheme(scheme), Algorithm(algorithm), bundle, level / STEPS, shed / STEPS)
 
 
 def parse_range(data: bytes) -> Range:
-    """The range in four bytes. Raises ValueError."""
+    """Parse a range of four bytes. Raises ValueError."""
     low, high = _RANGE.unpack(data)
     return Range(low / STEPS, high / STEPS)
 

@@ -1,4 +1,4 @@
-"""Sources make packets: at a constant rate, or the frames of a trace cut into packets."""
+"""Packet sources: a constant rate, or the frames of a trace cut into packets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FRAME = re.compile(r"([IPB]),0*([1-9][0-9]*)(?:,([0-9]+))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Item:
-    """A packet's payload, its place in its frame, and the time to the next packet."""
+    """A packet with its frame number, its flags and the time to the next packet."""
 
     payload: bytes
     frame: int
@@ -25,7 +25,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Constant:
-    """Packets of one size at a constant rate; each counts as a frame."""
+    """A source of packets of one size at a constant rate.
+
+    Each packet counts as a frame.
+    """
 
     packets: int
     packets_per_s: float
@@ -33,7 +36,7 @@ class Constant:
     seed: int = 1
 
     def items(self) -> Iterator[Item]:
-        """All packets."""
+        """Yield all packets."""
         rng = random.Random(self.seed)  # noqa: S311 - a picture, no secret
         gap_ns = round(1e9 / self.packets_per_s)
         for number in range(self.packets):
@@ -43,9 +46,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of a trace, over and over, each spread evenly over its time.
+    """A source that repeats the frames of a trace `rounds` times.
 
-    A frame has a type, bytes, and how long it lasts (ns); 0: as `frames_per_s` says.
+    A frame has a type, a size in bytes and a duration in ns. Its packets are spread evenly over its
+    duration. Duration 0 means the interval of `frames_per_s`.
     """
 
     frames: tuple[tuple[str, int, int], ...]
@@ -55,7 +59,7 @@ class Frames:
     seed: int = 1
 
     def items(self) -> Iterator[Item]:
-        """All packets."""
+        """Yield all packets."""
         rng = random.Random(self.seed)  # noqa: S311 - a picture, no secret
         for number, (kind, size, lasts_ns) in enumerate(self.frames * self.rounds):
             count = -(-size // self.payload_bytes)
@@ -68,9 +72,10 @@ class Frames:
 
 
 def read_frames(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Read a trace: a line a frame, `I,9000`, or with its duration in microseconds, `I,9000,40000`.
+    """Read a trace with one frame a line: type and bytes.
 
-    Raises ValueError, OSError.
+    A line is `I,9000`, or `I,9000,40000` with the frame's duration in microseconds. Raises
+    ValueError and OSError.
     """
     frames = []
     for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -1,4 +1,7 @@
-"""The server's side of one stream: sends, hears reports, obeys the dial, announces changes."""
+"""The server's side of one stream.
+
+It sends packets, processes reports and the user's requests, and announces changes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
 RETRY_NS = 200_000_000
 MAX_TRIES = 25
-# An application that pauses is no server that died.
+# Interval of keep-alives. They show that the server is alive while the application pauses.
 KEEPALIVE_NS = 1_000_000_000
 _RATE_NS = 2_000_000_000
 Address = tuple[str, int]
@@ -36,7 +39,11 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class StreamPolicy:
-    """What all streams of a server have in common; `identity` signs what the server announces."""
+    """The policy of all streams of a server.
+
+    `keys` sign packets by algorithm, `identity` signs the server's announcements. `delay_bound_s`
+    is for controllers. `hold_ns` is the longest time that a packet waits for its tree.
+    """
 
     keys: Mapping[Algorithm, SigningKey]
     identity: SigningKey
@@ -47,7 +54,11 @@ class StreamPolicy:
 
 @dataclass(frozen=True)
 class Peer:
-    """Who listens: name, keys, addresses of both planes, and what was agreed with it."""
+    """The client of a stream, as the server knows it.
+
+    It has a name, public keys, the addresses of both planes and a session. `number` is the stream's
+    number. `agreed` has the algorithms and schemes of the handshake.
+    """
 
     name: str
     keys: Mapping[Algorithm, VerifyingKey]
@@ -60,7 +71,10 @@ class Peer:
 
 @dataclass
 class _Pending:
-    """A change that was not acknowledged yet; with `material` it is in force only then."""
+    """A change that is not acknowledged yet.
+
+    With `material`, it takes effect only when it is acknowledged.
+    """
 
     change: Change
     datagram: bytes
@@ -70,7 +84,7 @@ class _Pending:
 
 
 class Stream:
-    """One client's stream."""
+    """The stream of one client."""
 
     def __init__(self, policy: StreamPolicy, peer: Peer, wish: Wish, setting: Setting, now_ns: int,
                  tools: tuple[Crypto, Callable[[int], bytes], Controller]) -> None:
@@ -90,24 +104,28 @@ class Stream:
 
     @property
     def setting(self) -> Setting:
-        """What the next packet is sealed by."""
+        """Return the setting that seals the next packet."""
         return self._sender.setting
 
     @property
     def sent(self) -> int:
-        """Packets so far."""
+        """Return the number of packets so far."""
         return self._sender.next_sequence
 
-    # --- the stream --------------------------------------------------------------------------
+    # --- packets and timers ------------------------------------------------------------------
 
     def begin(self, now_ns: int) -> list[Effect]:
-        """The client has confirmed; schemes that need more than a signature are changed to."""
+        """Begin the stream after the client has confirmed the handshake.
+
+        Announces TESLA if the user requests it, because its parameters were not part of the
+        handshake.
+        """
         if self.wish.setting.scheme is Scheme.TESLA:
             return self._change(self.wish.setting, "asked for", b"", now_ns)
         return []
 
     def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[Effect]:
-        """A packet of the application."""
+        """Seal a packet of the application and send it."""
         effects = self._renew_chain(now_ns)
         self._spoke_ns = now_ns
         self._sent_ns.append(now_ns)
@@ -116,15 +134,18 @@ class Stream:
         return effects + self._data(self._sender.send(payload, now_ns, frame, flags))
 
     def close(self, now_ns: int) -> list[Effect]:
-        """Finish an open bundle or tree."""
+        """Close the open bundle or tree."""
         return self._data(self._sender.close(now_ns))
 
     def bye(self) -> Send:
-        """The end, to be repeated until the client says so, too."""
+        """Return a bye. The caller repeats it until the client answers with one."""
         return self._sealed(Bye(self.peer.number, self.sent))
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Whatever is due: trees, keys to disclose, changes to repeat."""
+        """Perform what is due.
+
+        Sends waiting trees, keys to disclose, keep-alives and repeated changes.
+        """
         effects = self._data(self._sender.tick(now_ns))
         if self._spoke_ns + KEEPALIVE_NS <= now_ns:
             self._spoke_ns = now_ns
@@ -141,19 +162,19 @@ class Stream:
         return [*effects, Send(pending.datagram, self.peer.control)]
 
     def sender_deadline_ns(self) -> int | None:
-        """When trees or keys are due; None when nothing is open."""
+        """Return when trees or keys are due, or None if nothing is open."""
         return self._sender.deadline_ns()
 
     def deadline_ns(self) -> int:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [self._sender.deadline_ns(), self._spoke_ns + KEEPALIVE_NS]
         times += [self._pending.retry_ns] if self._pending else []
         return min(time for time in times if time is not None)
 
-    # --- what the client says ----------------------------------------------------------------
+    # --- messages from the client -------------------------------------------------------------
 
     def report(self, report: ReceiverReport, received: Received, now_ns: int) -> list[Effect]:
-        """How far the client has come; what the controller makes of it."""
+        """Process a client's report, and apply the controller's decision."""
         if report.number <= self._last_report or not session.is_sealed(
                 self._crypto, self.peer.session.client_key, received):
             return [self._refused("report")]
@@ -173,9 +194,9 @@ class Stream:
         return [note, *self._change(decision.setting, decision.cause, b"", now_ns)]
 
     def control(self, control: Control, received: Received, now_ns: int) -> list[Effect]:
-        """The user has turned the dial."""
+        """Process a new request of the user."""
         if control.number == self._last_control:
-            return []  # sent again, because the change that answers it is not there yet
+            return []  # a repetition: the client has not received the change that answers it
         if control.number <= self._last_control:
             return [self._refused("control")]
         if not session.is_sealed_and_signed(self._crypto, self.peer.session.client_key,
@@ -190,7 +211,10 @@ class Stream:
         return self._change(setting, "asked for", control.exchange, now_ns)
 
     def ack(self, ack: Ack, received: Received, now_ns: int) -> list[Effect]:
-        """The client knows the newest change."""
+        """Process an acknowledgement of the newest change.
+
+        A change that needs keys takes effect now.
+        """
         pending = self._pending
         if pending is None or ack.epoch != pending.change.epoch or not session.is_sealed(
                 self._crypto, self.peer.session.client_key, received):
@@ -211,7 +235,10 @@ class Stream:
 
     def _change(self, setting: Setting, cause: str, exchange: bytes,
                 now_ns: int) -> list[Effect]:
-        """Announce a setting; in force at once, or when the client has what it needs for it."""
+        """Announce a setting.
+
+        The setting applies at once. If its scheme needs keys, it applies when the client has them.
+        """
         self._epoch += 1
         try:
             material, said = self._material(setting, exchange, now_ns)
@@ -228,7 +255,10 @@ class Stream:
 
     def _material(self, setting: Setting, exchange: bytes,
                   now_ns: int) -> tuple[Material | None, bytes]:
-        """What the scheme needs, and what of it is said. Raises ValueError."""
+        """Return the keys that the scheme needs, and the part that is announced.
+
+        Raises ValueError if the client sent no X25519 public key for a secret key.
+        """
         if setting.scheme is Scheme.SECRET_KEY:
             if len(exchange) != EXCHANGE_BYTES:
                 raise ValueError("a secret key connection is made on a client's request")
@@ -254,7 +284,11 @@ class Stream:
             "cause": change.cause})]
 
     def _renew_chain(self, now_ns: int) -> list[Effect]:
-        """A new TESLA chain in time; where the client does not answer, signatures instead."""
+        """Announce a new TESLA chain when a quarter of the intervals is left.
+
+        If the client has not acknowledged the new chain before the old one ends, signatures are
+        used.
+        """
         left = self._sender.chain_left(now_ns)
         if left is None or left > self._policy.tesla.intervals // 4:
             return []
@@ -265,7 +299,7 @@ class Stream:
             return []
         return self._change(self.setting, "a new TESLA chain", b"", now_ns)
 
-    # --- small things ------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------
 
     def _observe(self, report: ReceiverReport, now_ns: int) -> StreamObservation:
         span_ns = max(1, now_ns - self._sent_ns[0]) if self._sent_ns else 1
@@ -290,5 +324,8 @@ class Stream:
 
 
 def signed_instead(algorithm: Algorithm, wish: Wish) -> Setting:
-    """Where keys are not there yet, or no more: signatures, as many as the user permits."""
+    """Return a setting with signatures at the highest level that the user permits.
+
+    It is used while a scheme's keys are not available yet, or not any more.
+    """
     return Setting(Scheme.PERCENTAGE, algorithm, level=wish.permitted.high)

@@ -1,4 +1,7 @@
-"""A reader takes fields out of a datagram and refuses one that is cut short or has too much."""
+"""Reader and encoders for the fields of a datagram.
+
+The reader refuses a datagram that is too short or too long.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ import struct
 from typing import Any
 
 VERSION = 1
-# A datagram that no network of ours fragments needlessly; longer ones are refused unread.
+# The longest UDP payload over IPv4. Longer datagrams are refused without parsing.
 MAX_DATAGRAM = 65507
 
 
 class PacketError(ValueError):
-    """A datagram that is not the message it should be."""
+    """A datagram that does not have the format of its message type."""
 
 
 class Kind(enum.IntEnum):
-    """Message types: the low half of the first byte, the high half is the version."""
+    """The type of a message.
+
+    It is the low half of the first byte. The high half is the version.
+    """
 
     DATA = 1
     BUNDLE = 2
@@ -31,12 +37,12 @@ class Kind(enum.IntEnum):
 
     @property
     def first_byte(self) -> int:
-        """Version and type."""
+        """Return the first byte of the message: version and type."""
         return VERSION << 4 | self
 
 
 def kind_of(data: bytes) -> Kind:
-    """What a datagram says it is. Raises PacketError."""
+    """Return the message type of a datagram. Raises PacketError."""
     if not data or len(data) > MAX_DATAGRAM:
         raise PacketError(f"a datagram of {len(data)} bytes")
     if data[0] >> 4 != VERSION:
@@ -48,7 +54,10 @@ def kind_of(data: bytes) -> Kind:
 
 
 class Reader:
-    """Takes fields from the front; whoever reads to the end calls `end`."""
+    """A reader of fields from the front of a datagram.
+
+    All methods raise PacketError. Call `end` after the last field.
+    """
 
     def __init__(self, data: bytes, kind: Kind) -> None:
         if kind_of(data) is not kind:
@@ -57,11 +66,11 @@ class Reader:
         self.offset = 1
 
     def take(self, form: struct.Struct) -> tuple[Any, ...]:
-        """Numbers in a fixed form."""
+        """Read numbers in a fixed format."""
         return form.unpack(self.raw(form.size))
 
     def raw(self, count: int) -> bytes:
-        """This many bytes."""
+        """Read `count` bytes."""
         end = self.offset + count
         if end > len(self._data):
             raise PacketError(f"cut short at {len(self._data)} of {end} bytes")
@@ -70,28 +79,28 @@ class Reader:
         return taken
 
     def text(self) -> str:
-        """A length in one byte, then UTF-8."""
+        """Read a length of one byte and as many bytes of UTF-8."""
         try:
             return self.raw(self.raw(1)[0]).decode()
         except UnicodeDecodeError:
             raise PacketError("a name that is no UTF-8") from None
 
     def block(self) -> bytes:
-        """A length in two bytes, then as many bytes."""
+        """Read a length of two bytes and as many bytes."""
         return self.raw(int.from_bytes(self.raw(2), "big"))
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Read all remaining bytes."""
         return self.raw(len(self._data) - self.offset)
 
     def end(self) -> None:
-        """Refuse what nobody has taken."""
+        """Refuse a datagram that has bytes left."""
         if self.offset != len(self._data):
             raise PacketError(f"{len(self._data) - self.offset} bytes too many")
 
 
 def text(value: str) -> bytes:
-    """The form that `Reader.text` takes."""
+    """Encode a string for `Reader.text`."""
     data = value.encode()
     if len(data) > 255:
         raise ValueError(f"{value[:20]}...: a name has at most 255 bytes")
@@ -99,5 +108,5 @@ def text(value: str) -> bytes:
 
 
 def block(value: bytes) -> bytes:
-    """The form that `Reader.block` takes."""
+    """Encode bytes for `Reader.block`."""
     return len(value).to_bytes(2, "big") + value

@@ -1,1 +1,1 @@
-"""Controllers: what a stream's setting should be, from what its receiver reports."""
+"""Controllers, which choose a stream's setting from the reports of its receiver."""

@@ -1,7 +1,7 @@
-"""Algorithm change (section 4.3.4): work moves to the end that has time for it, if the user agrees.
+"""Algorithm change (section 4.3.4), which moves work to the less busy end.
 
-It stands beside another controller, which decides everything else; used sparingly, as the paper
-says: only where the busier end's load falls by a good part.
+It extends another controller, which decides everything else. The user must permit it. It is used
+sparingly, as the paper says: only if the load of the busier end falls clearly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SETTLE_S = 5.0
 
 
 def operations(setting: Setting, rate_pps: float) -> tuple[float, float]:
-    """Signatures a second at the server, verifications a second at the client."""
+    """Return signatures per second at the server and verifications per second at the client."""
     groups = rate_pps / setting.bundle
     if setting.scheme is Scheme.PERCENTAGE:
         return rate_pps, rate_pps * setting.level
@@ -28,7 +28,10 @@ def operations(setting: Setting, rate_pps: float) -> tuple[float, float]:
 
 
 class Balanced:
-    """Chooses the algorithm; `costs_s` has the seconds to sign and to verify, by algorithm."""
+    """A controller that adds the choice of the algorithm to another controller.
+
+    `costs_s` has the seconds to sign and to verify, by algorithm.
+    """
 
     def __init__(self, inner: Controller,
                  costs_s: Mapping[Algorithm, tuple[float, float]]) -> None:
@@ -37,7 +40,10 @@ class Balanced:
         self._changed_s: float | None = None
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """What the other controller wants; where it wants nothing, perhaps another algorithm."""
+        """Return the other controller's decision, or an algorithm change if there is none.
+
+        An algorithm change follows the last one after 5 s at the earliest.
+        """
         decision = self._inner.decide(seen)
         if decision is not None or not seen.algorithm_change or (
                 seen.setting.algorithm not in self._costs_s):

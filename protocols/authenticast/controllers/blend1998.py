@@ -1,7 +1,8 @@
-"""The blend of 1998 (sections 4.5, 5.2) drops drastically at LIMIT, then tries larger bundles.
+"""The blend of 1998 (sections 4.5 and 5.2), with a sharp fall at LIMIT.
 
-The paper contradicts itself about the first remedy; both readings are here. It gives neither the
-growth of the bundle nor when a stream is stable: both are parameters, and part of a study's record.
+It tries larger bundles later. The paper contradicts itself about the first remedy, so the module
+has both readings. It gives neither the growth of the bundle nor the condition for a stable stream.
+Both are parameters, and part of a study's record.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from protocols.authenticast.settings import MAX_BUNDLE, Scheme, Setting
 
 @dataclass(frozen=True)
 class BlendParameters:
-    """LIMIT in packets, the level to drop to, the bundle's growth, and what counts as stable.
+    """Parameters of the blend of 1998.
 
-    Stable: DELTA stayed below `calm_share` of LIMIT while `calm_packets` were processed.
+    `limit` is LIMIT in packets of DELTA, `low` the level to fall to (a share), and `growth` the
+    factor by which bundles grow. A stream is stable when DELTA was below `calm_share` of LIMIT
+    while `calm_packets` packets were processed.
     """
 
     limit: int = 90
@@ -26,27 +29,30 @@ class BlendParameters:
     max_bundle: int = MAX_BUNDLE
     calm_share: float = 0.2
     calm_packets: int = 200
-    #: The remedy's smallest group, "greater than 10" (section 4.5).
+    #: Smallest group of the remedy, in packets: "greater than 10" (section 4.5).
     remedy_bundle: int = 11
 
     def grown(self, bundle: int) -> int:
-        """The next larger bundle."""
+        """Return the next larger bundle, in packets."""
         return min(self.max_bundle, max(bundle + 1, ceil(bundle * self.growth)))
 
 
 class _Calm:
-    """How many packets were processed since the stream was last out of breath."""
+    """A detector of a stable stream.
+
+    It counts the packets processed since DELTA last reached `calm_share` of LIMIT.
+    """
 
     def __init__(self, parameters: BlendParameters) -> None:
         self._parameters = parameters
         self._since: int | None = None
 
     def reset(self) -> None:
-        """Start counting anew."""
+        """Restart the count."""
         self._since = None
 
     def is_over(self, seen: StreamObservation) -> bool:
-        """Whether the stream is stable."""
+        """Return whether the stream is stable. Call this for every observation."""
         if seen.delta >= self._parameters.calm_share * self._parameters.limit:
             self._since = None
         elif self._since is None:
@@ -56,7 +62,11 @@ class _Calm:
 
 
 class Blend1998:
-    """As the experiments ran it (5.2): from delayed to less than 20 %, and back when stable."""
+    """The blend as the experiments ran it (section 5.2).
+
+    It changes from delayed authentication to less than 20 % at LIMIT, and back when the stream is
+    stable.
+    """
 
     def __init__(self, parameters: BlendParameters | None = None) -> None:
         self._parameters = parameters or BlendParameters()
@@ -64,7 +74,11 @@ class Blend1998:
         self._bundle: int | None = None
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """Drop when DELTA exceeds LIMIT; a larger bundle when the stream is stable again."""
+        """Return a change to the low level or back to delayed authentication.
+
+        The level falls when DELTA exceeds LIMIT. A larger bundle follows when the stream is stable
+        again.
+        """
         parameters, setting = self._parameters, seen.setting
         if setting.scheme is Scheme.DELAYED:
             if seen.delta <= parameters.limit:
@@ -83,7 +97,7 @@ class Blend1998:
 
 
 class DelayedFirst1998:
-    """As section 4.5 has it: first a larger group, later less of it."""
+    """The blend as section 4.5 describes it: larger groups first, later smaller ones."""
 
     def __init__(self, parameters: BlendParameters | None = None) -> None:
         self._parameters = parameters or BlendParameters()
@@ -91,11 +105,15 @@ class DelayedFirst1998:
         self._raised_at = -1
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """More than ten packets a group when DELTA exceeds LIMIT; smaller groups when stable."""
+        """Return a change of the group's size.
+
+        A group has more than ten packets when DELTA exceeds LIMIT. Groups become smaller when the
+        stream is stable.
+        """
         parameters, setting = self._parameters, seen.setting
         if seen.delta > parameters.limit:
             self._calm.reset()
-            # What was sent before the last remedy cannot show whether that helps.
+            # Packets sent before the last remedy cannot show whether the remedy helps.
             if seen.processed < self._raised_at:
                 return None
             if setting.scheme is Scheme.DELAYED:

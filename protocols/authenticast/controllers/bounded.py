@@ -1,10 +1,13 @@
-"""The smallest bundle that a receiver can sustain under a delay bound, with a floor that holds.
+"""The smallest bundle that a receiver can sustain under a delay bound, with a floor.
 
-Feed-forward: from the rate, the cost of a packet and of a verification, as the receiver measures
-them, the smallest group that keeps its processor below `utilisation`. Feedback: an integral of the
-backlog, which stops growing where it can do nothing (anti-windup). If no group meets both the
-processor and the delay bound, the level falls, but never below the user's floor: from there on
-packets are shed unseen. Whoever loads the receiver costs it packets, never its protection.
+Feed-forward: the receiver measures the times of a packet and of a verification. From them and the
+packet rate follows the smallest group that keeps its processor below `utilisation`. Feedback: an
+integral of the backlog increases the times. The integral stops growing where it has no effect
+(anti-windup).
+
+If no group meets both the processor limit and the delay bound, the level falls, but never below the
+user's floor. At the floor, packets are shed without verification. An attacker who loads the
+receiver thus costs it packets, but not its protection.
 """
 
 from __future__ import annotations
@@ -20,24 +23,29 @@ _STEPS = 100
 
 @dataclass(frozen=True)
 class BoundedParameters:
-    """How much of the processor to use, how the backlog counts, when a change is worth it."""
+    """Parameters of the processor limit, the feedback and the changes."""
 
+    #: Share of the receiver's processor to use.
     utilisation: float = 0.9
-    #: Backlog, in seconds of the stream, that is left alone.
+    #: Backlog in seconds of the stream that has no effect.
     slack_s: float = 0.1
-    #: Added to the estimated cost for each second of backlog and second of time, and at most.
+    #: Relative increase of the estimated times for each second of backlog and second of time.
     gain: float = 0.2
+    #: Largest relative increase of the estimated times.
     max_extra: float = 4.0
-    #: Of the extra cost, the share that is forgotten a second without a backlog.
+    #: Share of that increase that is removed in each second without a backlog.
     recovery: float = 0.3
-    #: A group is made smaller only if it may be by this share, and a level only raised by it.
+    #: Smallest relative change for which a group becomes smaller or a level rises.
     hysteresis: float = 0.25
-    #: Seconds between changes, unless more protection is lost by waiting.
+    #: Shortest time between changes, in seconds.
     settle_s: float = 1.0
 
 
 class Bounded:
-    """Chooses group, level and shedding; `scheme` is delayed, or trees, which bear losses."""
+    """A controller that chooses the group, the level and the shedding.
+
+    `scheme` is delayed, or tree, which tolerates losses.
+    """
 
     def __init__(self, scheme: Scheme = Scheme.TREE,
                  parameters: BoundedParameters | None = None) -> None:
@@ -50,7 +58,10 @@ class Bounded:
         self._changed_s: float | None = None
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """The setting for what was seen, if it differs enough from the one in force."""
+        """Return the setting for an observation if it differs enough from the current one.
+
+        None without measurements of the receiver.
+        """
         self._integrate(seen)
         if not seen.is_measured:
             return None
@@ -65,12 +76,12 @@ class Bounded:
         self._seen_s = seen.now_s
         if not seen.is_measured:
             return
-        # A tree's packets come all at once; so many are no backlog.
+        # The packets of a tree arrive at once, so one tree is no backlog.
         burst = seen.setting.bundle if seen.setting.scheme is Scheme.TREE else 0
         backlog_s = (seen.delta - burst) / seen.rate_pps
         over_s = backlog_s - self._parameters.slack_s
         if over_s > 0:
-            # Shedding everything already: more cost would only take longer to forget.
+            # At full shedding a further increase has no effect, and would only decay more slowly.
             if seen.setting.shed < 1:
                 self._extra += self._parameters.gain * over_s * passed_s
         else:
@@ -78,7 +89,7 @@ class Bounded:
         self._extra = min(self._extra, self._parameters.max_extra)
 
     def _setting(self, seen: StreamObservation) -> Setting:
-        """The strongest setting that the receiver can sustain."""
+        """Return the strongest setting that the receiver can sustain."""
         verify_s = seen.verify_s * (1 + self._extra)
         handle_s = seen.handle_s * (1 + self._extra)
         room_s = self._parameters.utilisation / seen.rate_pps - handle_s
@@ -89,16 +100,19 @@ class Bounded:
         permitted = seen.permitted
         level = max(0.0, room_s) / verify_s
         if level >= permitted.low:
-            # Rounded down to whole per cents: no more than it sustains, never below the floor.
+            # Rounded down to whole per cents, so that the receiver sustains it; never below the
+            # floor.
             level = max(permitted.low, int(level * _STEPS) / _STEPS)
             return Setting(Scheme.PERCENTAGE, algorithm, level=permitted.clamp(level))
         return self._at_the_floor(seen, verify_s, handle_s, largest)
 
     def _at_the_floor(self, seen: StreamObservation, verify_s: float, handle_s: float,
                       largest: int) -> Setting:
-        """Shed as little as possible: trees of the largest size, or the floor by percentage.
+        """Return the setting at the floor that sheds the fewest packets.
 
-        Shedding spares a tree's receiver packets but no signatures: hardly a tree is shed whole.
+        It is either trees of the largest size, or the floor by percentage. With trees, shedding
+        saves the handling of packets but no verification, because a tree is hardly ever shed
+        completely.
         """
         floor, rate = seen.permitted.low, seen.rate_pps
         utilisation = self._parameters.utilisation
@@ -107,7 +121,7 @@ class Bounded:
         by_tree = 1 - left / (rate * handle_s) if left > 0 and handle_s > 0 else 1.0
         if self._scheme is Scheme.TREE and by_tree <= by_level:
             return Setting(self._scheme, seen.setting.algorithm, largest, shed=_up(by_tree))
-        # A bundle of 1998's kind is lost with one packet, so nothing is shed from those.
+        # One lost packet loses a bundle of delayed authentication, so none is shed from these.
         return Setting(Scheme.PERCENTAGE, seen.setting.algorithm,
                        level=seen.permitted.clamp(floor), shed=_up(by_level))
 
@@ -135,5 +149,5 @@ class Bounded:
 
 
 def _up(share: float) -> float:
-    """Rounded up to whole per cents, between 0 and 1."""
+    """Return a share rounded up to whole per cents, between 0 and 1."""
     return min(1.0, max(0.0, ceil(share * _STEPS) / _STEPS))

@@ -1,8 +1,8 @@
-"""Drift plus penalty (Neely): verify while it is worth more than the backlog that it makes.
+"""Drift plus penalty (Neely): verify while it is worth more than the backlog it causes.
 
-No model of the load: a verification has the worth V, a second of work costs the backlog. The level
-is therefore the user's highest or the floor; at the floor, and with a backlog beyond the delay
-bound, packets are shed.
+The controller has no model of the load. A verification has the worth V, and a second of work costs
+the backlog. The level is therefore the user's highest level or the floor. Packets are shed at the
+floor if the backlog exceeds the delay bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ _RETURN = 0.5
 
 
 class Lyapunov:
-    """By percentage; `worth` is V, in packets of backlog times seconds of verification."""
+    """A drift-plus-penalty controller of the level, for the scheme percentage.
+
+    `worth` is V, in packets of backlog times seconds of verification.
+    """
 
     def __init__(self, worth: float = 1.0) -> None:
         if worth <= 0:
@@ -22,11 +25,15 @@ class Lyapunov:
         self._worth = worth
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """The highest level or the floor, whichever has the smaller drift plus penalty."""
+        """Return the highest level or the floor, by the smaller drift plus penalty.
+
+        None if the setting remains the same, or without measurements of the receiver.
+        """
         if not seen.is_measured:
             return None
         backlog = max(0, seen.delta)
-        # Every change costs the receiver a verification: it returns later than it falls.
+        # Hysteresis: every change costs the receiver a verification, so the level rises at half
+        # the backlog at which it falls.
         worth = self._worth * (1 if self._was_high(seen) else _RETURN)
         pays = worth >= backlog * seen.verify_s
         level = seen.permitted.high if pays else seen.permitted.low
@@ -45,7 +52,10 @@ class Lyapunov:
         return seen.setting.level >= seen.permitted.high
 
     def _excess(self, seen: StreamObservation) -> float:
-        """The share of packets beyond what the receiver can take at the floor, in tenths."""
+        """Return the share of packets that the receiver cannot process at the floor.
+
+        Rounded to tenths, at least 0.1.
+        """
         cost_s = seen.handle_s + seen.permitted.low * seen.verify_s
         load = seen.rate_pps * cost_s
         return min(1.0, max(0.1, round(10 * (1 - 1 / load)) / 10 if load > 0 else 0.1))

@@ -1,4 +1,4 @@
-"""A static setting: no control, the baseline of every comparison."""
+"""Static setting: no control, the baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from protocols.authenticast.controllers.state import Decision, StreamObservation
 
 
 class Static:
-    """Leaves the user's setting as it is."""
+    """A controller that keeps the user's setting."""
 
     def decide(self, seen: StreamObservation) -> Decision | None:
-        """Nothing, ever."""
+        """Return None, so that the setting never changes."""
         return None

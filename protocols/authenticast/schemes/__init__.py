@@ -1,1 +1,1 @@
-"""Schemes: how a sender seals packets and how a receiver opens them, one module each."""
+"""Schemes, one module each: how a sender seals packets and a receiver opens them."""

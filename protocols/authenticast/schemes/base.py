@@ -1,4 +1,7 @@
-"""What schemes have in common: a sealer for the sender, an opener for the receiver."""
+"""Interfaces of the schemes: a sealer at the sender, an opener at the receiver.
+
+A sealer adds authenticators to packets. An opener verifies them.
+"""
 
 from __future__ import annotations
 
@@ -16,50 +19,75 @@ Verdict = tuple[Data, Fate]
 
 
 class Sealer(Protocol):
-    """Makes datagrams of packets; the order of their sequence numbers is that of `add`."""
+    """A converter of packets into datagrams with authenticators.
+
+    Packets are sealed in the order of `add`, which is the order of their sequence numbers.
+    """
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """Datagrams that are to be sent now; none where the packet has to wait."""
+        """Seal a packet.
+
+        Args:
+            packet: Packet without authenticator.
+            now_ns: Current time of the server, ns since 1970.
+
+        Returns:
+            Datagrams to send now, in order. Empty while packets have to wait.
+
+        Raises:
+            ValueError: No key is left (TESLA only).
+        """
 
     def close(self, now_ns: int) -> list[bytes]:
-        """Finish an open group early: a change is coming, or the end."""
+        """Return the datagrams that close an open group early.
+
+        Called at a change of setting and at the end of the stream.
+        """
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """Whatever is due."""
+        """Return the datagrams that are due."""
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next, or None."""
 
 
 class Opener(Protocol):
-    """Says what becomes of packets that are in force and new."""
+    """A verifier of packets that are new and may belong to their epoch."""
 
     def open(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """Verdicts on this packet and on others that waited for it."""
+        """Return verdicts on this packet and on others that waited for it.
+
+        Args:
+            packet: Packet as received.
+            now_ns: Current time of the receiver, ns since 1970 (TESLA: the packet's arrival time).
+
+        Returns:
+            Packets with their fates. A packet without a verdict is held.
+        """
 
     def tick(self, now_ns: int) -> list[Verdict]:
-        """Verdicts on what has waited too long."""
+        """Return verdicts on packets that have waited too long."""
 
     def deadline_ns(self) -> int | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next, or None."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """The sender's side of a session: operations, key and the context of all that it signs."""
+    """The sender's part of a session: cryptographic operations, signing key and digest."""
 
     crypto: Crypto
     key: SigningKey
     session: bytes
 
     def sign(self, purpose: str, message: bytes) -> bytes:
-        """A signature for one purpose in this session."""
+        """Return a signature of a message for one purpose in this session."""
         return self.crypto.sign(self.key, context(purpose, self.session) + message)
 
 
 @dataclass(frozen=True)
 class Verifier:
-    """The receiver's side of a session: operations, the server's keys, the context."""
+    """The receiver's part of a session: operations, the server's keys and the digest."""
 
     crypto: Crypto
     keys: Mapping[Algorithm, VerifyingKey]
@@ -67,39 +95,39 @@ class Verifier:
 
     def is_signed(self, algorithm: Algorithm, purpose: str, message: bytes,
                   signature: bytes) -> bool:
-        """Whether the server has signed this for this purpose in this session."""
+        """Return whether the server signed a message for a purpose in this session."""
         key = self.keys.get(algorithm)
         return key is not None and self.crypto.verify(
             key, context(purpose, self.session) + message, signature)
 
     def is_authentic(self, packet: Data) -> bool:
-        """Whether a packet's own signature is right."""
+        """Return whether a packet's own signature is valid."""
         return self.is_signed(packet.algorithm, "data", packet.signed(), packet.authenticator)
 
 
 class AtOnce:
-    """What sealers and openers without memory share: nothing ever waits."""
+    """A base of sealers that hold no packets."""
 
     def close(self, now_ns: int) -> list[bytes]:
-        """Nothing is open."""
+        """Return no datagrams, because no group is open."""
         return []
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """Nothing is due."""
+        """Return no datagrams, because none is ever due."""
         return []
 
     def deadline_ns(self) -> int | None:
-        """Never."""
+        """Return None, because `tick` is never due."""
         return None
 
 
 class NeverWaits:
-    """The same for openers."""
+    """A base of openers that hold no packets."""
 
     def tick(self, now_ns: int) -> list[Verdict]:
-        """Nothing has waited."""
+        """Return no verdicts, because no packet waits."""
         return []
 
     def deadline_ns(self) -> int | None:
-        """Never."""
+        """Return None, because `tick` is never due."""
         return None

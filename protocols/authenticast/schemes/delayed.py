@@ -1,7 +1,7 @@
-"""Delayed authentication: n packets, each signed, and one more signature over all of them.
+"""Delayed authentication: n signed packets, and one more signature over all of them.
 
-A receiver holds a bundle's packets until its signature has come, and verifies them with one
-operation. If one of them is wrong, or missing for good, all of them are discounted.
+A receiver holds the packets of a bundle until the bundle's signature arrives, and verifies them
+with one operation. If one packet is wrong, or lost, all packets of the bundle are rejected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Bundle, Data
 from protocols.authenticast.schemes.base import AtOnce, Signer, Verdict, Verifier
 
-# A bundle is given up when a packet this far behind its end has come: reordering is over by then.
+# A bundle is given up when a packet this far behind its end has arrived. Reordering over a longer
+# distance is not expected.
 REORDER = 64
 PATIENCE_NS = 5_000_000_000
 MAX_OPEN = 64
@@ -20,7 +21,7 @@ _MAX_REMEMBERED = 256
 
 
 class DelayedSealer(AtOnce):
-    """Signs each packet, and after every `size` of them the bundle."""
+    """A sealer that signs each packet, and a bundle after every `size` packets."""
 
     def __init__(self, signer: Signer, size: int) -> None:
         self._signer = signer
@@ -28,7 +29,7 @@ class DelayedSealer(AtOnce):
         self._open: list[Data] = []
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """The signed packet, and the bundle's signature behind the last one."""
+        """Return the signed packet, and the bundle's signature after its last packet."""
         packet = replace(packet, position=len(self._open), bundle=self._size)
         self._open.append(packet)
         signature = self._signer.sign("data", packet.signed())
@@ -36,7 +37,7 @@ class DelayedSealer(AtOnce):
         return sealed + (self.close(now_ns) if len(self._open) == self._size else [])
 
     def close(self, now_ns: int) -> list[bytes]:
-        """The bundle's signature over what there is of it."""
+        """Return the bundle's signature over the packets so far, if there are any."""
         if not self._open:
             return []
         first, size = self._open[0], len(self._open)
@@ -60,7 +61,7 @@ class _Group:
 
 
 class DelayedOpener:
-    """Holds bundles until they can be verified."""
+    """An opener that holds bundles until they can be verified."""
 
     def __init__(self, verifier: Verifier, patience_ns: int = PATIENCE_NS) -> None:
         self._verifier = verifier
@@ -70,11 +71,14 @@ class DelayedOpener:
 
     @property
     def waiting(self) -> int:
-        """Packets that are held."""
+        """Return the number of packets that are held."""
         return sum(len(group.packets) for group in self._groups.values())
 
     def open(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """Hold it; verdicts where that completes a bundle, or shows that another never will."""
+        """Hold a packet, and return verdicts on bundles that this packet settles.
+
+        It completes its own bundle, or shows that an older bundle will not become complete.
+        """
         if packet.first in self._given_up:
             return [(packet, Fate.BUNDLE_INCOMPLETE)]
         group = self._groups.setdefault(packet.first, _Group())
@@ -83,7 +87,7 @@ class DelayedOpener:
         return self._settle(packet.first) + self._give_up_before(packet.sequence)
 
     def sign(self, bundle: Bundle, now_ns: int) -> list[Verdict]:
-        """A bundle's signature has come."""
+        """Add the signature of a bundle and return the verdicts that follow."""
         if bundle.first in self._given_up:
             return []
         group = self._groups.setdefault(bundle.first, _Group())
@@ -92,24 +96,27 @@ class DelayedOpener:
         return self._settle(bundle.first) + self._give_up_before(bundle.first)
 
     def release(self) -> list[Data]:
-        """Hand back what is held: from now on packets are verified one by one."""
+        """Return all held packets and forget their bundles.
+
+        From now on the receiver verifies packets one by one.
+        """
         held = [packet for _, group in sorted(self._groups.items())
                 for _, packet in sorted(group.packets.items())]
         self._groups.clear()
         return held
 
     def give_up(self) -> list[Verdict]:
-        """The stream is over, and nothing will come."""
+        """Give up all bundles, because the stream is over."""
         return [(packet, Fate.BUNDLE_INCOMPLETE) for packet in self.release()]
 
     def tick(self, now_ns: int) -> list[Verdict]:
-        """Bundles that nobody has added to for long."""
+        """Give up bundles that have received nothing for `patience_ns`."""
         old = [first for first, group in self._groups.items()
                if group.touched_ns + self._patience_ns <= now_ns]
         return [verdict for first in old for verdict in self._give_up(first)]
 
     def deadline_ns(self) -> int | None:
-        """When the first bundle is given up."""
+        """Return the time at which the first bundle is given up, or None."""
         return min((group.touched_ns + self._patience_ns for group in self._groups.values()),
                    default=None)
 
@@ -125,7 +132,7 @@ class DelayedOpener:
         is_right = self._verifier.is_signed(bundle.algorithm, "bundle", bundle.signed(hashes),
                                             bundle.signature)
         fate = Fate.VERIFIED if is_right else Fate.BUNDLE_FAILED
-        # A position that the signature does not cover was never sent.
+        # A packet at a position that the signature does not cover was not sent by the server.
         strangers = [(packet, Fate.BUNDLE_FAILED) for packet in group.packets.values()]
         return [(packet, fate) for packet in packets] + strangers
 

@@ -1,4 +1,4 @@
-"""By-percentage: every packet has a signature, the receiver verifies a secret choice of them."""
+"""Scheme percentage: every packet is signed, the receiver verifies a secret choice of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from protocols.authenticast.schemes.base import AtOnce, Signer
 
 
 class PercentageSealer(AtOnce):
-    """Signs each packet; which of them are verified is the receiver's business alone."""
+    """A sealer that signs each packet.
+
+    Only the receiver decides which packets are verified.
+    """
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """The signed packet."""
+        """Return the signed packet."""
         text = packet.signed()
         return [text + self._signer.sign("data", text)]

@@ -1,7 +1,7 @@
-"""Secret key connection: a tag of 16 bytes a packet, under a key that only the two ends know.
+"""Secret key connection: a MAC of 16 bytes in each packet.
 
-Cheap at both ends, every packet is verified; but either end could have made a tag, so nobody else
-can be convinced by it.
+Only the two ends have the key. The MAC costs both ends little, and every packet is verified. It
+convinces no third party, because either end could have made it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocols.authenticast.session import context
 
 
 class SecretKeySealer(AtOnce):
-    """Tags each packet."""
+    """A sealer that adds a MAC to each packet."""
 
     def __init__(self, crypto: Crypto, key: bytes, session: bytes) -> None:
         self._crypto = crypto
@@ -22,13 +22,13 @@ class SecretKeySealer(AtOnce):
         self._context = context("data", session)
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """The packet with its tag."""
+        """Return the packet with its MAC."""
         text = packet.signed()
         return [text + self._crypto.mac(self._key, self._context + text)]
 
 
 class SecretKeyOpener(NeverWaits):
-    """Checks each packet's tag."""
+    """An opener that checks the MAC of each packet."""
 
     waiting = 0
 
@@ -38,7 +38,7 @@ class SecretKeyOpener(NeverWaits):
         self._context = context("data", session)
 
     def open(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """The verdict, at once."""
+        """Return the verdict on the packet at once."""
         is_right = self._crypto.is_mac(self._key, self._context + packet.signed(),
                                        packet.authenticator)
         return [(packet, Fate.VERIFIED if is_right else Fate.FAILED)]

@@ -1,9 +1,12 @@
-"""TESLA (RFC 4082): MACs under keys that are disclosed when it is too late to forge with them.
+"""TESLA (RFC 4082): MACs under keys that are disclosed later.
 
-Time is cut into intervals; interval i has the key K(i) of a one-way chain, K(i) = H(K(i+1)), whose
-end K(0) the server signs. A packet of interval i carries a MAC under a key derived from K(i), and
-K(i-d). A receiver holds it until K(i) comes, and only if it can be sure that K(i) was not yet out
-when the packet arrived: it knows an upper bound of the server's clock from the handshake.
+A key is disclosed when no forged packet would be accepted with it any more. Time is divided into
+intervals. Interval i has the key K(i) of a one-way chain, K(i) = H(K(i+1)). The server signs K(0),
+the end of the chain. A packet of interval i carries K(i-d) and a MAC under a key derived from K(i).
+
+A receiver holds the packet until K(i) arrives. It accepts the packet only if K(i) was certainly not
+disclosed when the packet arrived. For this it has an upper bound of the server's clock from the
+handshake.
 """
 
 from __future__ import annotations
@@ -23,14 +26,18 @@ _CHAIN = b"authenticast/1 tesla chain"
 _INTERVAL = struct.Struct("!I")
 PARAMETER_BYTES = _PARAMETERS.size + TESLA_KEY_BYTES
 MAX_CHAIN = 1 << 20
-# How far the two clocks may drift apart after the handshake, as a share of the time since.
+# Largest drift between the two clocks, as a share of the time since the handshake.
 DRIFT = 200e-6
 _MAX_WAITING = 8192
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a server cuts its time: length of an interval, disclosure delay, length of a chain."""
+    """The division of a server's time into TESLA intervals.
+
+    `interval_ns` is the length of an interval, `delay` the disclosure delay d in intervals, and
+    `intervals` the length of a chain.
+    """
 
     interval_ns: int = 100_000_000
     delay: int = 3
@@ -39,7 +46,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the server signs: when interval 1 starts, their length, how many, d, and K(0)."""
+    """The TESLA parameters that the server signs.
+
+    `start_ns` is when interval 1 starts, `interval_ns` the length of an interval, and `intervals`
+    their number. `delay` is d in intervals, and `commitment` is K(0).
+    """
 
     start_ns: int
     interval_ns: int
@@ -52,21 +63,24 @@ class Parameters:
             raise ValueError("TESLA: intervals, their length and the delay must be at least 1")
 
     def interval_at(self, time_ns: int) -> int:
-        """The interval at a time of the server's clock; 1 is the first, below are none."""
+        """Return the interval at a time of the server's clock.
+
+        The first interval is 1. Times before its start give 0 or less.
+        """
         return (time_ns - self.start_ns) // self.interval_ns + 1
 
     def disclosed_ns(self, interval: int) -> int:
-        """When the server may disclose an interval's key."""
+        """Return the time from which the server may disclose an interval's key."""
         return self.start_ns + (interval + self.delay - 1) * self.interval_ns
 
     def encode(self) -> bytes:
-        """As in a change's material."""
+        """Return the parameters as bytes for a change's material."""
         return _PARAMETERS.pack(self.start_ns, self.interval_ns, self.intervals,
                                 self.delay) + self.commitment
 
 
 def parse_parameters(data: bytes) -> Parameters:
-    """What a change's material says. Raises ValueError."""
+    """Parse the parameters from a change's material. Raises ValueError."""
     if len(data) != PARAMETER_BYTES:
         raise ValueError(f"TESLA: parameters of {len(data)} bytes")
     start_ns, interval_ns, intervals, delay = _PARAMETERS.unpack_from(data)
@@ -74,12 +88,12 @@ def parse_parameters(data: bytes) -> Parameters:
 
 
 def mac_key(key: bytes) -> bytes:
-    """The key of an interval's MACs: F' of RFC 4082."""
+    """Return the key of an interval's MACs (F' of RFC 4082)."""
     return hmac.digest(key, b"authenticast/1 tesla mac", "sha256")
 
 
 def chain(crypto: Crypto, last: bytes, intervals: int) -> list[bytes]:
-    """K(0) to K(intervals) from the last one."""
+    """Return the keys K(0) to K(intervals), computed from the last key."""
     keys = [last]
     for _ in range(intervals):
         keys.append(crypto.digest(_CHAIN + keys[-1]))
@@ -87,7 +101,10 @@ def chain(crypto: Crypto, last: bytes, intervals: int) -> list[bytes]:
 
 
 class TeslaSealer:
-    """Tags packets with their interval's key; goes on disclosing until all its keys are out."""
+    """A sealer that adds a MAC under the interval's key to each packet.
+
+    It continues to disclose keys until all keys that it used are disclosed.
+    """
 
     def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
                  keys: list[bytes]) -> None:
@@ -100,11 +117,14 @@ class TeslaSealer:
         self._last: Data | None = None
 
     def remaining(self, now_ns: int) -> int:
-        """Intervals that the chain still has."""
+        """Return the number of intervals left in the chain."""
         return self._parameters.intervals - self._parameters.interval_at(now_ns)
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """The packet, its interval, an old key, its MAC. Raises ValueError without a key left."""
+        """Return the packet with its interval, a disclosed key and its MAC.
+
+        Raises ValueError when the chain has no key left.
+        """
         interval = max(1, self._parameters.interval_at(now_ns))
         if interval > self._parameters.intervals:
             raise ValueError("TESLA: the chain is used up")
@@ -116,11 +136,11 @@ class TeslaSealer:
         return [replace(packet, authenticator=head + tag).encode()]
 
     def close(self, now_ns: int) -> list[bytes]:
-        """Nothing is held; keys follow when their time has come."""
+        """Return no datagrams, because no packet is held. Keys follow from `tick`."""
         return []
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """The newest key that may be known, where no packet has carried it."""
+        """Return the newest key that may be disclosed, if no packet has carried it."""
         due_ns = self.deadline_ns()
         if due_ns is None or due_ns > now_ns or self._last is None:
             return []
@@ -130,21 +150,27 @@ class TeslaSealer:
                          self._keys[newest]).encode()]
 
     def deadline_ns(self) -> int | None:
-        """When the next key is due; None when all that were used are out."""
+        """Return the time at which the next key is due.
+
+        None if all keys that were used are disclosed.
+        """
         if self._used <= self._disclosed:
             return None
         return self._parameters.disclosed_ns(self._disclosed + 1)
 
 
 class TeslaOpener:
-    """Holds packets until their key is disclosed; refuses those that came too late to be safe."""
+    """An opener that holds packets until their key is disclosed.
+
+    It rejects packets that arrived too late: their key could already have been disclosed.
+    """
 
     def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
                  ahead_ns: int, synchronised_ns: int) -> None:
         self._crypto = crypto
         self._context = context("data", session)
         self._parameters = parameters
-        # The server's clock less ours is at most this; it was so at `synchronised_ns`.
+        # The server's clock was at most this far ahead of the client's at `synchronised_ns`.
         self._ahead_ns = ahead_ns
         self._synchronised_ns = synchronised_ns
         self._known = (0, parameters.commitment)
@@ -152,11 +178,14 @@ class TeslaOpener:
 
     @property
     def waiting(self) -> int:
-        """Packets that are held."""
+        """Return the number of packets that are held."""
         return sum(map(len, self._held.values()))
 
     def open(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """Verdicts on those whose key it brings, and on itself where it is late or wrong."""
+        """Return verdicts on packets whose key this packet carries.
+
+        Also returns a verdict on the packet itself if it is late, malformed or shed.
+        """
         if len(packet.authenticator) != _INTERVAL.size + TESLA_KEY_BYTES + TAG_BYTES:
             return [(packet, Fate.FAILED)]
         interval, = _INTERVAL.unpack_from(packet.authenticator)
@@ -167,7 +196,8 @@ class TeslaOpener:
         if self._latest_interval(now_ns) >= interval + self._parameters.delay:
             return [*verdicts, (packet, Fate.LATE)]
         if interval <= self._known[0]:
-            # Its key is out though it should not be: the clocks are not what the server said.
+            # The key was disclosed earlier than the parameters permit, so the server's clock does
+            # not agree with them.
             return [*verdicts, (packet, Fate.LATE)]
         if self.waiting >= _MAX_WAITING:
             return [*verdicts, (packet, Fate.SHED)]
@@ -175,31 +205,32 @@ class TeslaOpener:
         return verdicts
 
     def disclose(self, disclosed: Disclose, now_ns: int) -> list[Verdict]:
-        """A key came in a message of its own."""
+        """Learn a key from its own packet and return the verdicts that follow."""
         return self._learn(disclosed.interval, disclosed.key, now_ns)
 
     def tick(self, now_ns: int) -> list[Verdict]:
-        """Nothing is given up: a later key brings all earlier ones."""
+        """Return no verdicts: a later key also gives all earlier keys."""
         return []
 
     def deadline_ns(self) -> int | None:
-        """Never."""
+        """Return None, because `tick` is never due."""
         return None
 
     def give_up(self) -> list[Verdict]:
-        """The stream is over, and no key will come."""
+        """Give up all held packets, because the stream is over."""
         held = [packet for packets in self._held.values() for packet in packets]
         self._held.clear()
         return [(packet, Fate.LATE) for packet in held]
 
     def _latest_interval(self, now_ns: int) -> int:
-        """The last interval that it can be at the server."""
+        """Return the latest interval that the server can have reached."""
         drift_ns = int(DRIFT * max(0, now_ns - self._synchronised_ns)) + 1
         return self._parameters.interval_at(now_ns + self._ahead_ns + drift_ns)
 
     def _learn(self, interval: int, key: bytes, now_ns: int) -> list[Verdict]:
         known, known_key = self._known
-        # A key of the future is none; without this bound a forged number would cost many hashes.
+        # A key of a future interval cannot be disclosed. Without this bound, a forged interval
+        # number would cost many hashes.
         if not known < interval <= min(self._parameters.intervals,
                                        self._latest_interval(now_ns)):
             return []

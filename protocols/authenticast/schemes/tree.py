@@ -1,7 +1,8 @@
-"""Tree chaining (Wong and Lam, 1998): one signature over a hash tree, a path in every packet.
+"""Tree chaining (Wong and Lam, 1998): one signature over a hash tree.
 
-Any packet can be verified alone, so losses cost nobody else; the first one of a tree costs the
-receiver a signature, the others hashes. The sender holds packets until a tree is full.
+Each packet carries its path to the root, so it can be verified alone. A loss affects no other
+packet. The first packet of a tree costs the receiver a signature verification, the others cost only
+hashes. The sender holds packets until a tree is full.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _MAX_ROOTS = 256
 
 
 def levels(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
-    """The tree from its leaves' hashes to its root; a node without a partner moves up as it is."""
+    """Return the tree's levels, from the leaves' hashes to the root.
+
+    A node without a partner moves up unchanged.
+    """
     tree = [leaves]
     while len(tree[-1]) > 1:
         below = tree[-1]
@@ -32,7 +36,7 @@ def levels(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
 
 
 def path(tree: list[list[bytes]], position: int) -> bytes:
-    """The partners on the way from a leaf to the root."""
+    """Return the partner hashes on the way from a leaf to the root."""
     partners = b""
     for nodes in tree[:-1]:
         partner = position ^ 1
@@ -42,7 +46,10 @@ def path(tree: list[list[bytes]], position: int) -> bytes:
 
 
 def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) -> bytes | None:
-    """The root above a leaf at `place` (position, size); None if the path has the wrong length."""
+    """Return the root above a leaf, or None if the path has the wrong length.
+
+    `place` is the leaf's position and the number of leaves.
+    """
     position, size = place
     node, used = leaf, 0
     while size > 1:
@@ -57,17 +64,17 @@ def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) 
 
 
 def leaf_of(crypto: Crypto, signed: bytes) -> bytes:
-    """The hash of what a packet says."""
+    """Return the leaf hash of a packet's authenticated bytes."""
     return crypto.digest(_LEAF + signed)
 
 
 def statement(packet: Data, root: bytes) -> bytes:
-    """What the signature of a tree covers."""
+    """Return the bytes that the signature of a tree covers."""
     return _ROOT.pack(packet.stream, packet.epoch, packet.first, packet.bundle) + root
 
 
 class TreeSealer:
-    """Holds packets until there are `size`, or the first has waited for `hold_ns`."""
+    """A sealer that holds packets until there are `size`, or for at most `hold_ns`."""
 
     def __init__(self, signer: Signer, size: int, hold_ns: int) -> None:
         self._signer = signer
@@ -78,18 +85,18 @@ class TreeSealer:
 
     @property
     def held(self) -> int:
-        """Packets that wait for their tree."""
+        """Return the number of packets that wait for their tree."""
         return len(self._open)
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
-        """Nothing, or a tree's packets."""
+        """Hold the packet, and return the packets of its tree if the tree is full."""
         if not self._open:
             self._since_ns = now_ns
         self._open.append(packet)
         return self.close(now_ns) if len(self._open) == self._size else []
 
     def close(self, now_ns: int) -> list[bytes]:
-        """A tree of the packets there are."""
+        """Return the packets held so far, sealed as one tree."""
         size, crypto = len(self._open), self._signer.crypto
         if not size:
             return []
@@ -102,17 +109,17 @@ class TreeSealer:
         return [text + signature + path(tree, position) for position, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """A tree that has waited long enough."""
+        """Return the packets of a tree whose first packet has waited for `hold_ns`."""
         due_ns = self.deadline_ns()
         return self.close(now_ns) if due_ns is not None and due_ns <= now_ns else []
 
     def deadline_ns(self) -> int | None:
-        """When the first packet has waited long enough."""
+        """Return the time at which the open tree is due, or None."""
         return self._since_ns + self._hold_ns if self._open else None
 
 
 class TreeOpener(NeverWaits):
-    """Verifies each packet by its path to a root that was signed."""
+    """An opener that verifies each packet by its path to a signed root."""
 
     waiting = 0
 
@@ -121,7 +128,7 @@ class TreeOpener(NeverWaits):
         self._roots: dict[bytes, None] = {}
 
     def open(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """The verdict, at once."""
+        """Return the verdict on the packet at once."""
         return [(packet, Fate.VERIFIED if self._is_authentic(packet) else Fate.FAILED)]
 
     def _is_authentic(self, packet: Data) -> bool:
