@@ -29,7 +29,7 @@ ED = Algorithm.ED25519
 @functools.lru_cache
 def key(name: str, algorithm: Algorithm = ED):
     """A key pair for a name, made once."""
-    return crypto.generate(algorithm)
+    return crypto.generate_key(algorithm)
 
 
 def wish(scheme=Scheme.PERCENTAGE, algorithm=ED, bundle=1, level=1.0, low=0.0, high=1.0,
@@ -88,7 +88,7 @@ class Ends:
 
     def start(self):
         """The handshake."""
-        self.perform(self.client.start(self.now_ns))
+        self.perform(self.client.request_stream(self.now_ns))
         self.run(20 * MS)
         return self
 
@@ -129,9 +129,10 @@ class Ends:
         while self.queue and self.queue[0][0] <= self.now_ns:
             arrived_ns, _, way, datagram = heapq.heappop(self.queue)
             if way == "up":
-                self.perform(self.server.message(datagram, CONTROL, self.now_ns + self.ahead_ns))
+                self.perform(self.server.process_message(datagram, CONTROL, self.now_ns
+                                                         + self.ahead_ns))
             elif way == "down":
-                self.perform(self.client.message(datagram, self.now_ns))
+                self.perform(self.client.process_message(datagram, self.now_ns))
             elif self.buffer_size is not None and len(self.buffer) >= self.buffer_size:
                 self.dropped += 1
             else:
@@ -139,7 +140,7 @@ class Ends:
         while self.buffer and self.busy_ns <= self.now_ns:
             self.read(*self.buffer.popleft())
         if not self.buffer:
-            self.client.dropped(self.dropped)
+            self.client.count_drops(self.dropped)
         self.perform(self.client.tick(self.now_ns))
         self.perform(self.server.tick(self.now_ns + self.ahead_ns))
 
@@ -148,11 +149,11 @@ class Ends:
         client = self.client
         verified = client._crypto.verified
         self.spent_ns = self.costs.get("handle", 0)
-        effects = client.data(datagram, self.now_ns, dropped, arrived_ns)
+        effects = client.process_data(datagram, self.now_ns, dropped, arrived_ns)
         share = 1 - self.steal((self.now_ns - START_NS) / 1e9)
         took_ns = int(self.spent_ns / share)
         self.busy_ns = self.now_ns + took_ns
-        client.took(took_ns, client._crypto.verified - verified)
+        client.record_duration(took_ns, client._crypto.verified - verified)
         self.perform(effects)
 
     def stream(self, packets: int, *, every_ns=10 * MS, size=100) -> None:
@@ -160,23 +161,23 @@ class Ends:
         for number in range(packets):
             if "client" not in self.server.clients:
                 return
-            self.server.offer("client", number.to_bytes(4, "big") * (size // 4))
-            self.perform(self.server.work(self.now_ns + self.ahead_ns))
+            self.server.queue_packet("client", number.to_bytes(4, "big") * (size // 4))
+            self.perform(self.server.seal_next(self.now_ns + self.ahead_ns))
             self.run(every_ns)
 
     def finish(self, ns=30_000 * MS) -> dict:
         """The end of the stream; the client's account."""
-        self.perform(self.server.finish("client", self.now_ns + self.ahead_ns))
+        self.perform(self.server.finish_stream("client", self.now_ns + self.ahead_ns))
         self.run(ns)
         return self.summary()
 
     def turn(self, wished: Wish) -> None:
         """The user turns the dial."""
-        self.perform(self.client.dial(wished, self.now_ns))
+        self.perform(self.client.update_request(wished, self.now_ns))
 
     def summary(self) -> dict:
         """The client's account."""
-        return self.client.receiver.summary()
+        return self.client.receiver.to_dict()
 
     def events(self, event: str) -> list[dict]:
         """Fields of the events of a name."""

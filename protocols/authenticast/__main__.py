@@ -10,8 +10,8 @@ from pathlib import Path
 
 from protocols.authenticast import receive, serve
 from protocols.authenticast.config import ALGORITHMS
-from protocols.authenticast.crypto import UnusableKey, generate
-from protocols.authenticast.events import say
+from protocols.authenticast.crypto import UnusableKey, generate_key
+from protocols.authenticast.events import write_event
 from protocols.authenticast.processor import MissingCost
 from protocols.fields import ConfigError
 
@@ -27,11 +27,11 @@ def make_key(algorithm: str, bits: str, path: Path) -> None:
     """
     if algorithm not in ALGORITHMS or not bits.isascii() or not bits.isdigit():
         raise ConfigError(_USAGE)
-    key = generate(ALGORITHMS[algorithm], int(bits))
+    key = generate_key(ALGORITHMS[algorithm], int(bits))
     private = path.with_name(path.name + ".pem")
     private.touch(mode=0o600)
-    private.write_bytes(key.encode())
-    path.with_name(path.name + ".pub.pem").write_bytes(key.public.encode())
+    private.write_bytes(key.to_pem())
+    path.with_name(path.name + ".pub.pem").write_bytes(key.public.to_pem())
 
 
 def main(arguments: list[str]) -> int:
@@ -52,13 +52,13 @@ def main(arguments: list[str]) -> int:
                 print(_USAGE, file=sys.stderr)
                 return 2
     except (ConfigError, UnusableKey, MissingCost) as error:
-        say("failed", reason=str(error))
+        write_event("failed", reason=str(error))
         return 2
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        say("failed", reason=f"{where}{error.strerror or error}")
+        write_event("failed", reason=f"{where}{error.strerror or error}")
         return 1
-    say("stopped")
+    write_event("stopped")
     return 0
 
 

@@ -76,7 +76,7 @@ class Arrivals:
         self.accepted += 1
         self._seen.add(sequence)
         if sequence >= self.end:
-            self.reach(sequence)
+            self.count_missing(sequence)
             self.end = sequence + 1
         elif sequence in self._rejected:
             self._rejected.discard(sequence)
@@ -85,7 +85,7 @@ class Arrivals:
         else:
             self.buffer -= 1
         self._drops = 0
-        self._forget()
+        self._forget_old()
 
     def reject(self, sequence: int) -> None:
         """Register a wrong copy of a packet. The correct packet may still arrive."""
@@ -103,7 +103,7 @@ class Arrivals:
                 self.buffer -= 1
         self._rejected.add(sequence)
 
-    def reach(self, sequence: int) -> None:
+    def count_missing(self, sequence: int) -> None:
         """Count the missing packets before a sequence number as lost.
 
         All packets before that number were sent, so a missing one is lost or late.
@@ -114,7 +114,7 @@ class Arrivals:
         self.air += missing - in_buffer
         self.end = max(self.end, sequence)
 
-    def _forget(self) -> None:
+    def _forget_old(self) -> None:
         if len(self._seen) > 2 * WINDOW:
             self._seen = {number for number in self._seen if number + WINDOW >= self.end}
         if len(self._rejected) > 2 * WINDOW:
@@ -151,7 +151,7 @@ class Exposure:
         if self.level < self.permitted.low:
             self.below_floor_ns += passed_ns
 
-    def change(self, level: float, permitted: Range, now_ns: int) -> None:
+    def set_level(self, level: float, permitted: Range, now_ns: int) -> None:
         """Set the level and the user's range from this time on."""
         self.advance(now_ns)
         self.level, self.permitted = level, permitted
@@ -204,7 +204,7 @@ class Account:
         self._recent.clear()
         self._recent_verified = 0
 
-    def settle(self, packet: Data, fate: Fate, now_ns: int) -> int:
+    def record_fate(self, packet: Data, fate: Fate, now_ns: int) -> int:
         """Record the fate of a packet and return the width of the hole before it.
 
         A hole (gap of type 2) is the number of sequence numbers skipped between two processed
@@ -223,18 +223,18 @@ class Account:
         self.missed += hole
         self._last = packet.sequence
         self.processing = max(self.processing, packet.sequence + 1)
-        self._see_lag(now_ns - packet.sent_ns)
-        self._see_level(fate is Fate.VERIFIED, now_ns)
+        self._update_lag(now_ns - packet.sent_ns)
+        self._update_level(fate is Fate.VERIFIED, now_ns)
         return hole
 
-    def _see_lag(self, delay_ns: int) -> None:
+    def _update_lag(self, delay_ns: int) -> None:
         # The two clocks may differ, so lag is relative to the packet with the smallest delay.
         if self._quickest_ns is None or delay_ns < self._quickest_ns:
             self._quickest_ns = delay_ns
         self.lag_ns = delay_ns - self._quickest_ns
         self.max_lag_ns = max(self.max_lag_ns, self.lag_ns)
 
-    def _see_level(self, is_verified: bool, now_ns: int) -> None:  # noqa: FBT001 - booked as it is
+    def _update_level(self, is_verified: bool, now_ns: int) -> None:  # noqa: FBT001 - booked as it is
         self._recent.append((now_ns, is_verified))
         self._recent_verified += is_verified
         while self._recent[0][0] + _LEVEL_NS < now_ns:
@@ -242,7 +242,7 @@ class Account:
         if len(self._recent) >= _MIN_PACKETS:
             self.lowest_level = min(self.lowest_level, self.level)
 
-    def summary(self, waiting: int) -> dict[str, Any]:
+    def to_dict(self, waiting: int) -> dict[str, Any]:
         """Return the statistics as values for JSON.
 
         The numbers of processed, waiting and lost packets add up to those sent. `waiting` is the

@@ -42,39 +42,40 @@ class ClientPolicy:
 class Asking:
     """A handshake attempt of the client: one signed hello and its answer."""
 
-    def __init__(self, policy: ClientPolicy, wish: Wish, crypto: Crypto,
+    def __init__(self, policy: ClientPolicy, request: Wish, crypto: Crypto,
                  random: Callable[[int], bytes], now_ns: int) -> None:
         self._policy = policy
-        self._wish = wish
+        self._wish = request
         self._crypto = crypto
         self._asked_ns = now_ns
         self._private = random(EXCHANGE_BYTES)
-        hello = Hello(policy.name, now_ns, policy.data_port, session.mask(policy.algorithms),
-                      session.mask(policy.schemes), random(NONCE_BYTES),
-                      crypto.exchange_public(self._private), wish)
+        hello = Hello(policy.name, now_ns, policy.data_port, session.to_mask(policy.algorithms),
+                      session.to_mask(policy.schemes), random(NONCE_BYTES),
+                      crypto.compute_public_key(self._private), request)
         body = hello.encode()
         self.datagram = body + session.signature_block(
-            crypto, policy.identity, session.context("hello", b"") + body)
+            crypto, policy.identity, session.signing_context("hello", b"") + body)
 
     def is_answer(self, ack: HelloAck) -> bool:
         """Return whether the hello-ack names this hello by its digest."""
-        return ack.hello == self._crypto.digest(self.datagram)
+        return ack.hello == self._crypto.compute_digest(self.datagram)
 
-    def agree(self, ack: HelloAck, received: Received, now_ns: int) -> tuple[SessionSecrets, Terms]:
+    def accept_answer(self, ack: HelloAck, received: Received,
+                      now_ns: int) -> tuple[SessionSecrets, Terms]:
         """Return the session's secrets and terms from the server's answer.
 
         Raises ValueError if the answer is not the server's, or does not fit the request.
         """
         policy = self._policy
-        said = session.context("hello-ack", b"") + self.datagram + received.body
+        said = session.signing_context("hello-ack", b"") + self.datagram + received.body
         if ack.name != policy.server or not session.is_signed(
                 self._crypto, policy.server_keys, said, received.authentication):
             raise ValueError("the hello-ack is not the server's")
-        agreed = Agreed(session.algorithms_in(ack.algorithms) & policy.algorithms,
-                        session.schemes_in(ack.schemes) & policy.schemes)
+        agreed = Agreed(session.algorithms_from_mask(ack.algorithms) & policy.algorithms,
+                        session.schemes_from_mask(ack.schemes) & policy.schemes)
         ack.setting.check(self._wish.permitted)
-        made = session.establish(self._crypto, self._private, ack.exchange, self.datagram,
-                                 received.body + received.authentication)
+        made = session.establish_session(self._crypto, self._private, ack.exchange, self.datagram,
+                                         received.body + received.authentication)
         # The server read `time_ns` from its clock after the hello was sent. The difference is an
         # upper bound of how far the server's clock is ahead (RFC 4082, section 3.2.1).
         return made, Terms(ack.stream, made.digest, agreed, ack.setting,

@@ -15,14 +15,14 @@ _RANGE = 2 ** 64
 SECRET_BYTES = 32
 
 
-def is_chosen(secret: bytes, purpose: bytes, place: tuple[int, int], share: float) -> bool:
+def is_chosen(secret: bytes, purpose: bytes, packet_id: tuple[int, int], share: float) -> bool:
     """Return whether a packet is among a given share of all packets.
 
     Args:
         secret: Key of the choice, at most 64 bytes (BLAKE2b).
         purpose: `verify` or `shed`, at most 16 bytes. Makes choices independent of each other.
-        place: Stream and sequence number of the packet.
+        packet_id: Stream and sequence number of the packet.
         share: Share of packets to choose, 0 to 1.
     """
-    value = hashlib.blake2b(_NUMBER.pack(*place), digest_size=8, key=secret, person=purpose)
+    value = hashlib.blake2b(_NUMBER.pack(*packet_id), digest_size=8, key=secret, person=purpose)
     return int.from_bytes(value.digest(), "big") < share * _RANGE

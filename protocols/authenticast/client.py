@@ -65,7 +65,7 @@ class Client:
 
     # --- interface for the program ------------------------------------------------------------
 
-    def start(self, now_ns: int) -> list[Effect]:
+    def request_stream(self, now_ns: int) -> list[Effect]:
         """Request a stream from the server.
 
         An existing stream remains in use until the new one is agreed.
@@ -74,8 +74,8 @@ class Client:
         self._retry_ns = now_ns + RETRY_NS
         return [Send(self._asking.datagram), Note("asked", {"server": self.policy.server})]
 
-    def data(self, datagram: bytes, now_ns: int, dropped: int = 0,
-             arrived_ns: int | None = None) -> list[Effect]:
+    def process_data(self, datagram: bytes, now_ns: int, dropped: int = 0,
+                     arrived_ns: int | None = None) -> list[Effect]:
         """Process a datagram from the data port.
 
         Args:
@@ -91,72 +91,73 @@ class Client:
             return []
         self._data_ns = now_ns
         before = self.receiver.account.arrivals.accepted
-        effects = self.receiver.receive(datagram, now_ns, dropped, arrived_ns)
+        effects = self.receiver.process_datagram(datagram, now_ns, dropped, arrived_ns)
         if self.receiver.account.arrivals.accepted > before:
-            self._hear(now_ns)
+            self._mark_server_alive(now_ns)
         return effects + self._report_if_due(now_ns)
 
-    def dropped(self, total: int) -> None:
+    def count_drops(self, total: int) -> None:
         """Update the kernel's drop count of the data port, read without a datagram."""
         if self.receiver is not None:
             self.receiver.account.arrivals.count_drops(total)
 
-    def took(self, passed_ns: int, verifications: int) -> None:
+    def record_duration(self, passed_ns: int, verifications: int) -> None:
         """Record the processing time of the last datagram.
 
         `verifications` is the number of signatures that were verified for it.
         """
         if self.receiver is not None:
-            self.receiver.took.add(passed_ns, verifications)
+            self.receiver.took.add_sample(passed_ns, verifications)
 
-    def message(self, datagram: bytes, now_ns: int) -> list[Effect]:
+    def process_message(self, datagram: bytes, now_ns: int) -> list[Effect]:
         """Process a datagram from the control port."""
         try:
-            received = messages.parse(datagram)
+            received = messages.parse_message(datagram)
         except PacketError:
             return []
         if isinstance(received.message, HelloAck):
-            return self._granted(received.message, received, now_ns)
+            return self._process_hello_ack(received.message, received, now_ns)
         if self._session is None or self.receiver is None:
             return []
         if isinstance(received.message, Change):
-            return self._changed(received.message, received, self._session, now_ns)
+            return self._process_change(received.message, received, self._session, now_ns)
         if session.is_sealed(self._crypto, self._session.server_key, received):
-            self._hear(now_ns)
+            self._mark_server_alive(now_ns)
             if isinstance(received.message, Bye) and self._end is None:
                 # Packets before the end may still wait in the data port's buffer.
                 self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
                 return self._finish_if_over(now_ns)
         return []
 
-    def dial(self, wish: Wish, now_ns: int) -> list[Effect]:
+    def update_request(self, request: Wish, now_ns: int) -> list[Effect]:
         """Change the user's request for the stream and send it to the server.
 
         The range applies at this receiver at once. Raises SettingError for a level outside the
         range.
         """
-        wish.setting.check(wish.permitted)
-        self.wish = wish
+        request.setting.check(request.permitted)
+        self.wish = request
         if self._session is None or self.receiver is None:
             return []
-        self.receiver.permit(wish.permitted, now_ns)
+        self.receiver.set_range(request.permitted, now_ns)
         exchange = b""
-        if wish.setting.scheme is Scheme.SECRET_KEY:
+        if request.setting.scheme is Scheme.SECRET_KEY:
             self._asked_private = self._random(EXCHANGE_BYTES)
-            exchange = self._crypto.exchange_public(self._asked_private)
+            exchange = self._crypto.compute_public_key(self._asked_private)
         self._controls += 1
-        body = Control(self._stream, self._controls, wish, exchange).encode()
+        body = Control(self._stream, self._controls, request, exchange).encode()
         self._control = session.seal_signed(self._crypto, self._session.client_key,
                                             self.policy.identity, self._session.digest, body)
         self._retry_ns = now_ns + RETRY_NS
-        return [Send(self._control), Note("turned", {"number": self._controls, **wish.described()})]
+        return [Send(self._control),
+                Note("turned", {"number": self._controls, **request.to_event_fields()})]
 
-    def stop(self, now_ns: int) -> list[Effect]:
+    def stop_stream(self, now_ns: int) -> list[Effect]:
         """End the stream and send the server a bye."""
         if self.receiver is None or self.ended:
             return []
         self._end = self.receiver.account.arrivals.end
-        return self._finish(self.receiver, now_ns)
+        return self._finish_stream(self.receiver, now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Perform what is due.
@@ -172,7 +173,7 @@ class Client:
                 effects += self._finish_if_over(now_ns)
             elif self._asking is None and now_ns - self._heard_ns >= SILENCE_NS:
                 return [*effects, Note("silence", {"seconds": SILENCE_NS / 1e9}),
-                        *self.start(now_ns)]
+                        *self.request_stream(now_ns)]
         if self._retry_ns is not None and self._retry_ns <= now_ns:
             self._retry_ns = now_ns + RETRY_NS
             effects += [Send(self._control)] if self._control else []
@@ -192,17 +193,17 @@ class Client:
 
     # --- messages from the server -------------------------------------------------------------
 
-    def _granted(self, ack: HelloAck, received: Received, now_ns: int) -> list[Effect]:
+    def _process_hello_ack(self, ack: HelloAck, received: Received, now_ns: int) -> list[Effect]:
         if self._asking is None or not self._asking.is_answer(ack):
             is_repeated = self._answered is not None and self._answered.is_answer(ack)
-            return self._confirm() if is_repeated else []
+            return self._confirm_handshake() if is_repeated else []
         try:
-            made, terms = self._asking.agree(ack, received, now_ns)
+            made, terms = self._asking.accept_answer(ack, received, now_ns)
             receiver = Receiver(self._crypto, self.policy.server_keys, terms, self.wish.permitted,
                                 self._random(SECRET_BYTES))
         except ValueError as error:
             return [Note("refused", {"reason": str(error)})]
-        replaced = self._replaced(now_ns)
+        replaced = self._finish_replaced_stream(now_ns)
         self._session, self._stream, self.receiver = made, ack.stream, receiver
         self._answered, self._asking = self._asking, None
         self._heard_ns, self._controls, self._reports, self._reported = now_ns, 0, 0, 0
@@ -214,10 +215,10 @@ class Client:
         # The server makes a secret key only on request, so a client that starts with one requests
         # it at once.
         asks = self.wish.setting.scheme is Scheme.SECRET_KEY
-        return [*replaced, *self._confirm(), granted,
-                *(self.dial(self.wish, now_ns) if asks else [])]
+        return [*replaced, *self._confirm_handshake(), granted,
+                *(self.update_request(self.wish, now_ns) if asks else [])]
 
-    def _replaced(self, now_ns: int) -> list[Effect]:
+    def _finish_replaced_stream(self, now_ns: int) -> list[Effect]:
         """Finish the old stream and report its statistics, because a new stream replaces it.
 
         Sequence numbers start again with the new stream.
@@ -225,10 +226,10 @@ class Client:
         receiver = self.receiver
         if receiver is None:
             return []
-        return [*receiver.finish(receiver.account.arrivals.end, now_ns),
-                Note("replaced", {"stream": self._stream, **receiver.summary()})]
+        return [*receiver.finish_stream(receiver.account.arrivals.end, now_ns),
+                Note("replaced", {"stream": self._stream, **receiver.to_dict()})]
 
-    def _hear(self, now_ns: int) -> None:
+    def _mark_server_alive(self, now_ns: int) -> None:
         """Register that the server still has this stream.
 
         A hello that was sent in the meantime is no longer needed.
@@ -237,13 +238,13 @@ class Client:
         if not self._control:
             self._retry_ns = None
 
-    def _confirm(self) -> list[Effect]:
+    def _confirm_handshake(self) -> list[Effect]:
         assert self._session is not None
-        return [Send(session.seal(self._crypto, self._session.client_key,
-                                  Ack(self._stream, 0).encode()))]
+        return [Send(session.seal_message(self._crypto, self._session.client_key,
+                                          Ack(self._stream, 0).encode()))]
 
-    def _changed(self, change: Change, received: Received, agreed: SessionSecrets,
-                 now_ns: int) -> list[Effect]:
+    def _process_change(self, change: Change, received: Received, secrets: SessionSecrets,
+                        now_ns: int) -> list[Effect]:
         receiver = self.receiver
         assert receiver is not None
         if change.stream != self._stream:
@@ -251,41 +252,41 @@ class Client:
         if change.epoch <= receiver.newest_epoch:
             # The newest change is repeated when its ack was lost. Older changes are ignored.
             is_repeated = change.epoch == receiver.newest_epoch and session.is_from(
-                self._crypto, agreed.server_key, received)
-            return self._acknowledge(agreed) if is_repeated else []
-        if not session.is_sealed_and_signed(self._crypto, agreed.server_key,
-                                            self.policy.server_keys, agreed.digest, received):
+                self._crypto, secrets.server_key, received)
+            return self._acknowledge_change(secrets) if is_repeated else []
+        if not session.is_sealed_and_signed(self._crypto, secrets.server_key,
+                                            self.policy.server_keys, secrets.digest, received):
             return [Note("refused", {"reason": "the change is not the server's"})]
         try:
-            key = self._secret_key(change, agreed)
-            effects = receiver.apply(change, key, now_ns)
+            key = self._derive_secret_key(change, secrets)
+            effects = receiver.apply_change(change, key, now_ns)
         except ValueError as error:
             return [Note("refused", {"reason": str(error)})]
         self._proof_key = key
-        self._hear(now_ns)
+        self._mark_server_alive(now_ns)
         if change.answers >= self._controls:
             self._control, self._retry_ns = b"", None
-        return [*self._acknowledge(agreed), Note("changed", {
+        return [*self._acknowledge_change(secrets), Note("changed", {
             "epoch": change.epoch, "scheme": change.setting.scheme.name.lower(),
             "algorithm": change.setting.algorithm.name.lower(), "bundle": change.setting.bundle,
             "level": receiver.level, "cause": change.cause}), *effects]
 
-    def _secret_key(self, change: Change, agreed: SessionSecrets) -> bytes:
+    def _derive_secret_key(self, change: Change, secrets: SessionSecrets) -> bytes:
         if change.setting.scheme is not Scheme.SECRET_KEY or not change.material:
             return b""
         if not self._asked_private or len(change.material) != EXCHANGE_BYTES:
             raise ValueError("a secret key connection that nobody asked for")
-        key = session.secret_key(self._crypto, self._asked_private, change.material,
-                                 agreed.digest, change.epoch)
+        key = session.derive_secret_key(self._crypto, self._asked_private, change.material,
+                                        secrets.digest, change.epoch)
         self._asked_private = b""
         return key
 
-    def _acknowledge(self, agreed: SessionSecrets) -> list[Effect]:
+    def _acknowledge_change(self, secrets: SessionSecrets) -> list[Effect]:
         assert self.receiver is not None
         epoch = self.receiver.newest_epoch
-        proof = session.proof(self._crypto, self._proof_key, epoch) if self._proof_key else b""
-        return [Send(session.seal(self._crypto, agreed.client_key,
-                                  Ack(self._stream, epoch, proof).encode()))]
+        proof = session.make_proof(self._crypto, self._proof_key, epoch) if self._proof_key else b""
+        return [Send(session.seal_message(self._crypto, secrets.client_key,
+                                          Ack(self._stream, epoch, proof).encode()))]
 
     # --- end of the stream --------------------------------------------------------------------
 
@@ -296,20 +297,20 @@ class Client:
         is_quiet = now_ns - self._data_ns >= self._quiet_ns(receiver)
         if not is_quiet and (receiver.account.arrivals.end < self._end or receiver.waiting):
             return []
-        return self._finish(receiver, now_ns)
+        return self._finish_stream(receiver, now_ns)
 
     def _quiet_ns(self, receiver: Receiver) -> int:
         """Return the silence after which the data port's buffer counts as empty."""
         return QUIET_NS + 4 * int(receiver.took.verify_ns)
 
-    def _finish(self, receiver: Receiver, now_ns: int) -> list[Effect]:
+    def _finish_stream(self, receiver: Receiver, now_ns: int) -> list[Effect]:
         assert self._session is not None and self._end is not None
         self.ended = True
         self._retry_ns = self._report_ns = None
         body = Bye(self._stream, self._end).encode()
-        return [*receiver.finish(self._end, now_ns),
-                Send(session.seal(self._crypto, self._session.client_key, body)),
-                Note("ended", {**receiver.summary(), "signatures_made": self._crypto.signed,
+        return [*receiver.finish_stream(self._end, now_ns),
+                Send(session.seal_message(self._crypto, self._session.client_key, body)),
+                Note("ended", {**receiver.to_dict(), "signatures_made": self._crypto.signed,
                                "signatures_verified": self._crypto.verified})]
 
     # --- reports -----------------------------------------------------------------------------
@@ -324,5 +325,5 @@ class Client:
             return []
         self._reports += 1
         self._report_ns, self._reported = now_ns + REPORT_NS, account.arrivals.accepted
-        report = receiver.report(self._stream, self._reports)
-        return [Send(session.seal(self._crypto, self._session.client_key, report.encode()))]
+        report = receiver.build_report(self._stream, self._reports)
+        return [Send(session.seal_message(self._crypto, self._session.client_key, report.encode()))]

@@ -58,7 +58,7 @@ class WallClock:
         """
         return self.now_ns() - max(0, time.time_ns() - stamp_ns)
 
-    def since(self, *times_ns: int) -> int:
+    def resume_ns(self, *times_ns: int) -> int:
         """Return the time at which work continues that had to wait for `times_ns`: now."""
         del times_ns
         return self.now_ns()
@@ -70,14 +70,14 @@ class WallClock:
         """
         return _MAX_WAIT_S if due_ns is None else max(0.0, (due_ns - self.now_ns()) / 1e9)
 
-    def look(self) -> None:
+    def update_time(self) -> None:
         """Update the clock after a wait. This clock needs no update."""
 
     def wait_until(self, due_ns: int) -> None:
         """Sleep until a time. Return at once if it is past."""
         if due_ns > self.now_ns():
             time.sleep(self.wait_s(due_ns))
-            self.look()
+            self.update_time()
 
 
 class SteppedClock(WallClock):
@@ -88,7 +88,7 @@ class SteppedClock(WallClock):
         self._steps = steps
         self.burst_bytes = steps.burst_bytes
         self._now_ns = steps.start_ns
-        self.look()
+        self.update_time()
 
     def now_ns(self) -> int:
         """Return the beginning of the step in which the clock was last updated."""
@@ -101,7 +101,7 @@ class SteppedClock(WallClock):
         """
         return self._begin_ns(self._shown_ns(stamp_ns))
 
-    def since(self, *times_ns: int) -> int:
+    def resume_ns(self, *times_ns: int) -> int:
         """Return the latest of `times_ns`, at which the waiting work continues.
 
         The work counts from exactly that time, although the program handles it at a step.
@@ -114,7 +114,7 @@ class SteppedClock(WallClock):
             return _MAX_WAIT_S
         return max(0.0, (self._begin_ns(due_ns) - self._shown_ns(time.time_ns())) / 1e9)
 
-    def look(self) -> None:
+    def update_time(self) -> None:
         """Update the current step from the machine's clock."""
         passed = (self._shown_ns(time.time_ns()) - self._steps.start_ns) // self._steps.ns
         self._now_ns = max(self._now_ns, self._steps.start_ns + passed * self._steps.ns)

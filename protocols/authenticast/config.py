@@ -116,13 +116,13 @@ def load_server(path: Path) -> ServerConfig:
         StreamPolicy({key.algorithm: key for key in keys}, keys[0],
                      reader.take("delay_bound_s", number(0.01, 60), 1.0),
                      int(reader.take("hold_s", number(0.001, 60), 0.5) * 1e9),
-                     _tesla(reader.inner("tesla", {}))),
-        clients, _schemes(reader), weights)
+                     _take_tesla_schedule(reader.inner("tesla", {}))),
+        clients, _take_schemes(reader), weights)
     config = ServerConfig(
         reader.take("address", address), reader.take("port", _PORT), policy,
-        _controller(reader), _source(reader.inner("source"), path.parent),
-        _device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1),
-        _seed(reader), take_clock(reader.inner("clock", {})))
+        _take_controller(reader), _take_source(reader.inner("source"), path.parent),
+        _take_device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1),
+        _take_seed(reader), take_clock(reader.inner("clock", {})))
     reader.end()
     return config
 
@@ -134,39 +134,41 @@ def load_client(path: Path) -> ClientConfig:
     keys = _by_algorithm(server.take("keys", several(key_file(path.parent, load_public))))
     policy = ClientPolicy(
         reader.take("name", text), reader.take("identity", key_file(path.parent, load_private)),
-        server.take("name", text), keys, take_wish(reader, tuple(keys)),
-        reader.take("data_port", whole(1, 65535)), frozenset(keys), _schemes(reader))
+        server.take("name", text), keys, take_request(reader, tuple(keys)),
+        reader.take("data_port", whole(1, 65535)), frozenset(keys), _take_schemes(reader))
     config = ClientConfig(
         reader.take("address", address), reader.take("port", _PORT, 0),
         (server.take("address", address), server.take("port", whole(1, 65535))), policy,
         reader.take("receive_buffer_bytes", none_or(whole(2048, 1 << 30)), None),
         reader.take("series", none_or(lambda value: path.parent / text(value)), None),
-        _device(reader.inner("device", {})), _seed(reader), take_clock(reader.inner("clock", {})))
+        _take_device(reader.inner("device", {})), _take_seed(reader),
+        take_clock(reader.inner("clock", {})))
     server.end()
     reader.end()
     return config
 
 
-def take_wish(reader: Fields, signs: Sequence[Algorithm], now: Wish | None = None) -> Wish:
+def take_request(reader: Fields, algorithms: Sequence[Algorithm],
+                 current: Wish | None = None) -> Wish:
     """Parse the user's request for a stream. Raises ConfigError.
 
     Args:
         reader: Fields of the configuration or command.
-        signs: Algorithms of the known server keys. The first is the default where the current
+        algorithms: Algorithms of the known server keys. The first is the default where the current
             setting has no signature algorithm, as with a secret key.
-        now: The current request, from which missing fields are taken.
+        current: The current request, from which missing fields are taken.
     """
-    setting = now.setting if now else None
+    setting = current.setting if current else None
     try:
-        permitted = reader.take("range", _range, now.permitted if now else [0, 100])
-        scheme = reader.take("scheme", one_of(SCHEMES), _name(setting))
+        permitted = reader.take("range", _parse_range, current.permitted if current else [0, 100])
+        scheme = reader.take("scheme", one_of(SCHEMES), _scheme_name(setting))
         asked = reader.take("algorithm", none_or(one_of(ALGORITHMS)), None)
-        if asked and asked not in signs:
+        if asked and asked not in algorithms:
             raise ConfigError(f"{reader.where}: algorithm: no key of the server's is known for "
                               f"{asked.name}; choose from "
-                              f"{', '.join(algorithm.name for algorithm in signs)}")
-        algorithm = asked or (setting.algorithm if setting and setting.algorithm in signs
-                              else signs[0])
+                              f"{', '.join(algorithm.name for algorithm in algorithms)}")
+        algorithm = asked or (setting.algorithm if setting and setting.algorithm in algorithms
+                              else algorithms[0])
         level = reader.take("level", _PERCENT, 100 * permitted.clamp(
             setting.level if setting else permitted.high)) / 100
         wished = Setting(
@@ -176,12 +178,12 @@ def take_wish(reader: Fields, signs: Sequence[Algorithm], now: Wish | None = Non
     except SettingError as error:
         raise ConfigError(f"{reader.where}: {error}") from None
     return Wish(permitted, wished,
-                reader.take("automatic", boolean, default=now.automatic if now else False),
+                reader.take("automatic", boolean, default=current.automatic if current else False),
                 reader.take("algorithm_change", boolean,
-                            default=now.algorithm_change if now else False))
+                            default=current.algorithm_change if current else False))
 
 
-def _range(value: object) -> Range:
+def _parse_range(value: object) -> Range:
     if isinstance(value, Range):
         return value
     if not isinstance(value, list) or len(value) != 2:
@@ -190,7 +192,7 @@ def _range(value: object) -> Range:
     return Range(low / 100, high / 100)
 
 
-def _name(setting: Setting | None) -> str:
+def _scheme_name(setting: Setting | None) -> str:
     scheme = setting.scheme if setting else Scheme.PERCENTAGE
     return next(name for name, known in SCHEMES.items() if known is scheme)
 
@@ -199,15 +201,15 @@ def _by_algorithm(keys: list[VerifyingKey]) -> dict[Algorithm, VerifyingKey]:
     return {key.algorithm: key for key in keys}
 
 
-def _schemes(reader: Fields) -> frozenset[Scheme]:
+def _take_schemes(reader: Fields) -> frozenset[Scheme]:
     return frozenset(reader.take("schemes", several(one_of(SCHEMES)), list(SCHEMES)))
 
 
-def _seed(reader: Fields) -> int | None:
+def _take_seed(reader: Fields) -> int | None:
     return reader.take("seed", none_or(whole(0, 1 << 62)), None)
 
 
-def _tesla(reader: Fields) -> Schedule:
+def _take_tesla_schedule(reader: Fields) -> Schedule:
     schedule = Schedule(int(reader.take("interval_s", number(0.001, 60), 0.1) * 1e9),
                         reader.take("delay", whole(1, 1000), 3),
                         reader.take("intervals", whole(8, 1 << 20), 3000))
@@ -215,34 +217,35 @@ def _tesla(reader: Fields) -> Schedule:
     return schedule
 
 
-def _controller(reader: Fields) -> Callable[[], Controller]:
+def _take_controller(reader: Fields) -> Callable[[], Controller]:
     given = reader.inner("controller", {"kind": "static"})
     kind = given.take("kind", one_of({name: name for name in (
         "static", "blend-1998", "delayed-first-1998", "bounded", "lyapunov")}))
     make: Callable[[], Controller] = Static
     if kind in {"blend-1998", "delayed-first-1998"}:
-        blend = BlendParameters(**_numbers(given, BlendParameters))
+        blend = BlendParameters(**_take_parameters(given, BlendParameters))
         make = functools.partial(Blend1998 if kind == "blend-1998" else DelayedFirst1998, blend)
     elif kind == "bounded":
         scheme = given.take("scheme", one_of({"delayed": Scheme.DELAYED, "tree": Scheme.TREE}),
                             "tree")
         make = functools.partial(Bounded, scheme,
-                                 BoundedParameters(**_numbers(given, BoundedParameters)))
+                                 BoundedParameters(**_take_parameters(given, BoundedParameters)))
     elif kind == "lyapunov":
         make = functools.partial(Lyapunov, given.take("worth", number(1e-6, 1e6), 1.0))
-    costs = given.take("costs_s", _costs_s, {})
+    costs = given.take("costs_s", _parse_signature_costs, {})
     given.end()
     return (lambda: Balanced(make(), costs)) if costs else make
 
 
-def _numbers(reader: Fields, of: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
+def _take_parameters(reader: Fields,
+                     parameter_class: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
     """Return a controller's parameters. Parameters with an integer default are integers."""
     return {field.name: reader.take(
         field.name, whole(1, 1 << 20) if isinstance(field.default, int) else number(0, 1e6),
-        field.default) for field in fields(of)}
+        field.default) for field in fields(parameter_class)}
 
 
-def _costs_s(value: object) -> dict[Algorithm, tuple[float, float]]:
+def _parse_signature_costs(value: object) -> dict[Algorithm, tuple[float, float]]:
     if not isinstance(value, dict):
         raise ValueError("an object is needed: algorithm: [seconds to sign, to verify]")  # noqa: TRY004
     costs = {}
@@ -254,7 +257,7 @@ def _costs_s(value: object) -> dict[Algorithm, tuple[float, float]]:
     return costs
 
 
-def _source(reader: Fields, folder: Path) -> Constant | Frames:
+def _take_source(reader: Fields, folder: Path) -> Constant | Frames:
     kind = reader.take("kind", one_of({"constant": "constant", "frames": "frames"}))
     payload_bytes = reader.take("payload_bytes", whole(1, 60000), 1300)
     seed = reader.take("seed", whole(0, 1 << 31), 1)
@@ -270,18 +273,18 @@ def _source(reader: Fields, folder: Path) -> Constant | Frames:
     return source
 
 
-def _device(reader: Fields) -> ModelledProcessor:
-    costs = reader.take("costs", _costs, {})
+def _take_device(reader: Fields) -> ModelledProcessor:
+    costs = reader.take("costs", _parse_costs, {})
     steal = tuple(Steal(entry.take("from_s", number(0)), entry.take("to_s", number(0)),
                         entry.take("share", number(0, 0.99)))
                   for entry in reader.each("steal", []))
-    charged = reader.take("charged_as", _names, {})
+    charged = reader.take("charged_as", _parse_names, {})
     device = ModelledProcessor(costs, reader.take("count", whole(1, 64), 1), steal, charged)
     reader.end()
     return device
 
 
-def _costs(value: object) -> dict[str, Cost]:
+def _parse_costs(value: object) -> dict[str, Cost]:
     """Parse the costs of operations, by kind.
 
     A cost is seconds, or [seconds, seconds a byte].
@@ -297,7 +300,7 @@ def _costs(value: object) -> dict[str, Cost]:
     return costs
 
 
-def _names(value: object) -> dict[Algorithm, str]:
+def _parse_names(value: object) -> dict[Algorithm, str]:
     if not isinstance(value, dict):
         raise ValueError("an object is needed: algorithm: device's name")  # noqa: TRY004 - see `take`
     return {one_of(ALGORITHMS)(name): text(known) for name, known in value.items()}

@@ -53,7 +53,7 @@ class SigningKey:
         """Return the public key of the pair."""
         return VerifyingKey(self.algorithm, self.bits, self.private.public_key())
 
-    def encode(self) -> bytes:
+    def to_pem(self) -> bytes:
         """Return the key in PEM (PKCS #8, unencrypted)."""
         return self.private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
@@ -78,13 +78,13 @@ class VerifyingKey:
             return -(-self.public.parameters().parameter_numbers().q.bit_length() // 8)
         return -(-self.bits // 8)
 
-    def encode(self) -> bytes:
+    def to_pem(self) -> bytes:
         """Return the key in PEM."""
         return self.public.public_bytes(serialization.Encoding.PEM,
                                         serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
+def generate_key(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
     """Generate a key pair.
 
     The default size is 1024 bits for DSA and RSA, 256 bits for the others. Raises UnusableKey for a
@@ -117,7 +117,7 @@ def load_private(pem: bytes) -> SigningKey:
         raise UnusableKey("no unencrypted private key in PEM") from None
     if not isinstance(key, Private):
         raise UnusableKey(f"a {type(key).__name__} does not sign")
-    public = _describe(key.public_key())
+    public = _to_verifying_key(key.public_key())
     return SigningKey(public.algorithm, public.bits, key)
 
 
@@ -129,10 +129,10 @@ def load_public(pem: bytes) -> VerifyingKey:
         raise UnusableKey("no public key in PEM") from None
     if not isinstance(key, Public):
         raise UnusableKey(f"a {type(key).__name__} verifies nothing")
-    return _describe(key)
+    return _to_verifying_key(key)
 
 
-def _describe(key: Public) -> VerifyingKey:
+def _to_verifying_key(key: Public) -> VerifyingKey:
     if isinstance(key, dsa.DSAPublicKey):
         described = VerifyingKey(Algorithm.DSA, key.key_size, key)
     elif isinstance(key, rsa.RSAPublicKey):
@@ -151,7 +151,7 @@ def _check_bits(algorithm: Algorithm, bits: int) -> None:
                         f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
 
 
-def _of_one_length(signature: bytes, key: VerifyingKey) -> bytes:
+def _to_fixed_length(signature: bytes, key: VerifyingKey) -> bytes:
     """Return r and s of a DER signature in fixed length, one after the other.
 
     The length of DER varies by a byte or two.
@@ -160,7 +160,7 @@ def _of_one_length(signature: bytes, key: VerifyingKey) -> bytes:
     return first.to_bytes(key.half_bytes, "big") + second.to_bytes(key.half_bytes, "big")
 
 
-def _in_der(signature: bytes, key: VerifyingKey) -> bytes:
+def _to_der(signature: bytes, key: VerifyingKey) -> bytes:
     """Return a signature of fixed length in DER, as the library expects it.
 
     Raises InvalidSignature for another length.
@@ -188,51 +188,51 @@ class Crypto:
     def sign(self, key: SigningKey, message: bytes) -> bytes:
         """Return a signature over SHA-256 of the message (Ed25519: over the message)."""
         self._charge("hash", len(message))
-        self._charge(f"{self._name(key)}-sign", HASH_BYTES)
+        self._charge(f"{self._charge_name(key)}-sign", HASH_BYTES)
         self.signed += 1
         private = key.private
         if isinstance(private, rsa.RSAPrivateKey):
             return private.sign(message, padding.PKCS1v15(), _SHA256)
         if isinstance(private, ec.EllipticCurvePrivateKey):
-            return _of_one_length(private.sign(message, ec.ECDSA(_SHA256)), key.public)
+            return _to_fixed_length(private.sign(message, ec.ECDSA(_SHA256)), key.public)
         if isinstance(private, dsa.DSAPrivateKey):
-            return _of_one_length(private.sign(message, _SHA256), key.public)
+            return _to_fixed_length(private.sign(message, _SHA256), key.public)
         return private.sign(message)
 
     def verify(self, key: VerifyingKey, message: bytes, signature: bytes) -> bool:
         """Return whether a signature of a message was made with the private part of `key`."""
         self._charge("hash", len(message))
-        self._charge(f"{self._name(key)}-verify", HASH_BYTES)
+        self._charge(f"{self._charge_name(key)}-verify", HASH_BYTES)
         self.verified += 1
         public = key.public
         try:
             if isinstance(public, rsa.RSAPublicKey):
                 public.verify(signature, message, padding.PKCS1v15(), _SHA256)
             elif isinstance(public, ec.EllipticCurvePublicKey):
-                public.verify(_in_der(signature, key), message, ec.ECDSA(_SHA256))
+                public.verify(_to_der(signature, key), message, ec.ECDSA(_SHA256))
             elif isinstance(public, dsa.DSAPublicKey):
-                public.verify(_in_der(signature, key), message, _SHA256)
+                public.verify(_to_der(signature, key), message, _SHA256)
             else:
                 public.verify(signature, message)
         except InvalidSignature:
             return False
         return True
 
-    def digest(self, message: bytes) -> bytes:
+    def compute_digest(self, message: bytes) -> bytes:
         """Return the SHA-256 digest of a message."""
         self._charge("hash", len(message))
         return hashlib.sha256(message).digest()
 
-    def mac(self, key: bytes, message: bytes) -> bytes:
+    def compute_mac(self, key: bytes, message: bytes) -> bytes:
         """Return the first 16 bytes of HMAC-SHA256."""
         self._charge("hmac", len(message))
         return hmac.digest(key, message, "sha256")[:TAG_BYTES]
 
-    def is_mac(self, key: bytes, message: bytes, tag: bytes) -> bool:
+    def is_valid_mac(self, key: bytes, message: bytes, tag: bytes) -> bool:
         """Return whether a tag is the MAC of a message under a key."""
-        return hmac.compare_digest(self.mac(key, message), tag)
+        return hmac.compare_digest(self.compute_mac(key, message), tag)
 
-    def exchange(self, private: bytes, public: bytes) -> bytes:
+    def compute_shared_secret(self, private: bytes, public: bytes) -> bytes:
         """Return the shared secret of X25519.
 
         Raises ValueError for a public key of small order.
@@ -241,17 +241,17 @@ class Crypto:
         return x25519.X25519PrivateKey.from_private_bytes(private).exchange(
             x25519.X25519PublicKey.from_public_bytes(public))
 
-    def exchange_public(self, private: bytes) -> bytes:
+    def compute_public_key(self, private: bytes) -> bytes:
         """Return the X25519 public key of 32 random bytes."""
         self._charge("x25519", len(private))
         return x25519.X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
-    def derive(self, secret: bytes, salt: bytes, label: str, count: int = 1) -> list[bytes]:
+    def derive_keys(self, secret: bytes, salt: bytes, label: str, count: int = 1) -> list[bytes]:
         """Derive keys of 32 bytes from a shared secret (HKDF-SHA256)."""
         self._charge("hmac", len(secret) + len(salt))
         made = HKDF(algorithm=_SHA256, length=32 * count, salt=salt,
                     info=label.encode()).derive(secret)
         return [made[32 * n:32 * n + 32] for n in range(count)]
 
-    def _name(self, key: SigningKey | VerifyingKey) -> str:
+    def _charge_name(self, key: SigningKey | VerifyingKey) -> str:
         return self._charged_as.get(key.algorithm, f"{key.algorithm.name.lower()}-{key.bits}")

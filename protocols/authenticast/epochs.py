@@ -29,7 +29,7 @@ class Agreed:
     algorithms: frozenset[Algorithm]
     schemes: frozenset[Scheme]
 
-    def permits(self, scheme: Scheme, algorithm: Algorithm) -> bool:
+    def is_permitted(self, scheme: Scheme, algorithm: Algorithm) -> bool:
         """Return whether a scheme with an algorithm was agreed."""
         return scheme in self.schemes and (
             algorithm in self.algorithms or (not scheme.is_signed and algorithm is Algorithm.HMAC))
@@ -64,11 +64,11 @@ class Epochs:
     def __getitem__(self, number: int) -> Epoch | None:
         return self._epochs.get(number)
 
-    def openers(self) -> list[Opener]:
+    def all_openers(self) -> list[Opener]:
         """Return all openers, which may hold packets."""
         return [opener for epoch in self._epochs.values() for opener in epoch.openers.values()]
 
-    def install(self, number: int, setting: Setting, key: bytes, material: bytes) -> None:
+    def start_epoch(self, number: int, setting: Setting, key: bytes, material: bytes) -> None:
         """Start an epoch with the setting of a change.
 
         Args:
@@ -80,7 +80,7 @@ class Epochs:
         Raises:
             ValueError: The setting was not agreed, or lacks what its scheme needs.
         """
-        if not self._agreed.permits(setting.scheme, setting.algorithm):
+        if not self._agreed.is_permitted(setting.scheme, setting.algorithm):
             raise ValueError(f"{setting.scheme.name} with {setting.algorithm.name} is not agreed")
         crypto, session = self._verifier.crypto, self._verifier.session
         opener: Opener | None = None
@@ -95,9 +95,9 @@ class Epochs:
         if opener is not None:
             epoch.openers[setting.scheme] = opener
         self.newest = max(self.newest, number)
-        self._forget()
+        self._forget_old()
 
-    def opener(self, packet: Data) -> Opener | None:
+    def find_opener(self, packet: Data) -> Opener | None:
         """Return the opener for a packet that may belong to its epoch.
 
         Returns None if the packet is verified on its own signature.
@@ -109,7 +109,7 @@ class Epochs:
             return epoch.openers.setdefault(packet.scheme, TreeOpener(self._verifier))
         return epoch.openers.get(packet.scheme)
 
-    def is_in_force(self, packet: Data) -> bool:
+    def is_in_epoch(self, packet: Data) -> bool:
         """Return whether a packet may belong to the epoch that it names."""
         for number, other in self._epochs.items():
             if other.first is None:
@@ -123,9 +123,9 @@ class Epochs:
                                                          epoch.setting.algorithm)
         oldest = min(self._epochs)
         return (oldest < packet.epoch <= self.newest + _MAX_AHEAD and packet.scheme.is_signed
-                and self._agreed.permits(packet.scheme, packet.algorithm))
+                and self._agreed.is_permitted(packet.scheme, packet.algorithm))
 
-    def confirm(self, packet: Data) -> bool:
+    def confirm_packet(self, packet: Data) -> bool:
         """Register a verified packet. Return whether it is the first of its epoch."""
         epoch = self._epochs.setdefault(packet.epoch, Epoch())
         is_first = epoch.first is None
@@ -140,7 +140,7 @@ class Epochs:
             raise ValueError("a secret key connection without a key")
         return keys[-1]
 
-    def _forget(self) -> None:
+    def _forget_old(self) -> None:
         for old in sorted(self._epochs)[:-_MAX_EPOCHS - _MAX_AHEAD]:
             if not any(getattr(opener, "waiting", 0)
                        for opener in self._epochs[old].openers.values()):

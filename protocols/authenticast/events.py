@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 
-def say(event: str, at_s: float | None = None, **fields: object) -> None:
+def write_event(event: str, at_s: float | None = None, **fields: object) -> None:
     """Write an event to standard output.
 
     `at_s` is its time in seconds since 1970 (default: the wall clock).

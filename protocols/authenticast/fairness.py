@@ -35,23 +35,23 @@ class FairQueue(Generic[Client, Job]):
     def __len__(self) -> int:
         return self._jobs
 
-    def join(self, client: Client, weight: float = 1.0) -> None:
+    def add_client(self, client: Client, weight: float = 1.0) -> None:
         """Add a client with its weight. Raises ValueError for a weight of 0 or less."""
         if weight <= 0:
             raise ValueError(f"weight {weight:g}; give more than 0")
-        self.leave(client)
+        self.remove_client(client)
         self._lines[client] = _Line(weight)
 
-    def leave(self, client: Client) -> None:
+    def remove_client(self, client: Client) -> None:
         """Remove a client and its jobs."""
         line = self._lines.pop(client, None)
         self._jobs -= len(line.jobs) if line is not None else 0
 
-    def waiting(self, client: Client) -> int:
+    def count_jobs(self, client: Client) -> int:
         """Return the number of jobs that a client has in the queue."""
         return len(self._lines[client].jobs)
 
-    def push(self, client: Client, cost: float, job: Job) -> None:
+    def push_job(self, client: Client, cost: float, job: Job) -> None:
         """Append a job to the client's jobs, with its cost in processor time."""
         line = self._lines[client]
         start = max(self._now, line.finish)
@@ -59,7 +59,7 @@ class FairQueue(Generic[Client, Job]):
         line.jobs.append((start, job))
         self._jobs += 1
 
-    def pop(self) -> tuple[Client, Job]:
+    def pop_job(self) -> tuple[Client, Job]:
         """Remove and return the next job and its client.
 
         Raises IndexError when the queue is empty.
@@ -72,8 +72,8 @@ class FairQueue(Generic[Client, Job]):
         return client, self._lines[client].jobs.popleft()[1]
 
 
-def max_min(capacity: float, demands: Mapping[Client, float],
-            weights: Mapping[Client, float] | None = None) -> dict[Client, float]:
+def max_min_shares(capacity: float, demands: Mapping[Client, float],
+                   weights: Mapping[Client, float] | None = None) -> dict[Client, float]:
     """Return the weighted max-min shares of a capacity (water filling).
 
     No client receives more than its demand.
@@ -93,7 +93,7 @@ def max_min(capacity: float, demands: Mapping[Client, float],
     return shares
 
 
-def jain(values: Iterable[float]) -> float:
+def jain_index(values: Iterable[float]) -> float:
     """Return Jain's index of fairness.
 
     The index is 1 when all values are equal, and 1/n when one of n values has all.
@@ -116,7 +116,7 @@ class Load:
     verifies_per_s: float
 
 
-def busier_end(cost_s: tuple[float, float], load: Load) -> float:
+def busier_end_load(cost_s: tuple[float, float], load: Load) -> float:
     """Return the load of the busier end for the given costs of a signature.
 
     `cost_s` has the seconds to sign and to verify one signature.
@@ -132,4 +132,4 @@ def best_algorithm(costs_s: Mapping[Algorithm, tuple[float, float]], load: Load)
     `costs_s` has the seconds to sign and to verify, by algorithm. The algorithm change of 1998 pays
     off in this case: it moves work to the end that has time for it.
     """
-    return min(costs_s, key=lambda algorithm: busier_end(costs_s[algorithm], load))
+    return min(costs_s, key=lambda algorithm: busier_end_load(costs_s[algorithm], load))

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from protocols.authenticast.clock import WallClock
-from protocols.authenticast.events import say
+from protocols.authenticast.events import write_event
 from protocols.authenticast.port import Port
 
 #: Share of its timeout by which select may be late (Linux, fs/select.c), and the shortest timeout
@@ -34,7 +34,7 @@ def random_bytes(seed: int | None) -> Callable[[int], bytes]:
     return secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
 
 
-def _is_conversation(descriptor: int) -> bool:
+def _is_command_source(descriptor: int) -> bool:
     """Return whether a descriptor is a pipe, a socket or a terminal.
 
     Only these can have another party that sends commands.
@@ -65,7 +65,7 @@ class Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
         # A file or /dev/null has no commands, and would always be at its end.
-        self._has_input = _is_conversation(0)
+        self._has_input = _is_command_source(0)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class Loop:
         self._wake.close()
         self._wakes.close()
 
-    def watch(self, port: Port) -> None:
+    def add_port(self, port: Port) -> None:
         """Add a port whose datagrams make `wait` return."""
         self._ports.append(port)
 
@@ -84,9 +84,9 @@ class Loop:
         """End the loop after the current step."""
         self.ended = True
 
-    def say(self, event: str, at_ns: int | None = None, **fields: object) -> None:
+    def write_event(self, event: str, at_ns: int | None = None, **fields: object) -> None:
         """Write an event with its time (default: the clock's)."""
-        say(event, (self._clock.now_ns() if at_ns is None else at_ns) / 1e9, **fields)
+        write_event(event, (self._clock.now_ns() if at_ns is None else at_ns) / 1e9, **fields)
 
     def wait(self, due_ns: int | None) -> set[Port]:
         """Wait for datagrams until a time, and return the ports that can be read.
@@ -106,16 +106,16 @@ class Loop:
         # caller waits again for the rest.
         readable, _, _ = select.select(sources, [], [],
                                        left_s if left_s < _LONG_S else left_s * (1 - 2 * _SLACK))
-        self._clock.look()
+        self._clock.update_time()
         if self._wake in readable:
             self._wake.recv(64)
         if self._has_input and 0 in readable:
-            self._read()
+            self._read_commands()
         for port in self._ports:
             port.flush()
         return {port for port in self._ports if port.is_ahead or port.socket in readable}
 
-    def _read(self) -> None:
+    def _read_commands(self) -> None:
         data = os.read(0, 65536)
         if not data:
             self.end()
@@ -129,4 +129,4 @@ class Loop:
             if isinstance(command, dict):
                 self._command(command)
             else:
-                self.say("error", reason="a command is a JSON object on a line of its own")
+                self.write_event("error", reason="a command is a JSON object on a line of its own")

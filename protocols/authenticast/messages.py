@@ -21,7 +21,14 @@ from protocols.authenticast.settings import (
     parse_range,
     parse_setting,
 )
-from protocols.authenticast.wire import Kind, PacketError, Reader, block, kind_of, text
+from protocols.authenticast.wire import (
+    Kind,
+    PacketError,
+    Reader,
+    encode_block,
+    encode_text,
+    kind_of,
+)
 
 NONCE_BYTES = 16
 EXCHANGE_BYTES = 32
@@ -50,11 +57,11 @@ class Wish:
     automatic: bool = False
     algorithm_change: bool = False
 
-    def flags(self) -> int:
+    def to_flags(self) -> int:
         """Return the two switches as flags of a message."""
         return _AUTOMATIC * self.automatic | _ALGORITHM_CHANGE * self.algorithm_change
 
-    def described(self) -> dict[str, Any]:
+    def to_event_fields(self) -> dict[str, Any]:
         """Return the request as fields of an event. Levels are shares."""
         setting = self.setting
         return {"low": self.permitted.low, "high": self.permitted.high,
@@ -80,9 +87,9 @@ class Hello:
     def encode(self) -> bytes:
         """Return the message's body."""
         return bytes((Kind.HELLO.first_byte,)) + _HELLO.pack(
-            self.time_ns, self.data_port, self.algorithms, self.schemes, self.wish.flags()) + (
+            self.time_ns, self.data_port, self.algorithms, self.schemes, self.wish.to_flags()) + (
             self.nonce + self.exchange + self.wish.permitted.encode() + self.wish.setting.encode()
-            + text(self.name))
+            + encode_text(self.name))
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,8 @@ class HelloAck:
         """Return the message's body."""
         return bytes((Kind.HELLO_ACK.first_byte,)) + _HELLO_ACK.pack(
             self.stream, self.time_ns, self.algorithms, self.schemes) + (
-            self.hello + self.nonce + self.exchange + self.setting.encode() + text(self.name))
+            self.hello + self.nonce + self.exchange + self.setting.encode()
+            + encode_text(self.name))
 
 
 @dataclass(frozen=True)
@@ -125,8 +133,8 @@ class Control:
     def encode(self) -> bytes:
         """Return the message's body."""
         return bytes((Kind.CONTROL.first_byte,)) + _CONTROL.pack(
-            self.stream, self.number, self.wish.flags()) + (
-            self.wish.permitted.encode() + self.wish.setting.encode() + block(self.exchange))
+            self.stream, self.number, self.wish.to_flags()) + (
+            self.wish.permitted.encode() + self.wish.setting.encode() + encode_block(self.exchange))
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class Change:
         """Return the message's body."""
         return bytes((Kind.CHANGE.first_byte,)) + _CHANGE.pack(
             self.stream, self.epoch, self.first, self.answers) + (
-            self.setting.encode() + text(self.cause) + block(self.material))
+            self.setting.encode() + encode_text(self.cause) + encode_block(self.material))
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,7 @@ class Ack:
 
     def encode(self) -> bytes:
         """Return the message's body."""
-        return bytes((Kind.ACK.first_byte,)) + _ACK.pack(self.stream, self.epoch) + block(
+        return bytes((Kind.ACK.first_byte,)) + _ACK.pack(self.stream, self.epoch) + encode_block(
             self.proof)
 
 
@@ -234,7 +242,7 @@ class Received:
     authentication: bytes
 
 
-def parse(data: bytes) -> Received:
+def parse_message(data: bytes) -> Received:
     """Parse a message of the control plane. Raises PacketError for other datagrams."""
     kind = kind_of(data)
     if kind not in _PARSERS:
@@ -245,56 +253,57 @@ def parse(data: bytes) -> Received:
     except ValueError as error:
         raise PacketError(str(error)) from None
     body = data[:reader.offset]
-    return Received(message, body, reader.rest())
+    return Received(message, body, reader.read_rest())
 
 
-def _wish(reader: Reader, flags: int) -> Wish:
+def _parse_request(reader: Reader, flags: int) -> Wish:
     if flags & ~(_AUTOMATIC | _ALGORITHM_CHANGE):
         raise PacketError(f"unknown flags {flags:#x}")
-    permitted = parse_range(reader.raw(RANGE_BYTES))
-    setting = parse_setting(reader.raw(SETTING_BYTES)).check(permitted)
+    permitted = parse_range(reader.read_bytes(RANGE_BYTES))
+    setting = parse_setting(reader.read_bytes(SETTING_BYTES)).check(permitted)
     return Wish(permitted, setting, bool(flags & _AUTOMATIC), bool(flags & _ALGORITHM_CHANGE))
 
 
-def _hello(reader: Reader) -> Hello:
-    time_ns, port, algorithms, schemes, flags = reader.take(_HELLO)
-    nonce, exchange = reader.raw(NONCE_BYTES), reader.raw(EXCHANGE_BYTES)
-    wish = _wish(reader, flags)
-    return Hello(reader.text(), time_ns, port, algorithms, schemes, nonce, exchange, wish)
+def _parse_hello(reader: Reader) -> Hello:
+    time_ns, port, algorithms, schemes, flags = reader.read_numbers(_HELLO)
+    nonce, exchange = reader.read_bytes(NONCE_BYTES), reader.read_bytes(EXCHANGE_BYTES)
+    wish = _parse_request(reader, flags)
+    return Hello(reader.read_text(), time_ns, port, algorithms, schemes, nonce, exchange, wish)
 
 
-def _hello_ack(reader: Reader) -> HelloAck:
-    stream, time_ns, algorithms, schemes = reader.take(_HELLO_ACK)
-    hello, nonce = reader.raw(DIGEST_BYTES), reader.raw(NONCE_BYTES)
-    exchange = reader.raw(EXCHANGE_BYTES)
-    setting = parse_setting(reader.raw(SETTING_BYTES))
-    return HelloAck(reader.text(), stream, time_ns, algorithms, schemes, hello, nonce, exchange,
+def _parse_hello_ack(reader: Reader) -> HelloAck:
+    stream, time_ns, algorithms, schemes = reader.read_numbers(_HELLO_ACK)
+    hello, nonce = reader.read_bytes(DIGEST_BYTES), reader.read_bytes(NONCE_BYTES)
+    exchange = reader.read_bytes(EXCHANGE_BYTES)
+    setting = parse_setting(reader.read_bytes(SETTING_BYTES))
+    return HelloAck(reader.read_text(), stream, time_ns, algorithms, schemes, hello, nonce,
+                    exchange,
                     setting)
 
 
-def _control(reader: Reader) -> Control:
-    stream, number, flags = reader.take(_CONTROL)
-    wish = _wish(reader, flags)
-    return Control(stream, number, wish, reader.block())
+def _parse_control(reader: Reader) -> Control:
+    stream, number, flags = reader.read_numbers(_CONTROL)
+    wish = _parse_request(reader, flags)
+    return Control(stream, number, wish, reader.read_block())
 
 
-def _change(reader: Reader) -> Change:
-    stream, epoch, first, answers = reader.take(_CHANGE)
-    setting = parse_setting(reader.raw(SETTING_BYTES))
-    return Change(stream, epoch, first, answers, setting, reader.text(), reader.block())
+def _parse_change(reader: Reader) -> Change:
+    stream, epoch, first, answers = reader.read_numbers(_CHANGE)
+    setting = parse_setting(reader.read_bytes(SETTING_BYTES))
+    return Change(stream, epoch, first, answers, setting, reader.read_text(), reader.read_block())
 
 
-def _ack(reader: Reader) -> Ack:
-    stream, epoch = reader.take(_ACK)
-    return Ack(stream, epoch, reader.block())
+def _parse_ack(reader: Reader) -> Ack:
+    stream, epoch = reader.read_numbers(_ACK)
+    return Ack(stream, epoch, reader.read_block())
 
 
 _PARSERS: dict[Kind, Callable[[Reader], Message]] = {
-    Kind.HELLO: _hello,
-    Kind.HELLO_ACK: _hello_ack,
-    Kind.CONTROL: _control,
-    Kind.CHANGE: _change,
-    Kind.ACK: _ack,
-    Kind.REPORT: lambda reader: ReceiverReport(*reader.take(_REPORT)),
-    Kind.BYE: lambda reader: Bye(*reader.take(_BYE)),
+    Kind.HELLO: _parse_hello,
+    Kind.HELLO_ACK: _parse_hello_ack,
+    Kind.CONTROL: _parse_control,
+    Kind.CHANGE: _parse_change,
+    Kind.ACK: _parse_ack,
+    Kind.REPORT: lambda reader: ReceiverReport(*reader.read_numbers(_REPORT)),
+    Kind.BYE: lambda reader: Bye(*reader.read_numbers(_BYE)),
 }

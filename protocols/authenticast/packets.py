@@ -1,8 +1,8 @@
 """Packets of the data plane.
 
 They are data, the signature of a bundle, and a disclosed TESLA key. Encoders and parsers are pure
-functions on bytes. All integers are big-endian. `signed` returns the bytes that are authenticated.
-They do not contain the length of the signature, which is not known before signing.
+functions on bytes. All integers are big-endian. `signed_bytes` returns the bytes that are
+authenticated. They do not contain the length of the signature, which is not known before signing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Data:
         """Return the sequence number of the first packet of its bundle or tree."""
         return self.sequence - self.position
 
-    def signed(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """Return the authenticated bytes: header with flags, and payload.
 
         They are all bytes before the authenticator.
@@ -62,17 +62,17 @@ class Data:
 
     def encode(self) -> bytes:
         """Return the datagram."""
-        return self.signed() + self.authenticator
+        return self.signed_bytes() + self.authenticator
 
 
 def parse_data(data: bytes) -> Data:
     """Parse a data packet. Raises PacketError."""
     reader = Reader(data, Kind.DATA)
-    scheme, algorithm, *numbers, position, bundle, length = reader.take(_DATA)
+    scheme, algorithm, *numbers, position, bundle, length = reader.read_numbers(_DATA)
     flags, stream, sequence, sent_ns, frame, epoch = numbers
     try:
         packet = Data(Scheme(scheme), Algorithm(algorithm), flags, stream, sequence, sent_ns,
-                      frame, epoch, position, bundle, reader.raw(length), reader.rest())
+                      frame, epoch, position, bundle, reader.read_bytes(length), reader.read_rest())
     except ValueError as error:
         raise PacketError(str(error)) from None
     if packet.position > packet.sequence or not (
@@ -95,30 +95,30 @@ class Bundle:
     size: int
     signature: bytes = b""
 
-    def signed(self, hashes: bytes) -> bytes:
+    def signed_bytes(self, hashes: bytes) -> bytes:
         """Return the bytes that the signature covers.
 
         They are the header and the hash of the authenticated bytes of each packet.
         """
-        return self._head() + hashes
+        return self._encode_head() + hashes
 
-    def _head(self) -> bytes:
+    def _encode_head(self) -> bytes:
         return bytes((Kind.BUNDLE.first_byte,)) + _BUNDLE.pack(
             self.algorithm, self.stream, self.epoch, self.first, self.size)
 
     def encode(self) -> bytes:
         """Return the datagram."""
-        return self._head() + self.signature
+        return self._encode_head() + self.signature
 
 
 def parse_bundle(data: bytes) -> Bundle:
     """Parse the signature of a bundle. Raises PacketError."""
     reader = Reader(data, Kind.BUNDLE)
-    algorithm, stream, epoch, first, size = reader.take(_BUNDLE)
+    algorithm, stream, epoch, first, size = reader.read_numbers(_BUNDLE)
     if not 1 <= size <= MAX_BUNDLE:
         raise PacketError(f"a bundle of {size} packets")
     try:
-        return Bundle(Algorithm(algorithm), stream, epoch, first, size, reader.rest())
+        return Bundle(Algorithm(algorithm), stream, epoch, first, size, reader.read_rest())
     except ValueError as error:
         raise PacketError(str(error)) from None
 
@@ -144,7 +144,7 @@ class Disclose:
 def parse_disclose(data: bytes) -> Disclose:
     """Parse a disclosed TESLA key. Raises PacketError."""
     reader = Reader(data, Kind.DISCLOSE)
-    stream, epoch, interval = reader.take(_DISCLOSE)
-    key = reader.raw(TESLA_KEY_BYTES)
-    reader.end()
+    stream, epoch, interval = reader.read_numbers(_DISCLOSE)
+    key = reader.read_bytes(TESLA_KEY_BYTES)
+    reader.check_end()
     return Disclose(stream, epoch, interval, key)

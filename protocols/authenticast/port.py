@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from protocols.authenticast.clock import WallClock
-from protocols.authenticast.events import say
+from protocols.authenticast.events import write_event
 
 Address = tuple[str, int]
 _MAX_DATAGRAM = 65535
@@ -26,7 +26,7 @@ _ANCILLARY_BYTES = 128
 class StampedDatagram:
     """A datagram with its source, its arrival time and the drop count.
 
-    `dropped` is the kernel's count of datagrams dropped before this one.
+    `read_drop_count` is the kernel's count of datagrams dropped before this one.
     """
 
     datagram: bytes
@@ -87,20 +87,20 @@ class Port:
 
     def receive(self) -> StampedDatagram | None:
         """Return the next datagram that has arrived, or None."""
-        arrival, self._early = self._early or self._read(), None
+        arrival, self._early = self._early or self._read_socket(), None
         if arrival is not None and arrival.arrived_ns > self._clock.now_ns():
             self._early = arrival
             return None
         return arrival
 
-    def dropped(self) -> int:
+    def read_drop_count(self) -> int:
         """Return the kernel's current drop count."""
         info = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         return int(_MEMINFO.unpack(info)[8])
 
-    def send(self, payload: bytes, to: Address) -> None:
+    def send(self, payload: bytes, destination: Address) -> None:
         """Send a datagram, after those that are queued."""
-        self._out.append((payload, to))
+        self._out.append((payload, destination))
         self.flush()
 
     def flush(self) -> None:
@@ -113,7 +113,8 @@ class Port:
             try:
                 self.socket.sendto(payload, to)
             except OSError as error:
-                say("error", self._clock.now_ns() / 1e9, reason=f"{to[0]}: {error.strerror}")
+                write_event("error", self._clock.now_ns() / 1e9,
+                            reason=f"{to[0]}: {error.strerror}")
 
     def _has_room(self, size: int) -> bool:
         """Return whether a burst may contain `size` more bytes, and count them.
@@ -129,7 +130,7 @@ class Port:
         self._burst = now_ns, used + size
         return True
 
-    def _read(self) -> StampedDatagram | None:
+    def _read_socket(self) -> StampedDatagram | None:
         try:
             datagram, ancillary, _, source = self.socket.recvmsg(_MAX_DATAGRAM, _ANCILLARY_BYTES)
         except (BlockingIOError, ConnectionRefusedError):

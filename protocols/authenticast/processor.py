@@ -60,7 +60,7 @@ class Processor:
         """Return the time at which the next processor is free."""
         return min(self._free_ns)
 
-    def settle(self, now_ns: int) -> int:
+    def settle_charges(self, now_ns: int) -> int:
         """Run the charged operations and return the time at which they end.
 
         They are those charged since the last call, and run as one job on one processor.
@@ -76,14 +76,14 @@ class Processor:
         at_s = (start_ns - self._since_ns) / 1e9
         edges = sorted({edge for steal in self._steal for edge in (steal.from_s, steal.to_s)})
         for edge in [edge for edge in edges if edge > at_s]:
-            done_s = (edge - at_s) * self._left(at_s)
+            done_s = (edge - at_s) * self._available_share(at_s)
             if done_s >= work_s:
                 break
             work_s, at_s = work_s - done_s, edge
-        end_s = at_s + work_s / self._left(at_s)
+        end_s = at_s + work_s / self._available_share(at_s)
         return self._since_ns + round(end_s * 1e9)
 
-    def _left(self, at_s: float) -> float:
+    def _available_share(self, at_s: float) -> float:
         """Return the share of the processor that other load leaves, at least 1 %."""
         stolen = sum(steal.share for steal in self._steal if steal.from_s <= at_s < steal.to_s)
         return max(0.01, 1 - stolen)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from protocols.authenticast.client import Client
-from protocols.authenticast.config import ClientConfig, load_client, take_wish
+from protocols.authenticast.config import ClientConfig, load_client, take_request
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Deliver, Effect, Lose, Note, Send
 from protocols.authenticast.loop import Loop, random_bytes
@@ -37,7 +37,7 @@ class Receiving:
         self._series: TextIO | None = None
         #: The server's signature algorithms, the last one requested first.
         self._signs = tuple(config.policy.server_keys)
-        self._loop = Loop(self._clock, self._obey)
+        self._loop = Loop(self._clock, self._run_command)
 
     def run(self) -> None:
         """Run until the stream ends or the program is stopped.
@@ -49,71 +49,72 @@ class Receiving:
             self._series.write("stream,sequence,sent_ns,settled_ns,fate,crc32\n")
         try:
             with self._loop as loop, self._control, self._data:
-                loop.watch(self._control)
-                loop.watch(self._data)
-                loop.say("ready", address=self._config.address, control_port=self._control.number,
-                         data_port=self._config.policy.data_port)
-                self._perform(self._client.start(self._clock.now_ns()))
+                loop.add_port(self._control)
+                loop.add_port(self._data)
+                loop.write_event("ready", address=self._config.address,
+                                 control_port=self._control.number,
+                                 data_port=self._config.policy.data_port)
+                self._perform_effects(self._client.request_stream(self._clock.now_ns()))
                 while not loop.ended and not self._client.ended:
-                    self._step(loop.wait(self._client.deadline_ns()))
-                self._client.dropped(self._data.dropped())
-                self._perform(self._client.stop(self._clock.now_ns()))
+                    self._process_ready(loop.wait(self._client.deadline_ns()))
+                self._client.count_drops(self._data.read_drop_count())
+                self._perform_effects(self._client.stop_stream(self._clock.now_ns()))
         finally:
             if self._series is not None:
                 self._series.close()
 
-    def _step(self, ready: set[Port]) -> None:
+    def _process_ready(self, ready: set[Port]) -> None:
         if self._control in ready:
             self._read_messages()
         elif self._data in ready:
             self._read_data()
         else:
-            self._client.dropped(self._data.dropped())
+            self._client.count_drops(self._data.read_drop_count())
         due_ns = self._client.deadline_ns()
         if due_ns is not None and due_ns <= self._clock.now_ns():
-            self._perform(self._client.tick(self._clock.now_ns()))
+            self._perform_effects(self._client.tick(self._clock.now_ns()))
 
     def _read_messages(self) -> None:
         arrival = self._control.receive()
         if arrival is not None and arrival.source[0] == self._config.server[0]:
-            started_ns = self._clock.since(arrival.arrived_ns, self._processor.free_ns())
-            effects = self._client.message(arrival.datagram, started_ns)
-            self._perform(effects, self._work(started_ns))
+            started_ns = self._clock.resume_ns(arrival.arrived_ns, self._processor.free_ns())
+            effects = self._client.process_message(arrival.datagram, started_ns)
+            self._perform_effects(effects, self._run_charged_work(started_ns))
 
     def _read_data(self) -> None:
         arrival = self._data.receive()
         if arrival is None:
             return
-        started_ns = self._clock.since(arrival.arrived_ns, self._processor.free_ns())
+        started_ns = self._clock.resume_ns(arrival.arrived_ns, self._processor.free_ns())
         verified = self._crypto.verified
         self._processor.charge("packet", len(arrival.datagram))
-        effects = self._client.data(arrival.datagram, started_ns, arrival.dropped,
-                                    arrival.arrived_ns)
-        done_ns = self._work(started_ns)
-        self._client.took(done_ns - started_ns, self._crypto.verified - verified)
-        self._perform(effects, done_ns)
+        effects = self._client.process_data(arrival.datagram, started_ns, arrival.dropped,
+                                            arrival.arrived_ns)
+        done_ns = self._run_charged_work(started_ns)
+        self._client.record_duration(done_ns - started_ns, self._crypto.verified - verified)
+        self._perform_effects(effects, done_ns)
 
-    def _work(self, started_ns: int) -> int:
+    def _run_charged_work(self, started_ns: int) -> int:
         """Wait until the processor has done the charged operations.
 
         Returns the time at which they end.
         """
-        done_ns = self._processor.settle(started_ns)
+        done_ns = self._processor.settle_charges(started_ns)
         self._clock.wait_until(done_ns)
-        return self._clock.since(done_ns)
+        return self._clock.resume_ns(done_ns)
 
-    def _perform(self, effects: list[Effect], at_ns: int | None = None) -> None:
+    def _perform_effects(self, effects: list[Effect], at_ns: int | None = None) -> None:
         at_ns = self._clock.now_ns() if at_ns is None else at_ns
         for effect in effects:
             if isinstance(effect, Send):
                 self._control.send(effect.payload, self._config.server)
             elif isinstance(effect, Note):
-                self._loop.say(effect.event, at_ns, **effect.fields)
+                self._loop.write_event(effect.event, at_ns, **effect.fields)
             elif self._series is not None:
-                self._write(effect, at_ns, self._series)
+                self._write_row(effect, at_ns, self._series)
 
     @staticmethod
-    def _write(effect: Deliver | Lose, at_ns: int, series: TextIO) -> None:
+    def _write_row(effect: Deliver | Lose, at_ns: int, series: TextIO) -> None:
         sent_ns, crc32 = "", ""
         if isinstance(effect, Deliver):
             sent_ns, fate = str(effect.sent_ns), "verified" if effect.verified else "unverified"
@@ -122,7 +123,7 @@ class Receiving:
             fate = effect.fate.value
         series.write(f"{effect.stream},{effect.sequence},{sent_ns},{at_ns},{fate},{crc32}\n")
 
-    def _obey(self, command: dict[str, Any]) -> None:
+    def _run_command(self, command: dict[str, Any]) -> None:
         if command == {"do": "stop"}:
             self._loop.end()
             return
@@ -132,12 +133,12 @@ class Receiving:
             last = self._client.wish.setting.algorithm
             if last in self._signs:
                 self._signs = tuple(dict.fromkeys((last, *self._signs)))
-            wish = take_wish(reader, self._signs, self._client.wish)
+            wish = take_request(reader, self._signs, self._client.wish)
             reader.end()
         except ConfigError as error:
-            self._loop.say("error", reason=str(error))
+            self._loop.write_event("error", reason=str(error))
         else:
-            self._perform(self._client.dial(wish, self._clock.now_ns()))
+            self._perform_effects(self._client.update_request(wish, self._clock.now_ns()))
 
 
 def run(path: Path) -> None:

@@ -52,7 +52,7 @@ class Took:
     handle_ns: float = 0.0
     verify_ns: float = 0.0
 
-    def add(self, passed_ns: int, verifications: int) -> None:
+    def add_sample(self, passed_ns: int, verifications: int) -> None:
         """Add the time of a datagram, and the number of signatures verified for it."""
         if verifications:
             sample_ns = max(0.0, passed_ns - self.handle_ns) / verifications
@@ -75,7 +75,7 @@ class Receiver:
         self._secret = secret
         self._verifier = Verifier(crypto, keys, terms.session)
         self._epochs = Epochs(self._verifier, terms.agreed, terms.ahead_ns, terms.agreed_ns)
-        self._epochs.install(0, terms.setting, b"", b"")
+        self._epochs.start_epoch(0, terms.setting, b"", b"")
         # Sequence numbers far ahead whose packets are held until their TESLA key is disclosed.
         # They are not accepted before that.
         self._far: set[int] = set()
@@ -98,38 +98,38 @@ class Receiver:
     @property
     def waiting(self) -> int:
         """Return the number of packets that are held until they can be verified."""
-        return sum(opener.waiting for opener in self._epochs.openers()
+        return sum(opener.waiting for opener in self._epochs.all_openers()
                    if isinstance(opener, DelayedOpener | TeslaOpener))
 
-    def apply(self, change: Change, key: bytes, now_ns: int) -> list[Effect]:
+    def apply_change(self, change: Change, key: bytes, now_ns: int) -> list[Effect]:
         """Apply a change whose signature was checked. Raises ValueError.
 
         `key` is a new secret key, or empty. Returns the effects for held packets that are released.
         """
-        self._epochs.install(change.epoch, change.setting, key, change.material)
+        self._epochs.start_epoch(change.epoch, change.setting, key, change.material)
         self.setting = change.setting
-        self.exposure.change(self.level, self._permitted, now_ns)
+        self.exposure.set_level(self.level, self._permitted, now_ns)
         if change.setting.scheme is not Scheme.PERCENTAGE:
             return []
         self.account.begin_level()
         # Each packet of a bundle is signed as well. A receiver that lags therefore samples the held
         # packets at once and catches up.
-        released = [packet for opener in self._epochs.openers()
-                    if isinstance(opener, DelayedOpener) for packet in opener.release()]
-        return self._settle([self._sample(packet) for packet in released], now_ns)
+        released = [packet for opener in self._epochs.all_openers()
+                    if isinstance(opener, DelayedOpener) for packet in opener.release_packets()]
+        return self._settle_verdicts([self._sample_packet(packet) for packet in released], now_ns)
 
-    def permit(self, permitted: Range, now_ns: int) -> None:
+    def set_range(self, permitted: Range, now_ns: int) -> None:
         """Set the user's range.
 
         The range applies at the receiver at once, independently of the server.
         """
         self._permitted = permitted
-        self.exposure.change(self.level, permitted, now_ns)
+        self.exposure.set_level(self.level, permitted, now_ns)
 
     # --- datagrams ---------------------------------------------------------------------------
 
-    def receive(self, datagram: bytes, now_ns: int, dropped: int = 0,
-                arrived_ns: int | None = None) -> list[Effect]:
+    def process_datagram(self, datagram: bytes, now_ns: int, dropped: int = 0,
+                         arrived_ns: int | None = None) -> list[Effect]:
         """Process a datagram of the data plane.
 
         Args:
@@ -143,49 +143,49 @@ class Receiver:
         """
         self.account.arrivals.count_drops(dropped)
         try:
-            verdicts = self._dispatch(datagram, now_ns,
-                                      now_ns if arrived_ns is None else arrived_ns)
+            verdicts = self._dispatch_datagram(datagram, now_ns,
+                                               now_ns if arrived_ns is None else arrived_ns)
         except PacketError:
             self.account.malformed += 1
             return []
-        return self._settle(verdicts, now_ns)
+        return self._settle_verdicts(verdicts, now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Perform what is due: give up bundles that have waited too long."""
         self.exposure.advance(now_ns)
-        return self._settle([verdict for opener in self._epochs.openers()
-                             for verdict in opener.tick(now_ns)], now_ns)
+        return self._settle_verdicts([verdict for opener in self._epochs.all_openers()
+                                      for verdict in opener.tick(now_ns)], now_ns)
 
     def deadline_ns(self) -> int | None:
         """Return the time at which `tick` is due next."""
-        times = [opener.deadline_ns() for opener in self._epochs.openers()]
+        times = [opener.deadline_ns() for opener in self._epochs.all_openers()]
         return min((time for time in times if time is not None), default=None)
 
-    def finish(self, end: int, now_ns: int) -> list[Effect]:
+    def finish_stream(self, end: int, now_ns: int) -> list[Effect]:
         """Finish the stream, whose sequence numbers are below `end`.
 
         Held packets cannot be completed any more and are given up.
         """
-        self.account.arrivals.reach(end)
+        self.account.arrivals.count_missing(end)
         self.exposure.advance(now_ns)
-        return self._settle([verdict for opener in self._epochs.openers()
-                             if isinstance(opener, DelayedOpener | TeslaOpener)
-                             for verdict in opener.give_up()], now_ns)
+        return self._settle_verdicts([verdict for opener in self._epochs.all_openers()
+                                      if isinstance(opener, DelayedOpener | TeslaOpener)
+                                      for verdict in opener.give_up()], now_ns)
 
-    def summary(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the statistics and the exposure as values for JSON.
 
         The result contains the secret of the choice.
         """
         exposure = self.exposure
-        return {**self.account.summary(self.waiting), "exposure_s": exposure.total_ns / 1e9,
+        return {**self.account.to_dict(self.waiting), "exposure_s": exposure.total_ns / 1e9,
                 "longest_exposure_s": exposure.longest_ns / 1e9,
                 "below_floor_s": exposure.below_floor_ns / 1e9,
                 # With the secret, a reader can recompute the choice. It is reported when the stream
                 # is over, to the user of the stream.
                 "choice_secret": self._secret.hex()}
 
-    def report(self, stream: int, number: int) -> ReceiverReport:
+    def build_report(self, stream: int, number: int) -> ReceiverReport:
         """Return the report with this number for the server."""
         account, arrivals = self.account, self.account.arrivals
         return ReceiverReport(
@@ -194,36 +194,36 @@ class Receiver:
             self.waiting, account.holes, account.lag_ns, int(self.took.verify_ns),
             int(self.took.handle_ns), round(account.level * STEPS))
 
-    def _dispatch(self, datagram: bytes, now_ns: int, arrived_ns: int) -> list[Verdict]:
+    def _dispatch_datagram(self, datagram: bytes, now_ns: int, arrived_ns: int) -> list[Verdict]:
         kind = kind_of(datagram)
         if kind is Kind.DATA:
             packet = parse_data(datagram)
             if packet.stream == self._terms.stream:
-                return self._judge(packet, now_ns, arrived_ns)
+                return self._judge_packet(packet, now_ns, arrived_ns)
         elif kind is Kind.BUNDLE:
             bundle = parse_bundle(datagram)
-            opener = self._opener(bundle.stream, bundle.epoch, Scheme.DELAYED)
+            opener = self._find_opener(bundle.stream, bundle.epoch, Scheme.DELAYED)
             if isinstance(opener, DelayedOpener):
-                return opener.sign(bundle, now_ns)
+                return opener.add_signature(bundle, now_ns)
         else:
             disclosed = parse_disclose(datagram)
-            opener = self._opener(disclosed.stream, disclosed.epoch, Scheme.TESLA)
+            opener = self._find_opener(disclosed.stream, disclosed.epoch, Scheme.TESLA)
             if isinstance(opener, TeslaOpener):
-                return opener.disclose(disclosed, arrived_ns)
+                return opener.process_disclosure(disclosed, arrived_ns)
         self.account.stray += 1
         return []
 
-    def _opener(self, stream: int, number: int, scheme: Scheme) -> object:
+    def _find_opener(self, stream: int, number: int, scheme: Scheme) -> object:
         epoch = self._epochs[number]
         return epoch.openers.get(scheme) if epoch and stream == self._terms.stream else None
 
     # --- verdicts ----------------------------------------------------------------------------
 
-    def _judge(self, packet: Data, now_ns: int, arrived_ns: int) -> list[Verdict]:
+    def _judge_packet(self, packet: Data, now_ns: int, arrived_ns: int) -> list[Verdict]:
         arrivals = self.account.arrivals
         if not arrivals.is_new(packet.sequence):
             return []
-        if not self._epochs.is_in_force(packet):
+        if not self._epochs.is_in_epoch(packet):
             return [(packet, Fate.REFUSED)]
         epoch = self._epochs[packet.epoch]
         is_known = epoch is not None and epoch.setting is not None
@@ -239,13 +239,13 @@ class Receiver:
                 arrivals.duplicates += 1
                 return []
             self._far.add(packet.sequence)
-            return self._open(packet, now_ns, arrived_ns, must=must)
-        verdicts = self._open(packet, now_ns, arrived_ns, must=must)
+            return self._open_packet(packet, now_ns, arrived_ns, must_verify=must)
+        verdicts = self._open_packet(packet, now_ns, arrived_ns, must_verify=must)
         if (packet, Fate.FAILED) not in verdicts:
             arrivals.accept(packet.sequence)
         return verdicts
 
-    def _believe(self, packet: Data, fate: Fate) -> Fate:
+    def _confirm_fate(self, packet: Data, fate: Fate) -> Fate:
         """Return the fate of a packet, corrected for packets from far ahead.
 
         Such a packet is accepted only when it was verified. Otherwise it leaves no trace.
@@ -258,25 +258,26 @@ class Receiver:
             return fate
         return fate if fate is Fate.FAILED else Fate.REFUSED
 
-    def _open(self, packet: Data, now_ns: int, arrived_ns: int, *, must: bool) -> list[Verdict]:
-        opener = self._epochs.opener(packet)
+    def _open_packet(self, packet: Data, now_ns: int, arrived_ns: int, *,
+                     must_verify: bool) -> list[Verdict]:
+        opener = self._epochs.find_opener(packet)
         is_lagging = self.setting.scheme is Scheme.PERCENTAGE and (
             packet.epoch <= self.newest_epoch)
         if isinstance(opener, DelayedOpener):
             if is_lagging:
-                return [self._sample(packet, must=must)]
+                return [self._sample_packet(packet, must_verify=must_verify)]
             if self.account.arrivals.is_far(packet.sequence) and not (
                     self._verifier.is_authentic(packet)):
                 return [(packet, Fate.FAILED)]
-            return opener.open(packet, now_ns)
+            return opener.open_packet(packet, now_ns)
         if opener is not None:
-            return opener.open(packet, arrived_ns)
-        return [self._sample(packet, must=must)]
+            return opener.open_packet(packet, arrived_ns)
+        return [self._sample_packet(packet, must_verify=must_verify)]
 
-    def _sample(self, packet: Data, *, must: bool = False) -> Verdict:
-        """Verify a packet if it is chosen or `must` is set (scheme percentage)."""
+    def _sample_packet(self, packet: Data, *, must_verify: bool = False) -> Verdict:
+        """Verify a packet if it is chosen or `must_verify` is set (scheme percentage)."""
         place = (packet.stream, packet.sequence)
-        if must or choice.is_chosen(self._secret, b"verify", place, self._level_of(packet)):
+        if must_verify or choice.is_chosen(self._secret, b"verify", place, self._level_of(packet)):
             is_right = self._verifier.is_authentic(packet)
             return packet, Fate.VERIFIED if is_right else Fate.FAILED
         return packet, Fate.UNVERIFIED
@@ -293,14 +294,14 @@ class Receiver:
             setting = epoch.setting
         return self._permitted.clamp(setting.level)
 
-    def _settle(self, verdicts: list[Verdict], now_ns: int) -> list[Effect]:
+    def _settle_verdicts(self, verdicts: list[Verdict], now_ns: int) -> list[Effect]:
         effects: list[Effect] = []
         for packet, judged in verdicts:
-            fate = self._believe(packet, judged)
-            is_first = fate is Fate.VERIFIED and self._epochs.confirm(packet)
+            fate = self._confirm_fate(packet, judged)
+            is_first = fate is Fate.VERIFIED and self._epochs.confirm_packet(packet)
             if is_first and packet.scheme is not Scheme.PERCENTAGE:
                 self.account.begin_level()
-            hole = self.account.settle(packet, fate, now_ns)
+            hole = self.account.record_fate(packet, fate, now_ns)
             if hole:
                 effects.append(Note("hole", {"before": packet.sequence, "missing": hole}))
             if is_first:

@@ -39,10 +39,10 @@ class Sender:
     """
 
     def __init__(self, crypto: Crypto, keys: Mapping[Algorithm, SigningKey],
-                 place: tuple[int, bytes], setting: Setting, hold_ns: int) -> None:
+                 stream_id: tuple[int, bytes], setting: Setting, hold_ns: int) -> None:
         self._crypto = crypto
         self._keys = keys
-        self._stream, self._session = place
+        self._stream, self._session = stream_id
         self._hold_ns = hold_ns
         self.next_sequence = 0
         self.epoch = 0
@@ -51,45 +51,46 @@ class Sender:
         self._sealer = self._sealer_for(setting, self._material)
         self._lingering: list[TeslaSealer] = []
 
-    def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[bytes]:
+    def seal_payload(self, payload: bytes, now_ns: int, frame: int = 0,
+                     flags: int = 0) -> list[bytes]:
         """Seal a packet under the next sequence number and return the datagrams to send now.
 
-        Raises ValueError when the TESLA chain has no key left. Call `switch` before that.
+        Raises ValueError when the TESLA chain has no key left. Call `switch_setting` before that.
         """
         setting = self.setting
         packet = Data(setting.scheme, setting.algorithm, flags, self._stream, self.next_sequence,
                       now_ns, frame, self.epoch, 0, 1, payload)
-        datagrams = self._sealer.add(packet, now_ns)
+        datagrams = self._sealer.seal_packet(packet, now_ns)
         self.next_sequence += 1
         return datagrams
 
-    def switch(self, epoch: int, setting: Setting, material: Material,
-               now_ns: int) -> list[bytes]:
+    def switch_setting(self, epoch: int, setting: Setting, material: Material,
+                       now_ns: int) -> list[bytes]:
         """Use another setting from the next packet on.
 
         Returns the datagrams that close the open bundle or tree; send them first. Raises ValueError
         if the keys for the setting are missing.
         """
-        sealer = self._sealer_for(setting, self._keep(setting, material))
-        datagrams = self.close(now_ns)
+        sealer = self._sealer_for(setting, self._select_material(setting, material))
+        datagrams = self.close_group(now_ns)
         if isinstance(self._sealer, TeslaSealer):
             self._lingering.append(self._sealer)
-        self._sealer, self._material = sealer, self._keep(setting, material)
+        self._sealer, self._material = sealer, self._select_material(setting, material)
         self.epoch, self.setting = epoch, setting
         return datagrams
 
     @property
-    def released(self) -> int:
+    def released_end(self) -> int:
         """Return the sequence number below which all packets have left.
 
         Packets that wait for their tree have not left.
         """
-        held = self._sealer.held if isinstance(self._sealer, TreeSealer) else 0
+        held = self._sealer.held_count if isinstance(self._sealer, TreeSealer) else 0
         return self.next_sequence - held
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Close the open bundle or tree and return its datagrams."""
-        return self._sealer.close(now_ns)
+        return self._sealer.close_group(now_ns)
 
     def tick(self, now_ns: int) -> list[bytes]:
         """Return the datagrams that are due: trees that have waited, keys to disclose."""
@@ -106,9 +107,10 @@ class Sender:
 
     def chain_left(self, now_ns: int) -> int | None:
         """Return the intervals left in the TESLA chain, or None for other schemes."""
-        return self._sealer.remaining(now_ns) if isinstance(self._sealer, TeslaSealer) else None
+        return self._sealer.remaining_intervals(now_ns) if isinstance(self._sealer,
+                                                                      TeslaSealer) else None
 
-    def _keep(self, setting: Setting, material: Material) -> Material:
+    def _select_material(self, setting: Setting, material: Material) -> Material:
         """Return the material to use: the current secret key if no new one comes.
 
         Other schemes use the new material.

@@ -49,7 +49,7 @@ class Serving:
         self._started = False
         #: The time at which the server's `tick` is due, as of the last wait.
         self._tick_ns: int | None = None
-        self._loop = Loop(self._clock, self._obey)
+        self._loop = Loop(self._clock, self._run_command)
 
     def run(self) -> None:
         """Run until the program is stopped.
@@ -57,24 +57,24 @@ class Serving:
         A signal, the command `stop` and the end of standard input stop it.
         """
         with self._loop as loop, self._port:
-            loop.watch(self._port)
-            loop.say("ready", address=self._config.address, port=self._port.number)
+            loop.add_port(self._port)
+            loop.write_event("ready", address=self._config.address, port=self._port.number)
             while not loop.ended:
                 if self._port in loop.wait(self._due_ns()):
-                    self._read()
+                    self._read_datagrams()
                 # Packets that waited go first. Their work began when a processor became free.
-                self._work(self._processor.free_ns())
-                self._feed()
-                self._work(self._clock.now_ns())
+                self._seal_waiting(self._processor.free_ns())
+                self._feed_streams()
+                self._seal_waiting(self._clock.now_ns())
                 self._perform_due()
                 if self._tick_ns is not None and self._tick_ns <= self._clock.now_ns():
-                    self._perform(self._server.tick(self._clock.now_ns()))
+                    self._perform_effects(self._server.tick(self._clock.now_ns()))
 
-    def _obey(self, command: dict[str, Any]) -> None:
+    def _run_command(self, command: dict[str, Any]) -> None:
         if command == {"do": "stop"}:
             self._loop.end()
         else:
-            self._loop.say("error", reason=f"unknown command {command!r}")
+            self._loop.write_event("error", reason=f"unknown command {command!r}")
 
     def _due_ns(self) -> int | None:
         self._tick_ns = self._server.deadline_ns()
@@ -85,34 +85,35 @@ class Serving:
         times += [self._processor.free_ns()] if self._server.has_work() else []
         return min((time for time in times if time is not None), default=None)
 
-    def _read(self) -> None:
+    def _read_datagrams(self) -> None:
         arrivals = itertools.islice(iter(self._port.receive, None), _AT_ONCE)
         # The kernel may return datagrams that arrived at once in any order. Sorting makes runs
         # repeatable.
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.arrived_ns, arrival.source)):
-            self._after(self._server.message(arrival.datagram, arrival.source,
-                                             self._clock.now_ns()), self._clock.now_ns())
+            self._schedule_effects(self._server.process_message(arrival.datagram, arrival.source,
+                                                                self._clock.now_ns()),
+                                   self._clock.now_ns())
 
-    def _after(self, effects: list[Effect], started_ns: int) -> None:
+    def _schedule_effects(self, effects: list[Effect], started_ns: int) -> None:
         """Schedule effects for the time at which the processor has done their operations."""
-        due_ns = self._processor.settle(started_ns)
+        due_ns = self._processor.settle_charges(started_ns)
         heapq.heappush(self._later, (due_ns, next(self._order), effects))
 
     def _perform_due(self) -> None:
         while self._later and self._later[0][0] <= self._clock.now_ns():
             due_ns, _, effects = heapq.heappop(self._later)
-            self._perform(effects, self._clock.since(due_ns))
+            self._perform_effects(effects, self._clock.resume_ns(due_ns))
 
-    def _perform(self, effects: list[Effect], at_ns: int | None = None) -> None:
+    def _perform_effects(self, effects: list[Effect], at_ns: int | None = None) -> None:
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.to, tuple):
                 self._port.send(effect.payload, effect.to)
             elif isinstance(effect, Note):
-                self._loop.say(effect.event, at_ns, **effect.fields)
+                self._loop.write_event(effect.event, at_ns, **effect.fields)
 
     # --- streams -----------------------------------------------------------------------------
 
-    def _feed(self) -> None:
+    def _feed_streams(self) -> None:
         """Offer the due packets of each source to the server.
 
         A source waits while the client's queue is full, because signing is too slow.
@@ -129,13 +130,13 @@ class Serving:
         for name in self._feeds.keys() - set(clients):
             del self._feeds[name]
         for name, feed in self._feeds.items():
-            self._offer(name, feed)
+            self._offer_packets(name, feed)
 
-    def _offer(self, name: str, feed: _Feed) -> None:
+    def _offer_packets(self, name: str, feed: _Feed) -> None:
         while feed.item is not None and feed.due_ns <= self._clock.now_ns() and (
                 self._server.has_room(name)):
             item = feed.item
-            self._server.offer(name, item.payload, item.frame, item.flags)
+            self._server.queue_packet(name, item.payload, item.frame, item.flags)
             # A source that had to wait does not catch up: its rate falls.
             late_ns = max(0, self._clock.now_ns() - feed.due_ns - item.gap_ns)
             feed.due_ns += item.gap_ns + late_ns
@@ -143,19 +144,20 @@ class Serving:
             if feed.item is None:
                 feed.due_ns = self._clock.now_ns() + 1
 
-    def _work(self, since_ns: int) -> None:
+    def _seal_waiting(self, since_ns: int) -> None:
         """Seal waiting packets while a processor is free.
 
         `since_ns` is the earliest time at which their operations can start.
         """
         while self._server.has_work() and self._processor.free_ns() <= self._clock.now_ns():
-            started_ns = self._clock.since(since_ns, self._processor.free_ns())
-            self._after(self._server.work(started_ns), started_ns)
+            started_ns = self._clock.resume_ns(since_ns, self._processor.free_ns())
+            self._schedule_effects(self._server.seal_next(started_ns), started_ns)
         for name, feed in self._feeds.items():
             if feed.item is None and feed.due_ns and name in self._server.clients and (
-                    not self._server.waiting(name)):
+                    not self._server.count_waiting(name)):
                 feed.due_ns = 0
-                self._after(self._server.finish(name, self._clock.now_ns()), self._clock.now_ns())
+                self._schedule_effects(self._server.finish_stream(name, self._clock.now_ns()),
+                                       self._clock.now_ns())
 
 
 def run(path: Path) -> None:

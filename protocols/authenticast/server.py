@@ -27,7 +27,7 @@ from protocols.authenticast.messages import (
     ReceiverReport,
 )
 from protocols.authenticast.settings import SIGNATURES, Algorithm, Scheme, Setting
-from protocols.authenticast.stream import Address, Peer, Stream, StreamPolicy, signed_instead
+from protocols.authenticast.stream import Address, Peer, Stream, StreamPolicy, signature_fallback
 from protocols.authenticast.wire import PacketError
 
 SILENCE_NS = 5_000_000_000
@@ -88,39 +88,41 @@ class Server:
 
     # --- messages ----------------------------------------------------------------------------
 
-    def message(self, datagram: bytes, source: Address, now_ns: int) -> list[Effect]:
+    def process_message(self, datagram: bytes, source: Address, now_ns: int) -> list[Effect]:
         """Process a datagram from the control port."""
         try:
-            received = messages.parse(datagram)
+            received = messages.parse_message(datagram)
         except PacketError:
             return []
         message = received.message
         if isinstance(message, Hello):
-            return self._hello(message, received, datagram, source, now_ns)
+            return self._process_hello(message, received, datagram, source, now_ns)
         if isinstance(message, HelloAck | messages.Change):
             return []
-        offered = self._by_number(self._offered, message.stream)
-        if offered is not None and self._is_clients(offered, received):
-            return self._confirm(offered, now_ns) + self._hear(offered, received, now_ns)
-        served = self._by_number(self._served, message.stream)
-        return self._hear(served, received, now_ns) if served is not None else []
+        offered = self._find_by_number(self._offered, message.stream)
+        if offered is not None and self._is_from_client(offered, received):
+            return self._confirm_stream(offered, now_ns) + self._process_stream_message(
+                offered, received, now_ns)
+        served = self._find_by_number(self._served, message.stream)
+        return self._process_stream_message(served, received, now_ns) if served is not None else []
 
-    def _hear(self, served: _Served, received: Received, now_ns: int) -> list[Effect]:
+    def _process_stream_message(self, served: _Served, received: Received,
+                                now_ns: int) -> list[Effect]:
         stream, message = served.stream, received.message
-        if self._is_clients(served, received):
+        if self._is_from_client(served, received):
             served.heard_ns = now_ns
         if isinstance(message, ReceiverReport):
-            return stream.report(message, received, now_ns)
+            return stream.process_report(message, received, now_ns)
         if isinstance(message, Control):
-            return stream.control(message, received, now_ns)
+            return stream.process_control(message, received, now_ns)
         if isinstance(message, Ack):
-            return stream.ack(message, received, now_ns)
+            return stream.process_ack(message, received, now_ns)
         if isinstance(message, Bye) and session.is_sealed(
                 self._crypto, stream.peer.session.client_key, received):
-            return self._leave(stream.peer.name, "the client is done")
+            return self._remove_client(stream.peer.name, "the client is done")
         return []
 
-    def _is_clients(self, served: _Served, received: Received) -> bool:
+    def _is_from_client(self, served: _Served, received: Received) -> bool:
         """Return whether a message has the client's MAC.
 
         A signature may follow the MAC and is not checked here.
@@ -129,8 +131,8 @@ class Server:
 
     # --- handshake ---------------------------------------------------------------------------
 
-    def _hello(self, hello: Hello, received: Received, datagram: bytes, source: Address,
-               now_ns: int) -> list[Effect]:
+    def _process_hello(self, hello: Hello, received: Received, datagram: bytes, source: Address,
+                       now_ns: int) -> list[Effect]:
         keys = self.policy.clients.get(hello.name)
         known = [served for served in (self._offered.get(hello.name),
                                        self._served.get(hello.name)) if served is not None]
@@ -138,42 +140,44 @@ class Server:
             if served.hello == datagram:
                 return [Send(served.answer, source)]
         if keys is None or any(hello.time_ns <= served.hello_ns for served in known) or (
-                not session.is_signed(self._crypto, keys, session.context("hello", b"")
+                not session.is_signed(self._crypto, keys, session.signing_context("hello", b"")
                                       + received.body, received.authentication)):
             return [Note("refused", {"client": hello.name, "reason": "hello: unknown, replayed "
                                      "or not the client's"})]
-        agreed = Agreed(session.algorithms_in(hello.algorithms) & (
+        agreed = Agreed(session.algorithms_from_mask(hello.algorithms) & (
             self.policy.stream.keys.keys() & SIGNATURES),
-            session.schemes_in(hello.schemes) & self.policy.schemes)
-        setting = self._start_with(hello, agreed)
+            session.schemes_from_mask(hello.schemes) & self.policy.schemes)
+        setting = self._initial_setting(hello, agreed)
         if setting is None:
             return [Note("refused", {"client": hello.name, "reason": "hello: no algorithm or "
                                      "scheme that both have"})]
-        return self._offer(hello, datagram, (keys, agreed, setting), source, now_ns)
+        return self._offer_stream(hello, datagram, (keys, agreed, setting), source, now_ns)
 
-    def _start_with(self, hello: Hello, agreed: Agreed) -> Setting | None:
+    def _initial_setting(self, hello: Hello, agreed: Agreed) -> Setting | None:
         wish = hello.wish
-        if agreed.permits(wish.setting.scheme, wish.setting.algorithm) and (
+        if agreed.is_permitted(wish.setting.scheme, wish.setting.algorithm) and (
                 wish.setting.scheme.is_signed):
             return wish.setting
-        setting = signed_instead(self.policy.stream.identity.algorithm, wish)
-        possible = agreed.permits(wish.setting.scheme, wish.setting.algorithm)
-        return setting if possible and agreed.permits(setting.scheme, setting.algorithm) else None
+        setting = signature_fallback(self.policy.stream.identity.algorithm, wish)
+        possible = agreed.is_permitted(wish.setting.scheme, wish.setting.algorithm)
+        return setting if possible and agreed.is_permitted(setting.scheme,
+                                                           setting.algorithm) else None
 
-    def _offer(self, hello: Hello, datagram: bytes, terms: tuple[
+    def _offer_stream(self, hello: Hello, datagram: bytes, terms: tuple[
             Mapping[Algorithm, VerifyingKey], Agreed, Setting], source: Address,
             now_ns: int) -> list[Effect]:
         keys, agreed, setting = terms
         private = self._random(EXCHANGE_BYTES)
         number = int.from_bytes(self._random(4), "big")
-        ack = HelloAck(self.policy.name, number, now_ns, session.mask(agreed.algorithms),
-                       session.mask(agreed.schemes), self._crypto.digest(datagram),
-                       self._random(NONCE_BYTES), self._crypto.exchange_public(private), setting)
+        ack = HelloAck(self.policy.name, number, now_ns, session.to_mask(agreed.algorithms),
+                       session.to_mask(agreed.schemes), self._crypto.compute_digest(datagram),
+                       self._random(NONCE_BYTES), self._crypto.compute_public_key(private), setting)
         body = ack.encode()
-        said = session.context("hello-ack", b"") + datagram + body
+        said = session.signing_context("hello-ack", b"") + datagram + body
         answer = body + session.signature_block(self._crypto, self.policy.stream.identity, said)
         try:
-            made = session.establish(self._crypto, private, hello.exchange, datagram, answer)
+            made = session.establish_session(self._crypto, private, hello.exchange, datagram,
+                                             answer)
         except ValueError as error:
             return [Note("refused", {"client": hello.name, "reason": f"hello: {error}"})]
         peer = Peer(hello.name, keys, source, (source[0], hello.data_port), number, made, agreed)
@@ -182,24 +186,24 @@ class Server:
         self._offered[hello.name] = _Served(stream, datagram, hello.time_ns, answer, now_ns)
         return [Send(answer, source)]
 
-    def _confirm(self, offered: _Served, now_ns: int) -> list[Effect]:
+    def _confirm_stream(self, offered: _Served, now_ns: int) -> list[Effect]:
         """Start the stream of a client that has confirmed the handshake.
 
         The client has the session's keys, so only now an older stream of this client ends.
         """
         name = offered.stream.peer.name
-        effects = self._leave(name, "replaced") if name in self._served else []
+        effects = self._remove_client(name, "replaced") if name in self._served else []
         del self._offered[name]
         self._served[name] = offered
         offered.heard_ns = now_ns
-        self._queue.join(name, self.policy.weights.get(name, 1.0))
+        self._queue.add_client(name, self.policy.weights.get(name, 1.0))
         setting = offered.stream.setting
         return [*effects, Note("stream", {
             "client": name, "stream": offered.stream.peer.number,
             "session": offered.stream.peer.session.digest.hex(),
             "scheme": setting.scheme.name.lower(), "algorithm": setting.algorithm.name.lower(),
             "bundle": setting.bundle, "level": setting.level}),
-            *offered.stream.begin(now_ns)]
+            *offered.stream.begin_stream(now_ns)]
 
     # --- streams -----------------------------------------------------------------------------
 
@@ -208,7 +212,7 @@ class Server:
         """Return the names of the clients whose streams have not finished."""
         return [name for name, served in self._served.items() if served.bye_ns is None]
 
-    def stream(self, client: str) -> Stream:
+    def get_stream(self, client: str) -> Stream:
         """Return a client's stream. Raises KeyError."""
         return self._served[client].stream
 
@@ -217,34 +221,34 @@ class Server:
 
         If not, the application is ahead of the signing and has to wait.
         """
-        return client in self._served and self._queue.waiting(client) < _QUEUE
+        return client in self._served and self._queue.count_jobs(client) < _QUEUE
 
-    def waiting(self, client: str) -> int:
+    def count_waiting(self, client: str) -> int:
         """Return the number of a client's packets that are not sealed yet."""
-        return self._queue.waiting(client)
+        return self._queue.count_jobs(client)
 
-    def offer(self, client: str, payload: bytes, frame: int = 0, flags: int = 0) -> None:
+    def queue_packet(self, client: str, payload: bytes, frame: int = 0, flags: int = 0) -> None:
         """Queue a packet of the application, to be sealed when the client's turn comes."""
-        cost = cost_of(self._served[client].stream.setting)
-        self._queue.push(client, cost, _Job(payload, frame, flags))
+        cost = sealing_cost(self._served[client].stream.setting)
+        self._queue.push_job(client, cost, _Job(payload, frame, flags))
 
     def has_work(self) -> bool:
-        """Return whether packets wait to be sealed by `work`."""
+        """Return whether packets wait to be sealed by `seal_next`."""
         return len(self._queue) > 0
 
-    def work(self, now_ns: int) -> list[Effect]:
+    def seal_next(self, now_ns: int) -> list[Effect]:
         """Seal the next packet by fair queueing. Raises IndexError if none waits."""
-        client, job = self._queue.pop()
-        return self._served[client].stream.send(job.payload, now_ns, job.frame, job.flags)
+        client, job = self._queue.pop_job()
+        return self._served[client].stream.send_packet(job.payload, now_ns, job.frame, job.flags)
 
-    def finish(self, client: str, now_ns: int) -> list[Effect]:
+    def finish_stream(self, client: str, now_ns: int) -> list[Effect]:
         """Finish a client's stream, because the application has no more packets.
 
         Closes the open bundle or tree. Byes to the client follow from `tick`.
         """
         served = self._served[client]
         served.bye_ns = now_ns
-        return served.stream.close(now_ns)
+        return served.stream.close_group(now_ns)
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Perform what is due for each stream.
@@ -255,7 +259,7 @@ class Server:
         for name, served in list(self._served.items()):
             effects += served.stream.tick(now_ns)
             if now_ns - served.heard_ns >= SILENCE_NS:
-                effects += self._leave(name, f"silent for {SILENCE_NS / 1e9:g} s")
+                effects += self._remove_client(name, f"silent for {SILENCE_NS / 1e9:g} s")
             elif served.bye_ns is not None and served.bye_ns <= now_ns:
                 effects += self._say_bye(name, served, now_ns)
         for name, offered in list(self._offered.items()):
@@ -273,30 +277,30 @@ class Server:
         return min((time for time in times if time is not None), default=None)
 
     def _say_bye(self, name: str, served: _Served, now_ns: int) -> list[Effect]:
-        if served.stream.sender_deadline_ns() is not None or self._queue.waiting(name):
+        if served.stream.sender_deadline_ns() is not None or self._queue.count_jobs(name):
             served.bye_ns = now_ns + BYE_NS  # keys are still to be disclosed
             return []
         if served.byes >= _BYES:
-            return self._leave(name, "no answer to the end")
+            return self._remove_client(name, "no answer to the end")
         served.byes += 1
         served.bye_ns = now_ns + BYE_NS
-        return [served.stream.bye()]
+        return [served.stream.make_bye()]
 
-    def _leave(self, name: str, reason: str) -> list[Effect]:
+    def _remove_client(self, name: str, reason: str) -> list[Effect]:
         served = self._served.pop(name)
-        self._queue.leave(name)
+        self._queue.remove_client(name)
         return [Note("left", {"client": name, "reason": reason, "sent": served.stream.sent,
                               "max_delta": served.stream.max_delta,
                               "signatures_made": self._crypto.signed,
                               "signatures_verified": self._crypto.verified})]
 
     @staticmethod
-    def _by_number(among: dict[str, _Served], number: int) -> _Served | None:
-        return next((served for served in among.values()
+    def _find_by_number(streams: dict[str, _Served], number: int) -> _Served | None:
+        return next((served for served in streams.values()
                      if served.stream.peer.number == number), None)
 
 
-def cost_of(setting: Setting) -> float:
+def sealing_cost(setting: Setting) -> float:
     """Return the cost of sealing a packet under a setting, in signatures."""
     if setting.scheme is Scheme.PERCENTAGE:
         return 1.0

@@ -30,7 +30,7 @@ class SessionSecrets:
     server_key: bytes
 
 
-def context(purpose: str, session: bytes) -> bytes:
+def signing_context(purpose: str, session: bytes) -> bytes:
     """Return the prefix of all signed bytes for a purpose in a session."""
     return _LABEL + purpose.encode() + b"\0" + session
 
@@ -49,27 +49,28 @@ def is_signed(crypto: Crypto, keys: Mapping[Algorithm, VerifyingKey], message: b
     return key is not None and crypto.verify(key, message + authentication[:1], authentication[1:])
 
 
-def seal(crypto: Crypto, key: bytes, body: bytes) -> bytes:
+def seal_message(crypto: Crypto, key: bytes, body: bytes) -> bytes:
     """Return a control message with its MAC."""
-    return body + crypto.mac(key, body)
+    return body + crypto.compute_mac(key, body)
 
 
 def seal_signed(crypto: Crypto, key: bytes, signer: SigningKey, session: bytes,
                 body: bytes) -> bytes:
     """Return a control message with its MAC and a signature block."""
-    return seal(crypto, key, body) + signature_block(crypto, signer,
-                                                     context("control", session) + body)
+    return seal_message(crypto, key, body) + signature_block(crypto, signer,
+                                                             signing_context("control", session)
+                                                             + body)
 
 
 def is_sealed(crypto: Crypto, key: bytes, received: Received) -> bool:
     """Return whether a message has the MAC of `key` and nothing after it."""
     return (len(received.authentication) == TAG_BYTES
-            and crypto.is_mac(key, received.body, received.authentication))
+            and crypto.is_valid_mac(key, received.body, received.authentication))
 
 
 def is_from(crypto: Crypto, key: bytes, received: Received) -> bool:
     """Return whether a message has the MAC of `key`. A signature block may follow."""
-    return crypto.is_mac(key, received.body, received.authentication[:TAG_BYTES])
+    return crypto.is_valid_mac(key, received.body, received.authentication[:TAG_BYTES])
 
 
 def is_sealed_and_signed(crypto: Crypto, key: bytes, signers: Mapping[Algorithm, VerifyingKey],
@@ -79,47 +80,49 @@ def is_sealed_and_signed(crypto: Crypto, key: bytes, signers: Mapping[Algorithm,
     The MAC is checked first, so that forged messages cost little time.
     """
     tag, signature = (received.authentication[:TAG_BYTES], received.authentication[TAG_BYTES:])
-    return crypto.is_mac(key, received.body, tag) and is_signed(
-        crypto, signers, context("control", session) + received.body, signature)
+    return crypto.is_valid_mac(key, received.body, tag) and is_signed(
+        crypto, signers, signing_context("control", session) + received.body, signature)
 
 
-def establish(crypto: Crypto, private: bytes, public: bytes, hello: bytes,
-              hello_ack: bytes) -> SessionSecrets:
+def establish_session(crypto: Crypto, private: bytes, public: bytes, hello: bytes,
+                      hello_ack: bytes) -> SessionSecrets:
     """Derive the session's secrets from the two hello messages as sent.
 
     Raises ValueError if the X25519 exchange is not usable.
     """
-    digest = crypto.digest(context("session", b"") + hello + hello_ack)
-    client_key, server_key = crypto.derive(crypto.exchange(private, public), digest,
-                                           "authenticast/1 control", 2)
+    digest = crypto.compute_digest(signing_context("session", b"") + hello + hello_ack)
+    client_key, server_key = crypto.derive_keys(crypto.compute_shared_secret(private, public),
+                                                digest,
+                                                "authenticast/1 control", 2)
     return SessionSecrets(digest, client_key, server_key)
 
 
-def secret_key(crypto: Crypto, private: bytes, public: bytes, session: bytes,
-               epoch: int) -> bytes:
+def derive_secret_key(crypto: Crypto, private: bytes, public: bytes, session: bytes,
+                      epoch: int) -> bytes:
     """Derive the key of a secret key connection that starts with an epoch.
 
     Raises ValueError if the X25519 exchange is not usable.
     """
     salt = session + epoch.to_bytes(4, "big")
-    return crypto.derive(crypto.exchange(private, public), salt, "authenticast/1 secret key")[0]
+    return crypto.derive_keys(crypto.compute_shared_secret(private, public), salt,
+                              "authenticast/1 secret key")[0]
 
 
-def proof(crypto: Crypto, key: bytes, epoch: int) -> bytes:
+def make_proof(crypto: Crypto, key: bytes, epoch: int) -> bytes:
     """Return the proof that the client has an epoch's secret key."""
-    return crypto.mac(key, context("proof", epoch.to_bytes(4, "big")))
+    return crypto.compute_mac(key, signing_context("proof", epoch.to_bytes(4, "big")))
 
 
-def mask(numbers: Iterable[Algorithm | Scheme]) -> int:
+def to_mask(numbers: Iterable[Algorithm | Scheme]) -> int:
     """Return a set of numbers as the bits of an integer."""
     return sum({1 << number for number in numbers})
 
 
-def algorithms_in(bits: int) -> frozenset[Algorithm]:
+def algorithms_from_mask(bits: int) -> frozenset[Algorithm]:
     """Return the algorithms of a bit mask. Unknown bits are ignored."""
     return frozenset(algorithm for algorithm in Algorithm if bits >> algorithm & 1)
 
 
-def schemes_in(bits: int) -> frozenset[Scheme]:
+def schemes_from_mask(bits: int) -> frozenset[Scheme]:
     """Return the schemes of a bit mask. Unknown bits are ignored."""
     return frozenset(scheme for scheme in Scheme if bits >> scheme & 1)

@@ -69,9 +69,10 @@ class Range:
     def __post_init__(self) -> None:
         for name, value in (("low", self.low), ("high", self.high)):
             if not 0 <= value <= 1:
-                raise SettingError(f"range: {name} is {_percent(value)}; give 0 to 100 %")
+                raise SettingError(f"range: {name} is {_format_percent(value)}; give 0 to 100 %")
         if self.low > self.high:
-            raise SettingError(f"range: {_percent(self.low)} to {_percent(self.high)} is upside "
+            raise SettingError(
+                f"range: {_format_percent(self.low)} to {_format_percent(self.high)} is upside "
                                "down; give the lower level first")
 
     def clamp(self, level: float) -> float:
@@ -80,7 +81,7 @@ class Range:
 
     def encode(self) -> bytes:
         """Return the range as four bytes."""
-        return _RANGE.pack(_steps(self.low), _steps(self.high))
+        return _RANGE.pack(_to_steps(self.low), _to_steps(self.high))
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,10 @@ class Setting:
             raise SettingError(f"bundle: {self.bundle} packets; give 1 to {MAX_BUNDLE}")
         for name, value in (("level", self.level), ("shed", self.shed)):
             if not 0 <= value <= 1:
-                raise SettingError(f"{name}: {_percent(value)}; give 0 to 100 %")
+                raise SettingError(f"{name}: {_format_percent(value)}; give 0 to 100 %")
         if self.scheme is not Scheme.PERCENTAGE and self.level != 1:
-            raise SettingError(f"level: {_percent(self.level)}; {self.scheme.name.lower()} verifies"
+            raise SettingError(
+                f"level: {_format_percent(self.level)}; {self.scheme.name.lower()} verifies"
                                " every packet, so only 100 % will do")
         if (self.algorithm in SIGNATURES) != self.scheme.is_signed:
             raise SettingError(f"algorithm: {self.algorithm.name} does not serve "
@@ -118,17 +120,18 @@ class Setting:
         Raises SettingError. The range's upper end applies to the scheme percentage only.
         """
         if self.level < permitted.low:
-            raise SettingError(f"level: {_percent(self.level)} is below the floor of "
-                               f"{_percent(permitted.low)}; raise it, or lower the range")
+            raise SettingError(f"level: {_format_percent(self.level)} is below the floor of "
+                               f"{_format_percent(permitted.low)}; raise it, or lower the range")
         if self.scheme is Scheme.PERCENTAGE and self.level > permitted.high:
-            raise SettingError(f"level: {_percent(self.level)} is above the range, which ends at "
-                               f"{_percent(permitted.high)}")
+            raise SettingError(
+                f"level: {_format_percent(self.level)} is above the range, which ends at "
+                               f"{_format_percent(permitted.high)}")
         return self
 
     def encode(self) -> bytes:
         """Return the setting as eight bytes."""
-        return _FORM.pack(self.scheme, self.algorithm, self.bundle, _steps(self.level),
-                          _steps(self.shed))
+        return _FORM.pack(self.scheme, self.algorithm, self.bundle, _to_steps(self.level),
+                          _to_steps(self.shed))
 
 
 SETTING_BYTES = _FORM.size
@@ -147,9 +150,9 @@ def parse_range(data: bytes) -> Range:
     return Range(low / STEPS, high / STEPS)
 
 
-def _steps(share: float) -> int:
+def _to_steps(share: float) -> int:
     return round(share * STEPS)
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:g} %"

@@ -56,7 +56,7 @@ def kind_of(data: bytes) -> Kind:
 class Reader:
     """A reader of fields from the front of a datagram.
 
-    All methods raise PacketError. Call `end` after the last field.
+    All methods raise PacketError. Call `check_end` after the last field.
     """
 
     def __init__(self, data: bytes, kind: Kind) -> None:
@@ -65,11 +65,11 @@ class Reader:
         self._data = data
         self.offset = 1
 
-    def take(self, form: struct.Struct) -> tuple[Any, ...]:
+    def read_numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Read numbers in a fixed format."""
-        return form.unpack(self.raw(form.size))
+        return layout.unpack(self.read_bytes(layout.size))
 
-    def raw(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         """Read `count` bytes."""
         end = self.offset + count
         if end > len(self._data):
@@ -78,35 +78,35 @@ class Reader:
         self.offset = end
         return taken
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Read a length of one byte and as many bytes of UTF-8."""
         try:
-            return self.raw(self.raw(1)[0]).decode()
+            return self.read_bytes(self.read_bytes(1)[0]).decode()
         except UnicodeDecodeError:
             raise PacketError("a name that is no UTF-8") from None
 
-    def block(self) -> bytes:
+    def read_block(self) -> bytes:
         """Read a length of two bytes and as many bytes."""
-        return self.raw(int.from_bytes(self.raw(2), "big"))
+        return self.read_bytes(int.from_bytes(self.read_bytes(2), "big"))
 
-    def rest(self) -> bytes:
+    def read_rest(self) -> bytes:
         """Read all remaining bytes."""
-        return self.raw(len(self._data) - self.offset)
+        return self.read_bytes(len(self._data) - self.offset)
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         """Refuse a datagram that has bytes left."""
         if self.offset != len(self._data):
             raise PacketError(f"{len(self._data) - self.offset} bytes too many")
 
 
-def text(value: str) -> bytes:
-    """Encode a string for `Reader.text`."""
+def encode_text(value: str) -> bytes:
+    """Encode a string for `Reader.read_text`."""
     data = value.encode()
     if len(data) > 255:
         raise ValueError(f"{value[:20]}...: a name has at most 255 bytes")
     return bytes((len(data),)) + data
 
 
-def block(value: bytes) -> bytes:
-    """Encode bytes for `Reader.block`."""
+def encode_block(value: bytes) -> bytes:
+    """Encode bytes for `Reader.read_block`."""
     return len(value).to_bytes(2, "big") + value

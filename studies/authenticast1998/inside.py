@@ -268,10 +268,10 @@ class Workload:
                 continue
             algorithm = Algorithm.ED25519 if name.startswith("c") else \
                 Algorithm.RSA if name.endswith("rsa") else Algorithm.DSA
-            key = crypto.generate(algorithm)
-            (self._folder / f"{name}.pem").write_bytes(key.encode())
-            (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
-            self._public[name] = key.public.encode().decode()
+            key = crypto.generate_key(algorithm)
+            (self._folder / f"{name}.pem").write_bytes(key.to_pem())
+            (self._folder / f"{name}.pub.pem").write_bytes(key.public.to_pem())
+            self._public[name] = key.public.to_pem().decode()
 
     def _address_of(self, name: str) -> str:
         return self._site.network.nodes[self._nodes[name]].address

@@ -53,7 +53,7 @@ def test_what_is_done_in_a_step_is_done_at_its_beginning(machine: Machine, late_
     clock = stepped()
     machine.ns = ORIGIN_NS + 3 * STEP_NS + late_ns
     assert clock.now_ns() == BEGIN_NS, "nobody has looked"
-    clock.look()
+    clock.update_time()
     assert clock.now_ns() == BEGIN_NS + 3 * STEP_NS
     machine.ns += 200_000
     assert clock.now_ns() == BEGIN_NS + 3 * STEP_NS
@@ -64,8 +64,8 @@ def test_what_is_done_in_a_step_is_done_at_its_beginning(machine: Machine, late_
 def test_work_goes_on_when_it_could(machine: Machine) -> None:
     """Steps cost a modelled processor nothing: what waits begins when what was before ends."""
     clock = stepped()
-    assert clock.since(BEGIN_NS + 1_197_183, BEGIN_NS + 400_000) == BEGIN_NS + 1_197_183
-    assert WallClock().since(0) == machine.ns
+    assert clock.resume_ns(BEGIN_NS + 1_197_183, BEGIN_NS + 400_000) == BEGIN_NS + 1_197_183
+    assert WallClock().resume_ns(0) == machine.ns
 
 
 def test_sleep_ends_at_a_step(machine: Machine) -> None:
@@ -100,7 +100,7 @@ def test_a_datagram_waits_for_its_step(ports: list[Port], monkeypatch: pytest.Mo
         assert receiver.receive() is None
     assert receiver.due_ns() == BEGIN_NS + hour_ns
     monkeypatch.setattr(clocks.time, "time_ns", lambda: origin_ns + hour_ns)
-    clock.look()
+    clock.update_time()
     received = receiver.receive()
     assert received is not None
     assert (received.datagram, received.arrived_ns) == (b"early", BEGIN_NS + hour_ns)
@@ -124,7 +124,7 @@ def test_a_burst_goes_on_at_the_next_step(ports: list[Port], machine: Machine) -
             break
         assert sender.due_ns() == clock.now_ns() + 1
         machine.ns += STEP_NS
-        clock.look()
+        clock.update_time()
         sender.flush()
     assert sizes == [[100, 120], [100], [300], [10]]
 

@@ -76,7 +76,7 @@ def test_everything_changes_while_it_runs(lossy):
     for step in STEPS:
         ends.turn(step)
         ends.stream(203)
-        assert ends.server.stream("client").setting == step.setting
+        assert ends.server.get_stream("client").setting == step.setting
     account = ends.finish()
     packets = sent_packets(ends)
     assert [packet.sequence for packet in packets] == list(range(len(packets)))
@@ -140,7 +140,7 @@ def test_a_secret_key_is_replaced():
     ends.stream(30)
     epochs = ends.client.receiver._epochs
     assert epochs[1].key != epochs[2].key
-    ends.perform(ends.client.data(replace(old, sequence=60).encode(), ends.now_ns))
+    ends.perform(ends.client.process_data(replace(old, sequence=60).encode(), ends.now_ns))
     assert ends.summary()["refused"] == 1
     assert ends.finish()["processed"] == 60
 
@@ -148,9 +148,10 @@ def test_a_secret_key_is_replaced():
 def test_a_secret_key_is_made_only_on_request():
     """A change to a secret key connection that the user has not asked for is refused."""
     ends = Ends(wish()).start()
-    stream = ends.server.stream("client")
-    exchange = ends.server._crypto.exchange_public(b"k" * 32)
-    ends.perform(stream._change(wish(Scheme.SECRET_KEY, HMAC).setting, "", exchange, ends.now_ns))
+    stream = ends.server.get_stream("client")
+    exchange = ends.server._crypto.compute_public_key(b"k" * 32)
+    ends.perform(stream._announce_setting(wish(Scheme.SECRET_KEY, HMAC).setting, "", exchange,
+                                          ends.now_ns))
     ends.stream(10)
     assert "nobody asked for" in ends.events("refused")[0]["reason"]
     assert {packet.algorithm for packet in sent_packets(ends)} == {ED}
@@ -214,7 +215,7 @@ def test_what_was_not_agreed():
     ends.client.policy = replace(ends.client.policy, algorithms=frozenset({ED, DSA}))
     ends.turn(wish(algorithm=DSA))
     ends.stream(20)
-    assert ends.server.stream("client").setting.algorithm is ED
+    assert ends.server.get_stream("client").setting.algorithm is ED
     assert ends.events("refused")
     assert ends.finish()["verified"] == 20
 
@@ -272,7 +273,7 @@ def test_a_client_that_leaves():
     """The server hears it, and frees what it had for the client."""
     ends = Ends(wish()).start()
     ends.stream(5)
-    ends.perform(ends.client.stop(ends.now_ns))
+    ends.perform(ends.client.stop_stream(ends.now_ns))
     ends.run(100 * MS)
     assert ends.events("left")[0]["reason"] == "the client is done"
     assert ends.client.deadline_ns() is None
@@ -283,11 +284,11 @@ def test_a_client_that_comes_again():
     ends = Ends(wish()).start()
     ends.stream(5)
     old = ends.client._stream
-    hello = ends.client.start(ends.now_ns)
-    ends.perform(ends.server.message(hello[0].payload, CONTROL, ends.now_ns))
-    assert ends.server.stream("client").peer.number == old
+    hello = ends.client.request_stream(ends.now_ns)
+    ends.perform(ends.server.process_message(hello[0].payload, CONTROL, ends.now_ns))
+    assert ends.server.get_stream("client").peer.number == old
     ends.run(50 * MS)
-    assert ends.server.stream("client").peer.number == ends.client._stream != old
+    assert ends.server.get_stream("client").peer.number == ends.client._stream != old
     assert ends.events("left")[0]["reason"] == "replaced"
 
 
@@ -354,7 +355,7 @@ def test_two_runs_are_the_same():
 def test_the_core_asks_for_nothing_but_values():
     """What an end wants done is data: effects of four kinds, nothing that has been done already."""
     ends = Ends(wish())
-    effects = ends.client.start(ends.now_ns)
+    effects = ends.client.request_stream(ends.now_ns)
     assert [type(effect).__name__ for effect in effects] == ["Send", "Note"]
     assert isinstance(effects[0], Send) and effects[0].to is None
 
@@ -379,23 +380,23 @@ def test_several_clients_share_the_signing():
         client = clients[address] = Client(
             ClientPolicy(name, key(name), "server", {ED: server_key.public}, wished, 4001,
                          frozenset({ED})), Crypto(), rng.randbytes)
-        hello = client.start(now_ns)[0]
-        answer, = server.message(hello.payload, address, now_ns)
-        confirm = client.message(answer.payload, now_ns)[0]
-        server.message(confirm.payload, address, now_ns)
+        hello = client.request_stream(now_ns)[0]
+        answer, = server.process_message(hello.payload, address, now_ns)
+        confirm = client.process_message(answer.payload, now_ns)[0]
+        server.process_message(confirm.payload, address, now_ns)
     assert server.clients == list(names)
     for name in names:
         for _ in range(60):
-            server.offer(name, b"picture")
+            server.queue_packet(name, b"picture")
         assert server.has_room(name)
     served = Counter()
     for _ in range(120):
-        before = {name: server.waiting(name) for name in names}
-        for effect in server.work(now_ns):
+        before = {name: server.count_waiting(name) for name in names}
+        for effect in server.seal_next(now_ns):
             if isinstance(effect, Send) and effect.to[1] == 4001:
                 for delivered in clients[effect.to[0], 4000].data(effect.payload, now_ns):
                     assert not isinstance(delivered, Deliver) or delivered.verified
-        served.update(name for name in names if server.waiting(name) < before[name])
+        served.update(name for name in names if server.count_waiting(name) < before[name])
     # 60 are the tree's, at an eighth of a signature each; the rest is shared 1 : 1 : 2.
     assert served["tree"] == 60
     assert served["heavy"] == pytest.approx(2 * served["each"], abs=3)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from authenticast_ends import ED, MS, Ends, adds_up, wish
-from protocols.authenticast.controllers.balance import Balanced, operations
+from protocols.authenticast.controllers.balance import Balanced, operation_rates
 from protocols.authenticast.controllers.blend1998 import (
     Blend1998,
     BlendParameters,
@@ -24,9 +24,9 @@ from protocols.authenticast.fairness import (
     FairQueue,
     Load,
     best_algorithm,
-    busier_end,
-    jain,
-    max_min,
+    busier_end_load,
+    jain_index,
+    max_min_shares,
 )
 from protocols.authenticast.processor import Cost, MissingCost, Processor, Steal
 from protocols.authenticast.settings import Algorithm, Range, Scheme, Setting
@@ -229,14 +229,14 @@ def test_nobody_is_signed_for_before_the_turn(jobs, weights):
     left = dict.fromkeys("abc", 0)
     biggest, got = dict.fromkeys("abc", 0.0), dict.fromkeys("abc", 0.0)
     for client in "abc":
-        queue.join(client, weight[client])
+        queue.add_client(client, weight[client])
     for client, cost in jobs:
-        queue.push(client, cost, cost)
+        queue.push_job(client, cost, cost)
         left[client] += 1
         biggest[client] = max(biggest[client], cost / weight[client])
     always = {client for client in "abc" if left[client]}
     for _ in jobs:
-        client, cost = queue.pop()
+        client, cost = queue.pop_job()
         left[client] -= 1
         got[client] += cost / weight[client]
         always = {other for other in always if left[other]}
@@ -244,7 +244,7 @@ def test_nobody_is_signed_for_before_the_turn(jobs, weights):
             for other in always:
                 assert got[one] - got[other] <= biggest[one] + biggest[other] + 1e-9
     with pytest.raises(IndexError):
-        queue.pop()
+        queue.pop_job()
 
 
 @settings(deadline=None)
@@ -252,7 +252,7 @@ def test_nobody_is_signed_for_before_the_turn(jobs, weights):
                                             min_size=1))
 def test_max_min_shares(capacity, demands):
     """All of the capacity or all demands; who gets less than it asks for gets the most of all."""
-    shares = max_min(capacity, demands)
+    shares = max_min_shares(capacity, demands)
     assert sum(shares.values()) == pytest.approx(min(capacity, sum(demands.values())))
     for client, share in shares.items():
         assert share <= demands[client] + 1e-9
@@ -262,10 +262,10 @@ def test_max_min_shares(capacity, demands):
 
 def test_weights_and_jain():
     """Twice the weight, twice the share; Jain's index from one over n to one."""
-    assert max_min(9, {"a": 9, "b": 9}, {"a": 2}) == {"a": 6, "b": 3}
-    assert jain([1, 1, 1, 1]) == 1
-    assert jain([1, 0, 0, 0]) == 0.25
-    assert jain([]) == 1
+    assert max_min_shares(9, {"a": 9, "b": 9}, {"a": 2}) == {"a": 6, "b": 3}
+    assert jain_index([1, 1, 1, 1]) == 1
+    assert jain_index([1, 0, 0, 0]) == 0.25
+    assert jain_index([]) == 1
 
 
 def test_work_moves_to_the_end_that_has_time():
@@ -274,10 +274,10 @@ def test_work_moves_to_the_end_that_has_time():
     busy_client = Load(server=0.0, client=0.5, signs_per_s=20, verifies_per_s=20)
     assert best_algorithm(costs, busy_client) is RSA
     assert best_algorithm(costs, replace(busy_client, server=0.9, client=0.0)) is DSA
-    assert busier_end(costs[DSA], busy_client) == pytest.approx(1.5)
-    assert operations(by_percentage(0.1), 100) == (100, 10)
-    assert operations(DELAYED3, 90) == (120, 30)
-    assert operations(Setting(Scheme.TREE, DSA, 9), 90) == (10, 10)
+    assert busier_end_load(costs[DSA], busy_client) == pytest.approx(1.5)
+    assert operation_rates(by_percentage(0.1), 100) == (100, 10)
+    assert operation_rates(DELAYED3, 90) == (120, 30)
+    assert operation_rates(Setting(Scheme.TREE, DSA, 9), 90) == (10, 10)
     balanced = Balanced(Static(), costs)
     loaded = seen(by_percentage(0.2), rate_pps=25.0, algorithm_change=True)
     assert balanced.decide(replace(loaded, algorithm_change=False)) is None
@@ -295,16 +295,16 @@ def test_a_processor_charges_and_is_stolen():
                           steal=[Steal(1, 2, 0.5)])
     processor.charge("dsa-512-verify", 32)
     processor.charge("hash", 1000)
-    assert processor.settle(0) == 52 * MS
+    assert processor.settle_charges(0) == 52 * MS
     processor.charge("dsa-512-verify", 32)
-    assert processor.settle(10 * MS) == 102 * MS
+    assert processor.settle_charges(10 * MS) == 102 * MS
     processor.charge("dsa-512-verify", 32)
-    assert processor.settle(980 * MS) == 1060 * MS  # 20 ms, then 30 ms at half speed
+    assert processor.settle_charges(980 * MS) == 1060 * MS  # 20 ms, then 30 ms at half speed
     with pytest.raises(MissingCost, match="rsa-1024-sign is missing"):
         processor.charge("rsa-1024-sign", 32)
     free = Processor({})
     free.charge("anything", 1)
-    assert free.settle(5) == 5
+    assert free.settle_charges(5) == 5
 
 
 def test_two_processors_work_side_by_side():
@@ -313,7 +313,7 @@ def test_two_processors_work_side_by_side():
     ends = []
     for _ in range(3):
         processor.charge("x", 0)
-        ends.append(processor.settle(0))
+        ends.append(processor.settle_charges(0))
     assert ends == [10 * MS, 10 * MS, 20 * MS]
 
 
@@ -324,6 +324,6 @@ def test_bad_parameters():
     with pytest.raises(ValueError, match="give a worth above 0"):
         Lyapunov(0)
     with pytest.raises(ValueError, match="give more than 0"):
-        FairQueue().join("a", 0)
+        FairQueue().add_client("a", 0)
     assert BoundedParameters().utilisation < 1
     assert ED is Algorithm.ED25519

@@ -96,13 +96,13 @@ def test_the_rest_of_the_data_plane_comes_back(bundle, disclosed):
 @given(MESSAGES, st.binary(max_size=100))
 def test_messages_come_back(message, authentication):
     """Every message is the same after its trip, apart from what authenticates it."""
-    received = messages.parse(message.encode() + authentication)
+    received = messages.parse_message(message.encode() + authentication)
     assert received.message == message
     assert received.body == message.encode()
     assert received.authentication == authentication
 
 
-PARSERS = (packets.parse_data, packets.parse_bundle, packets.parse_disclose, messages.parse,
+PARSERS = (packets.parse_data, packets.parse_bundle, packets.parse_disclose, messages.parse_message,
            tesla.parse_parameters)
 
 
@@ -126,12 +126,12 @@ def test_parsers_refuse_damage_cleanly(message, choices):
     encoded = message.encode()
     cut = choices.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(PacketError):
-        messages.parse(encoded[:cut])
+        messages.parse_message(encoded[:cut])
     place = choices.draw(st.integers(0, len(encoded) - 1))
     damaged = bytearray(encoded)
     damaged[place] ^= 1 << choices.draw(st.integers(0, 7))
     try:
-        messages.parse(bytes(damaged))
+        messages.parse_message(bytes(damaged))
     except PacketError as error:
         assert str(error)
 
@@ -160,15 +160,15 @@ def test_settings_that_make_no_sense(make, words):
 def test_keys_that_cannot_be(algorithm, bits):
     """Sizes that the library refuses, and the papers' 512 bits, are refused in one line."""
     with pytest.raises(UnusableKey) as caught:
-        crypto.generate(algorithm, bits)
+        crypto.generate_key(algorithm, bits)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("algorithm", sorted(SIGNATURES))
 def test_keys_come_back_and_verify(algorithm):
     """PEM leads back to the same key, which signs what its public half verifies, and only that."""
-    made = crypto.generate(algorithm)
-    private, public = crypto.load_private(made.encode()), crypto.load_public(made.public.encode())
+    made = crypto.generate_key(algorithm)
+    private, public = crypto.load_private(made.to_pem()), crypto.load_public(made.public.to_pem())
     charged = []
     operations = crypto.Crypto(lambda kind, size: charged.append((kind, size)),
                                {Algorithm.DSA: "dsa-512"})

@@ -193,7 +193,7 @@ def test_back_from_a_secret_key(folder):
     wished = []
     for change in ({"scheme": "secret-key"}, {"bundle": 4}, {"scheme": "tree"},
                    {"algorithm": "DSA"}, {"scheme": "tesla"}, {"scheme": "delayed"}):
-        receiving._obey({"do": "dial", **change})
+        receiving._run_command({"do": "dial", **change})
         wished.append(receiving._client.wish.setting.algorithm.name)
     assert wished == ["HMAC", "HMAC", "RSA", "DSA", "HMAC", "DSA"]
 

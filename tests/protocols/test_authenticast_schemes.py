@@ -124,17 +124,19 @@ def test_trees(size, choices):
     """Every leaf's path leads to the root; no other leaf's, length or place does."""
     operations = Crypto()
     leaves = [bytes([n]) * 32 for n in range(size)]
-    levels = tree.levels(operations, leaves)
+    levels = tree.build_tree(operations, leaves)
     root = levels[-1][0]
     position = choices.draw(st.integers(0, size - 1))
-    partners = tree.path(levels, position)
-    assert tree.climb(operations, leaves[position], (position, size), partners) == root
-    assert tree.climb(operations, b"x" * 32, (position, size), partners) != root
-    assert tree.climb(operations, leaves[position], (position, size), partners + b"x") is None
+    partners = tree.authentication_path(levels, position)
+    assert tree.compute_root(operations, leaves[position], (position, size), partners) == root
+    assert tree.compute_root(operations, b"x" * 32, (position, size), partners) != root
+    assert tree.compute_root(operations, leaves[position], (position, size), partners
+                             + b"x") is None
     if partners:
-        assert tree.climb(operations, leaves[position], (position, size), partners[:-1]) is None
-        assert tree.climb(operations, leaves[position], ((position + 1) % size, size),
-                          partners) != root
+        assert tree.compute_root(operations, leaves[position], (position, size),
+                                 partners[:-1]) is None
+        assert tree.compute_root(operations, leaves[position], ((position + 1) % size, size),
+                                 partners) != root
 
 
 def sealed(sealer, numbers, scheme=Scheme.DELAYED, algorithm=ED) -> list[bytes]:
@@ -152,11 +154,11 @@ def test_one_operation_a_bundle():
     assert counted.count("ed25519-256-sign") == 6
     opener = DelayedOpener(Verifier(operations, {ED: key("server").public}, SESSION))
     verdicts = [verdict for datagram in datagrams[:5]
-                for verdict in opener.open(parse_data(datagram), START_NS)]
+                for verdict in opener.open_packet(parse_data(datagram), START_NS)]
     assert verdicts == []
     assert opener.waiting == 5
     counted.clear()
-    verdicts = opener.sign(parse_bundle(datagrams[5]), START_NS)
+    verdicts = opener.add_signature(parse_bundle(datagrams[5]), START_NS)
     assert [fate for _, fate in verdicts] == [Fate.VERIFIED] * 5
     assert counted.count("ed25519-256-verify") == 1
 
@@ -164,7 +166,7 @@ def test_one_operation_a_bundle():
 def tesla_pair(delay=2, ahead_ns=0):
     """A sealer and an opener of a chain with intervals of 100 ms; keys[i] is K(i)."""
     operations = Crypto()
-    keys = tesla.chain(operations, b"k" * 32, 50)
+    keys = tesla.make_key_chain(operations, b"k" * 32, 50)
     parameters = Parameters(START_NS, 100 * MS, 50, delay, keys[0])
     return (TeslaSealer(operations, SESSION, parameters, keys),
             TeslaOpener(operations, SESSION, parameters, ahead_ns, START_NS), keys)
@@ -187,7 +189,7 @@ def test_tesla_is_safe_whatever_the_delay(sent, delay, ahead):
     sealer, opener, _ = tesla_pair(delay=2, ahead_ns=ahead * MS)
     sent_ns, arrived_ns = START_NS + sent * MS, START_NS + (sent + delay) * MS
     packet = tesla_packet(sealer, 0, sent_ns)
-    verdicts = opener.open(packet, arrived_ns)
+    verdicts = opener.open_packet(packet, arrived_ns)
     disclosed_ns = START_NS + (sent // 100 + 2) * 100 * MS
     if arrived_ns >= disclosed_ns:
         assert verdicts == [(packet, Fate.LATE)]
@@ -231,13 +233,13 @@ def test_tesla_refuses_what_is_forged_with_a_disclosed_key():
     """Whoever has learnt a key can make MACs with it, but nobody takes them any more."""
     sealer, opener, keys = tesla_pair()
     real = tesla_packet(sealer, 0, START_NS)
-    assert opener.open(real, START_NS + MS) == []
+    assert opener.open_packet(real, START_NS + MS) == []
     late_ns = START_NS + 250 * MS
     forger = TeslaSealer(Crypto(), SESSION, opener._parameters, keys)
     forged = tesla_packet(forger, 1, START_NS)
-    verdicts = opener.open(forged, late_ns)
+    verdicts = opener.open_packet(forged, late_ns)
     assert (forged, Fate.LATE) in verdicts
-    verdicts = opener.disclose(Disclose(1, 0, 1, keys[1]), late_ns)
+    verdicts = opener.process_disclosure(Disclose(1, 0, 1, keys[1]), late_ns)
     assert verdicts == [(real, Fate.VERIFIED)]
 
 
@@ -246,10 +248,10 @@ def test_tesla_refuses_wrong_keys_and_contents():
     sealer, opener, keys = tesla_pair()
     packet = tesla_packet(sealer, 0, START_NS)
     changed = replace(tesla_packet(sealer, 1, START_NS), payload=b"another")
-    assert opener.open(packet, START_NS) == opener.open(changed, START_NS) == []
-    assert opener.disclose(Disclose(1, 0, 1, b"x" * 32), START_NS + 300 * MS) == []
-    assert opener.disclose(Disclose(1, 0, 40, keys[40]), START_NS + 300 * MS) == []
-    assert opener.disclose(Disclose(1, 0, 2, keys[2]), START_NS + 300 * MS) == [
+    assert opener.open_packet(packet, START_NS) == opener.open_packet(changed, START_NS) == []
+    assert opener.process_disclosure(Disclose(1, 0, 1, b"x" * 32), START_NS + 300 * MS) == []
+    assert opener.process_disclosure(Disclose(1, 0, 40, keys[40]), START_NS + 300 * MS) == []
+    assert opener.process_disclosure(Disclose(1, 0, 2, keys[2]), START_NS + 300 * MS) == [
         (packet, Fate.VERIFIED), (changed, Fate.FAILED)]
 
 
@@ -264,7 +266,7 @@ def test_air_and_buffer_are_told_apart(fates):
             arrivals.count_drops(dropped)
             arrivals.accept(number)
     arrivals.count_drops(dropped)
-    arrivals.reach(len(fates))
+    arrivals.count_missing(len(fates))
     assert (arrivals.air, arrivals.buffer) == (fates.count("air"), fates.count("buffer"))
     assert arrivals.accepted == fates.count("pass")
 

@@ -129,7 +129,7 @@ def test_replayed_packets(wished):
                                                     (300 * MS, datagram)]).start()
     ends.stream(100)
     for datagram in ends.data():
-        ends.perform(ends.client.data(datagram, ends.now_ns))
+        ends.perform(ends.client.process_data(datagram, ends.now_ns))
     account = ends.finish()
     assert account["processed"] == len({d.sequence for d in ends.delivered}) == 100
     assert account["duplicates"] >= 300
@@ -143,7 +143,7 @@ def test_nothing_of_another_session():
     number = ends.client._stream
     for datagram in old.data():
         packet = replace(parse_data(datagram), stream=number)
-        ends.perform(ends.client.data(packet.encode(), ends.now_ns))
+        ends.perform(ends.client.process_data(packet.encode(), ends.now_ns))
     assert not ends.delivered
     assert ends.summary()["failed_operations"] == 50
 
@@ -188,7 +188,7 @@ def test_downgraded_scheme_or_epoch(field):
     forged = replace(forged, epoch=0, algorithm=ED) if field == "epoch" else replace(
         forged, scheme=Scheme.SECRET_KEY)
     before = len(ends.delivered)
-    ends.perform(ends.client.data(forged.encode(), ends.now_ns))
+    ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
     assert len(ends.delivered) == before
     assert ends.lost[-1].fate is Fate.REFUSED
 
@@ -198,7 +198,7 @@ def test_an_unknown_epoch_is_verified_in_full():
     ends = Ends(wish(level=0.0)).start()
     ends.stream(5)
     forged = replace(parse_data(ends.data()[-1]), sequence=5, epoch=1)
-    ends.perform(ends.client.data(forged.encode(), ends.now_ns))
+    ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
     assert ends.lost[-1].fate is Fate.FAILED
 
 
@@ -207,7 +207,7 @@ def test_a_jump_of_the_window_is_verified():
     ends = Ends(wish(level=0.0)).start()
     ends.stream(5)
     forged = replace(parse_data(ends.data()[-1]), sequence=1 << 40)
-    ends.perform(ends.client.data(forged.encode(), ends.now_ns))
+    ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
     assert ends.lost[-1].fate is Fate.FAILED
     ends.stream(5)
     assert ends.summary()["processed"] == 10
@@ -222,7 +222,7 @@ def test_many_small_jumps_do_not_move_the_window_either(wished):
     last = parse_data([datagram for datagram in ends.data() if is_data(datagram)][-1])
     for n in range(1, 40):
         forged = replace(last, sequence=n * 2000, position=0, bundle=1, payload=b"forged")
-        ends.perform(ends.client.data(forged.encode(), ends.now_ns))
+        ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
     ends.stream(40)
     ends.run(1000 * MS)
     genuine = {d.sequence for d in ends.delivered if d.payload != b"forged"}
@@ -250,12 +250,12 @@ def test_forged_report():
     """A stranger who says that the client lags moves nothing: neither DELTA nor the level."""
     ends = Ends(wish(automatic=True)).start()
     ends.stream(50)
-    before, reports = ends.server.stream("client").delta, len(ends.events("report"))
+    before, reports = ends.server.get_stream("client").delta, len(ends.events("report"))
     report = ReceiverReport(ends.client._stream, 10 ** 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    forged = session.seal(Crypto(), b"f" * 32, report.encode())
+    forged = session.seal_message(Crypto(), b"f" * 32, report.encode())
     for payload in (forged, report.encode()):
-        ends.perform(ends.server.message(payload, CONTROL, ends.now_ns))
-    assert ends.server.stream("client").delta == before
+        ends.perform(ends.server.process_message(payload, CONTROL, ends.now_ns))
+    assert ends.server.get_stream("client").delta == before
     assert len(ends.events("report")) == reports
     assert len(ends.events("refused")) == 2
 
@@ -266,7 +266,7 @@ def test_replayed_report():
     ends.stream(50)
     report = next(payload for way, payload in ends.wires
                   if way == "up" and payload[0] & 15 == Kind.REPORT)
-    ends.perform(ends.server.message(report, CONTROL, ends.now_ns))
+    ends.perform(ends.server.process_message(report, CONTROL, ends.now_ns))
     assert len(ends.events("refused")) == 1
 
 
@@ -275,7 +275,7 @@ def test_forged_and_replayed_control():
     ends = Ends(wish()).start()
     ends.turn(wish(level=0.5))
     ends.run(50 * MS)
-    stream = ends.server.stream("client")
+    stream = ends.server.get_stream("client")
     assert stream.setting.level == 0.5
     turned = next(payload for way, payload in ends.wires
                   if way == "up" and payload[0] & 15 == Kind.CONTROL)
@@ -285,8 +285,8 @@ def test_forged_and_replayed_control():
     body = Control(ends.client._stream, 99, wish(level=0.0)).encode()
     by_stranger = session.seal_signed(Crypto(), client_key, key("stranger"),
                                       ends.client._session.digest, body)
-    for payload in (turned, by_stranger, session.seal(Crypto(), client_key, body)):
-        ends.perform(ends.server.message(payload, CONTROL, ends.now_ns))
+    for payload in (turned, by_stranger, session.seal_message(Crypto(), client_key, body)):
+        ends.perform(ends.server.process_message(payload, CONTROL, ends.now_ns))
         assert stream.setting.level == 1.0
     assert len(ends.events("refused")) == 3
 
@@ -298,13 +298,13 @@ def test_forged_change():
     ends.run(50 * MS)
     change = next(payload for way, payload in ends.wires
                   if way == "down" and payload[0] & 15 == Kind.CHANGE)
-    received = messages.parse(change)
+    received = messages.parse_message(change)
     body = replace(received.message, epoch=9, setting=replace(
         received.message.setting, level=0.0)).encode()
     server_key = ends.client._session.server_key
     forged = session.seal_signed(Crypto(), server_key, key("stranger"),
                                  ends.client._session.digest, body)
-    ends.perform(ends.client.message(forged, ends.now_ns))
+    ends.perform(ends.client.process_message(forged, ends.now_ns))
     assert ends.events("refused")[-1]["reason"] == "the change is not the server's"
     assert ends.client.receiver.level == 0.5
 
@@ -315,9 +315,9 @@ def test_forgeries_of_messages_cost_no_signature():
     verified = ends.client._crypto.verified, ends.server._crypto.verified
     for n in range(100):
         body = Control(ends.client._stream, 50 + n, wish(level=0.0)).encode()
-        ends.perform(ends.server.message(body + bytes(81), CONTROL, ends.now_ns))
+        ends.perform(ends.server.process_message(body + bytes(81), CONTROL, ends.now_ns))
         change = messages.Change(ends.client._stream, 5 + n, 0, 0, wish(level=0.0).setting)
-        ends.perform(ends.client.message(change.encode() + bytes(81), ends.now_ns))
+        ends.perform(ends.client.process_message(change.encode() + bytes(81), ends.now_ns))
     assert (ends.client._crypto.verified, ends.server._crypto.verified) == verified
 
 
@@ -326,8 +326,8 @@ def test_replayed_hello():
     ends = Ends(wish()).start()
     hello = next(payload for way, payload in ends.wires if payload[0] & 15 == Kind.HELLO)
     ends.stream(10)
-    ends.client.start(ends.now_ns)
-    older = ends.server.message(hello, CONTROL, ends.now_ns)
+    ends.client.request_stream(ends.now_ns)
+    older = ends.server.process_message(hello, CONTROL, ends.now_ns)
     ends.perform(older)
     answer = next(payload for _, payload in ends.wires if payload[0] & 15 == Kind.HELLO_ACK)
     assert [effect.payload for effect in older] == [answer]
@@ -343,7 +343,7 @@ def test_the_server_cannot_leave_the_users_range():
     for level, applied in ((0.0, 0.3), (0.6, 0.6), (1.0, 0.8)):
         receiver.setting = replace(receiver.setting, level=level)
         assert receiver.level == applied
-    receiver.permit(Range(0.9, 1), ends.now_ns)
+    receiver.set_range(Range(0.9, 1), ends.now_ns)
     assert receiver.level == 1.0
 
 
@@ -360,9 +360,10 @@ def test_every_packet_verifies_outside(algorithm):
                for packet in packets)
     bundles = [parse_bundle(datagram) for datagram in ends.data() if not is_data(datagram)]
     for bundle in bundles:
-        hashes = b"".join(verifier.crypto.digest(packets[bundle.first + n].signed())
+        hashes = b"".join(verifier.crypto.compute_digest(packets[bundle.first + n].signed_bytes())
                           for n in range(3))
-        assert verifier.is_signed(algorithm, "bundle", bundle.signed(hashes), bundle.signature)
+        assert verifier.is_signed(algorithm, "bundle", bundle.signed_bytes(hashes),
+                                  bundle.signature)
     assert len(bundles) == 3
 
 
@@ -379,9 +380,9 @@ def test_noise_reaches_nobody(noise):
         damaged[place % len(real)] ^= turned
         for datagram in (bytes(damaged), real[:place % len(real)], junk,
                          bytes((0x11 + place % 10,)) + junk):
-            ends.perform(ends.client.data(datagram, ends.now_ns))
-            ends.perform(ends.client.message(datagram, ends.now_ns))
-            ends.perform(ends.server.message(datagram, CONTROL, ends.now_ns))
+            ends.perform(ends.client.process_data(datagram, ends.now_ns))
+            ends.perform(ends.client.process_message(datagram, ends.now_ns))
+            ends.perform(ends.server.process_message(datagram, CONTROL, ends.now_ns))
             assert way in {"up", "down", "data"}
     assert len(ends.delivered) == delivered
     assert ends.client.receiver.level == 1.0

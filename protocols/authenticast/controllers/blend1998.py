@@ -32,7 +32,7 @@ class BlendParameters:
     #: Smallest group of the remedy, in packets: "greater than 10" (section 4.5).
     remedy_bundle: int = 11
 
-    def grown(self, bundle: int) -> int:
+    def next_bundle(self, bundle: int) -> int:
         """Return the next larger bundle, in packets."""
         return min(self.max_bundle, max(bundle + 1, ceil(bundle * self.growth)))
 
@@ -51,14 +51,14 @@ class _Calm:
         """Restart the count."""
         self._since = None
 
-    def is_over(self, seen: StreamObservation) -> bool:
+    def is_stable(self, observation: StreamObservation) -> bool:
         """Return whether the stream is stable. Call this for every observation."""
-        if seen.delta >= self._parameters.calm_share * self._parameters.limit:
+        if observation.delta >= self._parameters.calm_share * self._parameters.limit:
             self._since = None
         elif self._since is None:
-            self._since = seen.processed
+            self._since = observation.processed
         return self._since is not None and (
-            seen.processed - self._since >= self._parameters.calm_packets)
+            observation.processed - self._since >= self._parameters.calm_packets)
 
 
 class Blend1998:
@@ -73,25 +73,25 @@ class Blend1998:
         self._calm = _Calm(self._parameters)
         self._bundle: int | None = None
 
-    def decide(self, seen: StreamObservation) -> Decision | None:
+    def decide(self, observation: StreamObservation) -> Decision | None:
         """Return a change to the low level or back to delayed authentication.
 
         The level falls when DELTA exceeds LIMIT. A larger bundle follows when the stream is stable
         again.
         """
-        parameters, setting = self._parameters, seen.setting
+        parameters, setting = self._parameters, observation.setting
         if setting.scheme is Scheme.DELAYED:
-            if seen.delta <= parameters.limit:
+            if observation.delta <= parameters.limit:
                 return None
             self._bundle = setting.bundle
             self._calm.reset()
-            level = seen.permitted.clamp(parameters.low)
+            level = observation.permitted.clamp(parameters.low)
             return Decision(Setting(Scheme.PERCENTAGE, setting.algorithm, level=level),
-                            f"DELTA {seen.delta} > {parameters.limit}: to {100 * level:g} %")
-        if setting.scheme is not Scheme.PERCENTAGE or not self._calm.is_over(seen):
+                            f"DELTA {observation.delta} > {parameters.limit}: to {100 * level:g} %")
+        if setting.scheme is not Scheme.PERCENTAGE or not self._calm.is_stable(observation):
             return None
         self._calm.reset()
-        bundle = parameters.grown(self._bundle or setting.bundle)
+        bundle = parameters.next_bundle(self._bundle or setting.bundle)
         return Decision(Setting(Scheme.DELAYED, setting.algorithm, bundle),
                         f"stable: delayed, bundle {bundle}")
 
@@ -104,29 +104,29 @@ class DelayedFirst1998:
         self._calm = _Calm(self._parameters)
         self._raised_at = -1
 
-    def decide(self, seen: StreamObservation) -> Decision | None:
+    def decide(self, observation: StreamObservation) -> Decision | None:
         """Return a change of the group's size.
 
         A group has more than ten packets when DELTA exceeds LIMIT. Groups become smaller when the
         stream is stable.
         """
-        parameters, setting = self._parameters, seen.setting
-        if seen.delta > parameters.limit:
+        parameters, setting = self._parameters, observation.setting
+        if observation.delta > parameters.limit:
             self._calm.reset()
             # Packets sent before the last remedy cannot show whether the remedy helps.
-            if seen.processed < self._raised_at:
+            if observation.processed < self._raised_at:
                 return None
             if setting.scheme is Scheme.DELAYED:
-                bundle = max(parameters.remedy_bundle, parameters.grown(setting.bundle))
+                bundle = max(parameters.remedy_bundle, parameters.next_bundle(setting.bundle))
             else:
                 bundle = parameters.remedy_bundle
             if setting.scheme is Scheme.DELAYED and bundle == setting.bundle:
                 return None
-            self._raised_at = seen.sent
+            self._raised_at = observation.sent
             return Decision(Setting(Scheme.DELAYED, setting.algorithm, bundle),
-                            f"DELTA {seen.delta} > {parameters.limit}: bundle {bundle}")
+                            f"DELTA {observation.delta} > {parameters.limit}: bundle {bundle}")
         if setting.scheme is not Scheme.DELAYED or setting.bundle == 1 or (
-                not self._calm.is_over(seen)):
+                not self._calm.is_stable(observation)):
             return None
         self._calm.reset()
         bundle = max(1, int(setting.bundle / parameters.growth))

@@ -57,80 +57,81 @@ class Bounded:
         self._seen_s: float | None = None
         self._changed_s: float | None = None
 
-    def decide(self, seen: StreamObservation) -> Decision | None:
+    def decide(self, observation: StreamObservation) -> Decision | None:
         """Return the setting for an observation if it differs enough from the current one.
 
         None without measurements of the receiver.
         """
-        self._integrate(seen)
-        if not seen.is_measured:
+        self._integrate_backlog(observation)
+        if not observation.is_measured:
             return None
-        setting = self._setting(seen)
-        if not self._is_worth_it(setting, seen):
+        setting = self._choose_setting(observation)
+        if not self._is_worth_it(setting, observation):
             return None
-        self._changed_s = seen.now_s
-        return Decision(setting, self._cause(setting, seen))
+        self._changed_s = observation.now_s
+        return Decision(setting, self._describe_cause(setting, observation))
 
-    def _integrate(self, seen: StreamObservation) -> None:
-        passed_s = 0.0 if self._seen_s is None else max(0.0, seen.now_s - self._seen_s)
-        self._seen_s = seen.now_s
-        if not seen.is_measured:
+    def _integrate_backlog(self, observation: StreamObservation) -> None:
+        passed_s = 0.0 if self._seen_s is None else max(0.0, observation.now_s - self._seen_s)
+        self._seen_s = observation.now_s
+        if not observation.is_measured:
             return
         # The packets of a tree arrive at once, so one tree is no backlog.
-        burst = seen.setting.bundle if seen.setting.scheme is Scheme.TREE else 0
-        backlog_s = (seen.delta - burst) / seen.rate_pps
+        burst = observation.setting.bundle if observation.setting.scheme is Scheme.TREE else 0
+        backlog_s = (observation.delta - burst) / observation.rate_pps
         over_s = backlog_s - self._parameters.slack_s
         if over_s > 0:
             # At full shedding a further increase has no effect, and would only decay more slowly.
-            if seen.setting.shed < 1:
+            if observation.setting.shed < 1:
                 self._extra += self._parameters.gain * over_s * passed_s
         else:
             self._extra *= max(0.0, 1 - self._parameters.recovery * passed_s)
         self._extra = min(self._extra, self._parameters.max_extra)
 
-    def _setting(self, seen: StreamObservation) -> Setting:
+    def _choose_setting(self, observation: StreamObservation) -> Setting:
         """Return the strongest setting that the receiver can sustain."""
-        verify_s = seen.verify_s * (1 + self._extra)
-        handle_s = seen.handle_s * (1 + self._extra)
-        room_s = self._parameters.utilisation / seen.rate_pps - handle_s
-        largest = min(MAX_BUNDLE, max(1, int(seen.delay_bound_s * seen.rate_pps)))
-        algorithm = seen.setting.algorithm
+        verify_s = observation.verify_s * (1 + self._extra)
+        handle_s = observation.handle_s * (1 + self._extra)
+        room_s = self._parameters.utilisation / observation.rate_pps - handle_s
+        largest = min(MAX_BUNDLE, max(1, int(observation.delay_bound_s * observation.rate_pps)))
+        algorithm = observation.setting.algorithm
         if room_s > 0 and ceil(verify_s / room_s) <= largest:
             return Setting(self._scheme, algorithm, max(1, ceil(verify_s / room_s)))
-        permitted = seen.permitted
+        permitted = observation.permitted
         level = max(0.0, room_s) / verify_s
         if level >= permitted.low:
             # Rounded down to whole per cents, so that the receiver sustains it; never below the
             # floor.
             level = max(permitted.low, int(level * _STEPS) / _STEPS)
             return Setting(Scheme.PERCENTAGE, algorithm, level=permitted.clamp(level))
-        return self._at_the_floor(seen, verify_s, handle_s, largest)
+        return self._floor_setting(observation, verify_s, handle_s, largest)
 
-    def _at_the_floor(self, seen: StreamObservation, verify_s: float, handle_s: float,
-                      largest: int) -> Setting:
+    def _floor_setting(self, observation: StreamObservation, verify_s: float, handle_s: float,
+                       largest: int) -> Setting:
         """Return the setting at the floor that sheds the fewest packets.
 
         It is either trees of the largest size, or the floor by percentage. With trees, shedding
         saves the handling of packets but no verification, because a tree is hardly ever shed
         completely.
         """
-        floor, rate = seen.permitted.low, seen.rate_pps
+        floor, rate = observation.permitted.low, observation.rate_pps
         utilisation = self._parameters.utilisation
         by_level = 1 - utilisation / (rate * (handle_s + floor * verify_s))
         left = utilisation - rate * verify_s / largest
         by_tree = 1 - left / (rate * handle_s) if left > 0 and handle_s > 0 else 1.0
         if self._scheme is Scheme.TREE and by_tree <= by_level:
-            return Setting(self._scheme, seen.setting.algorithm, largest, shed=_up(by_tree))
+            return Setting(self._scheme, observation.setting.algorithm, largest,
+                           shed=_round_up(by_tree))
         # One lost packet loses a bundle of delayed authentication, so none is shed from these.
-        return Setting(Scheme.PERCENTAGE, seen.setting.algorithm,
-                       level=seen.permitted.clamp(floor), shed=_up(by_level))
+        return Setting(Scheme.PERCENTAGE, observation.setting.algorithm,
+                       level=observation.permitted.clamp(floor), shed=_round_up(by_level))
 
-    def _is_worth_it(self, setting: Setting, seen: StreamObservation) -> bool:
-        now, hysteresis = seen.setting, 1 + self._parameters.hysteresis
+    def _is_worth_it(self, setting: Setting, observation: StreamObservation) -> bool:
+        now, hysteresis = observation.setting, 1 + self._parameters.hysteresis
         if setting == now:
             return False
         if self._changed_s is not None and (
-                seen.now_s - self._changed_s < self._parameters.settle_s):
+                observation.now_s - self._changed_s < self._parameters.settle_s):
             return False
         if setting.scheme is not now.scheme:
             return True
@@ -140,14 +141,16 @@ class Bounded:
         return (setting.bundle > now.bundle or setting.bundle * hysteresis <= now.bundle
                 or setting.shed != now.shed)
 
-    def _cause(self, setting: Setting, seen: StreamObservation) -> str:
+    def _describe_cause(self, setting: Setting, observation: StreamObservation) -> str:
         what = (f"{100 * setting.level:g} %" if setting.scheme is Scheme.PERCENTAGE
                 else f"{setting.scheme.name.lower()}, bundle {setting.bundle}")
         shed = f", {100 * setting.shed:g} % shed" if setting.shed else ""
-        return (f"{seen.rate_pps:.0f} packets/s at {1e3 * seen.verify_s:.3g} ms a verification, "
-                f"DELTA {seen.delta}: {what}{shed}")
+        return (
+            f"{observation.rate_pps:.0f} packets/s at {1e3 * observation.verify_s:.3g} ms a "
+            "verification, "
+                f"DELTA {observation.delta}: {what}{shed}")
 
 
-def _up(share: float) -> float:
+def _round_up(share: float) -> float:
     """Return a share rounded up to whole per cents, between 0 and 1."""
     return min(1.0, max(0.0, ceil(share * _STEPS) / _STEPS))

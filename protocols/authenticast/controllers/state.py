@@ -59,11 +59,11 @@ class Decision:
 class Controller(Protocol):
     """A controller of a stream, called after every report of its receiver."""
 
-    def decide(self, seen: StreamObservation) -> Decision | None:
+    def decide(self, observation: StreamObservation) -> Decision | None:
         """Return the setting to use from now on, or None to keep the current one.
 
         Args:
-            seen: State of the stream at the report, in seconds and packets.
+            observation: State of the stream at the report, in seconds and packets.
 
         Returns:
             The new setting and its reason for the log, or None. The server ignores a setting whose

@@ -8,6 +8,6 @@ from protocols.authenticast.controllers.state import Decision, StreamObservation
 class Static:
     """A controller that keeps the user's setting."""
 
-    def decide(self, seen: StreamObservation) -> Decision | None:
+    def decide(self, observation: StreamObservation) -> Decision | None:
         """Return None, so that the setting never changes."""
         return None

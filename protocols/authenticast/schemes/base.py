@@ -12,7 +12,7 @@ from typing import Protocol
 from protocols.authenticast.crypto import Crypto, SigningKey, VerifyingKey
 from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Data
-from protocols.authenticast.session import context
+from protocols.authenticast.session import signing_context
 from protocols.authenticast.settings import Algorithm
 
 Verdict = tuple[Data, Fate]
@@ -21,10 +21,10 @@ Verdict = tuple[Data, Fate]
 class Sealer(Protocol):
     """A converter of packets into datagrams with authenticators.
 
-    Packets are sealed in the order of `add`, which is the order of their sequence numbers.
+    Packets are sealed in the order of `seal_packet`, which is the order of their sequence numbers.
     """
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Seal a packet.
 
         Args:
@@ -38,7 +38,7 @@ class Sealer(Protocol):
             ValueError: No key is left (TESLA only).
         """
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Return the datagrams that close an open group early.
 
         Called at a change of setting and at the end of the stream.
@@ -54,7 +54,7 @@ class Sealer(Protocol):
 class Opener(Protocol):
     """A verifier of packets that are new and may belong to their epoch."""
 
-    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
         """Return verdicts on this packet and on others that waited for it.
 
         Args:
@@ -82,7 +82,7 @@ class Signer:
 
     def sign(self, purpose: str, message: bytes) -> bytes:
         """Return a signature of a message for one purpose in this session."""
-        return self.crypto.sign(self.key, context(purpose, self.session) + message)
+        return self.crypto.sign(self.key, signing_context(purpose, self.session) + message)
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class Verifier:
         """Return whether the server signed a message for a purpose in this session."""
         key = self.keys.get(algorithm)
         return key is not None and self.crypto.verify(
-            key, context(purpose, self.session) + message, signature)
+            key, signing_context(purpose, self.session) + message, signature)
 
     def is_authentic(self, packet: Data) -> bool:
         """Return whether a packet's own signature is valid."""
-        return self.is_signed(packet.algorithm, "data", packet.signed(), packet.authenticator)
+        return self.is_signed(packet.algorithm, "data", packet.signed_bytes(), packet.authenticator)
 
 
 class AtOnce:
     """A base of sealers that hold no packets."""
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Return no datagrams, because no group is open."""
         return []
 

@@ -28,24 +28,25 @@ class DelayedSealer(AtOnce):
         self._size = size
         self._open: list[Data] = []
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Return the signed packet, and the bundle's signature after its last packet."""
         packet = replace(packet, position=len(self._open), bundle=self._size)
         self._open.append(packet)
-        signature = self._signer.sign("data", packet.signed())
+        signature = self._signer.sign("data", packet.signed_bytes())
         sealed = [replace(packet, authenticator=signature).encode()]
-        return sealed + (self.close(now_ns) if len(self._open) == self._size else [])
+        return sealed + (self.close_group(now_ns) if len(self._open) == self._size else [])
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Return the bundle's signature over the packets so far, if there are any."""
         if not self._open:
             return []
         first, size = self._open[0], len(self._open)
         bundle = Bundle(first.algorithm, first.stream, first.epoch, first.sequence, size)
-        hashes = b"".join(self._signer.crypto.digest(packet.signed()) for packet in self._open)
+        hashes = b"".join(self._signer.crypto.compute_digest(packet.signed_bytes()) for packet
+                          in self._open)
         self._open = []
         return [replace(bundle, signature=self._signer.sign(
-            "bundle", bundle.signed(hashes))).encode()]
+            "bundle", bundle.signed_bytes(hashes))).encode()]
 
 
 @dataclass
@@ -74,7 +75,7 @@ class DelayedOpener:
         """Return the number of packets that are held."""
         return sum(len(group.packets) for group in self._groups.values())
 
-    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
         """Hold a packet, and return verdicts on bundles that this packet settles.
 
         It completes its own bundle, or shows that an older bundle will not become complete.
@@ -84,18 +85,18 @@ class DelayedOpener:
         group = self._groups.setdefault(packet.first, _Group())
         group.packets[packet.position] = packet
         group.touched_ns = now_ns
-        return self._settle(packet.first) + self._give_up_before(packet.sequence)
+        return self._settle_bundle(packet.first) + self._give_up_before(packet.sequence)
 
-    def sign(self, bundle: Bundle, now_ns: int) -> list[Verdict]:
+    def add_signature(self, bundle: Bundle, now_ns: int) -> list[Verdict]:
         """Add the signature of a bundle and return the verdicts that follow."""
         if bundle.first in self._given_up:
             return []
         group = self._groups.setdefault(bundle.first, _Group())
         group.signature = bundle
         group.touched_ns = now_ns
-        return self._settle(bundle.first) + self._give_up_before(bundle.first)
+        return self._settle_bundle(bundle.first) + self._give_up_before(bundle.first)
 
-    def release(self) -> list[Data]:
+    def release_packets(self) -> list[Data]:
         """Return all held packets and forget their bundles.
 
         From now on the receiver verifies packets one by one.
@@ -107,7 +108,7 @@ class DelayedOpener:
 
     def give_up(self) -> list[Verdict]:
         """Give up all bundles, because the stream is over."""
-        return [(packet, Fate.BUNDLE_INCOMPLETE) for packet in self.release()]
+        return [(packet, Fate.BUNDLE_INCOMPLETE) for packet in self.release_packets()]
 
     def tick(self, now_ns: int) -> list[Verdict]:
         """Give up bundles that have received nothing for `patience_ns`."""
@@ -120,7 +121,7 @@ class DelayedOpener:
         return min((group.touched_ns + self._patience_ns for group in self._groups.values()),
                    default=None)
 
-    def _settle(self, first: int) -> list[Verdict]:
+    def _settle_bundle(self, first: int) -> list[Verdict]:
         group = self._groups[first]
         if not group.is_complete:
             return []
@@ -128,8 +129,9 @@ class DelayedOpener:
         bundle = group.signature
         assert bundle is not None
         packets = [group.packets.pop(position) for position in range(bundle.size)]
-        hashes = b"".join(self._verifier.crypto.digest(packet.signed()) for packet in packets)
-        is_right = self._verifier.is_signed(bundle.algorithm, "bundle", bundle.signed(hashes),
+        hashes = b"".join(self._verifier.crypto.compute_digest(packet.signed_bytes()) for packet
+                          in packets)
+        is_right = self._verifier.is_signed(bundle.algorithm, "bundle", bundle.signed_bytes(hashes),
                                             bundle.signature)
         fate = Fate.VERIFIED if is_right else Fate.BUNDLE_FAILED
         # A packet at a position that the signature does not cover was not sent by the server.

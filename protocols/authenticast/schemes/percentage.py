@@ -15,7 +15,7 @@ class PercentageSealer(AtOnce):
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Return the signed packet."""
-        text = packet.signed()
+        text = packet.signed_bytes()
         return [text + self._signer.sign("data", text)]

@@ -10,7 +10,7 @@ from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Data
 from protocols.authenticast.schemes.base import AtOnce, NeverWaits, Verdict
-from protocols.authenticast.session import context
+from protocols.authenticast.session import signing_context
 
 
 class SecretKeySealer(AtOnce):
@@ -19,12 +19,12 @@ class SecretKeySealer(AtOnce):
     def __init__(self, crypto: Crypto, key: bytes, session: bytes) -> None:
         self._crypto = crypto
         self._key = key
-        self._context = context("data", session)
+        self._context = signing_context("data", session)
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Return the packet with its MAC."""
-        text = packet.signed()
-        return [text + self._crypto.mac(self._key, self._context + text)]
+        text = packet.signed_bytes()
+        return [text + self._crypto.compute_mac(self._key, self._context + text)]
 
 
 class SecretKeyOpener(NeverWaits):
@@ -35,10 +35,10 @@ class SecretKeyOpener(NeverWaits):
     def __init__(self, crypto: Crypto, key: bytes, session: bytes) -> None:
         self._crypto = crypto
         self._key = key
-        self._context = context("data", session)
+        self._context = signing_context("data", session)
 
-    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
         """Return the verdict on the packet at once."""
-        is_right = self._crypto.is_mac(self._key, self._context + packet.signed(),
-                                       packet.authenticator)
+        is_right = self._crypto.is_valid_mac(self._key, self._context + packet.signed_bytes(),
+                                             packet.authenticator)
         return [(packet, Fate.VERIFIED if is_right else Fate.FAILED)]

@@ -19,7 +19,7 @@ from protocols.authenticast.crypto import TAG_BYTES, Crypto
 from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import TESLA_KEY_BYTES, Data, Disclose
 from protocols.authenticast.schemes.base import Verdict
-from protocols.authenticast.session import context
+from protocols.authenticast.session import signing_context
 
 _PARAMETERS = struct.Struct("!QQIH")
 _CHAIN = b"authenticast/1 tesla chain"
@@ -87,16 +87,16 @@ def parse_parameters(data: bytes) -> Parameters:
     return Parameters(start_ns, interval_ns, intervals, delay, data[_PARAMETERS.size:])
 
 
-def mac_key(key: bytes) -> bytes:
+def derive_mac_key(key: bytes) -> bytes:
     """Return the key of an interval's MACs (F' of RFC 4082)."""
     return hmac.digest(key, b"authenticast/1 tesla mac", "sha256")
 
 
-def chain(crypto: Crypto, last: bytes, intervals: int) -> list[bytes]:
+def make_key_chain(crypto: Crypto, last: bytes, intervals: int) -> list[bytes]:
     """Return the keys K(0) to K(intervals), computed from the last key."""
     keys = [last]
     for _ in range(intervals):
-        keys.append(crypto.digest(_CHAIN + keys[-1]))
+        keys.append(crypto.compute_digest(_CHAIN + keys[-1]))
     return keys[::-1]
 
 
@@ -109,18 +109,18 @@ class TeslaSealer:
     def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
                  keys: list[bytes]) -> None:
         self._crypto = crypto
-        self._context = context("data", session)
+        self._context = signing_context("data", session)
         self._parameters = parameters
         self._keys = keys
         self._used = 0
         self._disclosed = 0
         self._last: Data | None = None
 
-    def remaining(self, now_ns: int) -> int:
+    def remaining_intervals(self, now_ns: int) -> int:
         """Return the number of intervals left in the chain."""
         return self._parameters.intervals - self._parameters.interval_at(now_ns)
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Return the packet with its interval, a disclosed key and its MAC.
 
         Raises ValueError when the chain has no key left.
@@ -130,12 +130,13 @@ class TeslaSealer:
             raise ValueError("TESLA: the chain is used up")
         old = max(0, interval - self._parameters.delay)
         head = _INTERVAL.pack(interval) + self._keys[old]
-        tag = self._crypto.mac(mac_key(self._keys[interval]),
-                               self._context + packet.signed() + _INTERVAL.pack(interval))
+        tag = self._crypto.compute_mac(derive_mac_key(self._keys[interval]),
+                                       self._context + packet.signed_bytes()
+                                       + _INTERVAL.pack(interval))
         self._used, self._disclosed, self._last = interval, max(self._disclosed, old), packet
         return [replace(packet, authenticator=head + tag).encode()]
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Return no datagrams, because no packet is held. Keys follow from `tick`."""
         return []
 
@@ -168,7 +169,7 @@ class TeslaOpener:
     def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
                  ahead_ns: int, synchronised_ns: int) -> None:
         self._crypto = crypto
-        self._context = context("data", session)
+        self._context = signing_context("data", session)
         self._parameters = parameters
         # The server's clock was at most this far ahead of the client's at `synchronised_ns`.
         self._ahead_ns = ahead_ns
@@ -181,7 +182,7 @@ class TeslaOpener:
         """Return the number of packets that are held."""
         return sum(map(len, self._held.values()))
 
-    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
         """Return verdicts on packets whose key this packet carries.
 
         Also returns a verdict on the packet itself if it is late, malformed or shed.
@@ -190,7 +191,7 @@ class TeslaOpener:
             return [(packet, Fate.FAILED)]
         interval, = _INTERVAL.unpack_from(packet.authenticator)
         key = packet.authenticator[_INTERVAL.size:_INTERVAL.size + TESLA_KEY_BYTES]
-        verdicts = self._learn(interval - self._parameters.delay, key, now_ns)
+        verdicts = self._learn_key(interval - self._parameters.delay, key, now_ns)
         if not 1 <= interval <= self._parameters.intervals:
             return [*verdicts, (packet, Fate.FAILED)]
         if self._latest_interval(now_ns) >= interval + self._parameters.delay:
@@ -204,9 +205,9 @@ class TeslaOpener:
         self._held.setdefault(interval, []).append(packet)
         return verdicts
 
-    def disclose(self, disclosed: Disclose, now_ns: int) -> list[Verdict]:
+    def process_disclosure(self, disclosed: Disclose, now_ns: int) -> list[Verdict]:
         """Learn a key from its own packet and return the verdicts that follow."""
-        return self._learn(disclosed.interval, disclosed.key, now_ns)
+        return self._learn_key(disclosed.interval, disclosed.key, now_ns)
 
     def tick(self, now_ns: int) -> list[Verdict]:
         """Return no verdicts: a later key also gives all earlier keys."""
@@ -227,7 +228,7 @@ class TeslaOpener:
         drift_ns = int(DRIFT * max(0, now_ns - self._synchronised_ns)) + 1
         return self._parameters.interval_at(now_ns + self._ahead_ns + drift_ns)
 
-    def _learn(self, interval: int, key: bytes, now_ns: int) -> list[Verdict]:
+    def _learn_key(self, interval: int, key: bytes, now_ns: int) -> list[Verdict]:
         known, known_key = self._known
         # A key of a future interval cannot be disclosed. Without this bound, a forged interval
         # number would cost many hashes.
@@ -236,17 +237,18 @@ class TeslaOpener:
             return []
         keys = [key]
         for _ in range(interval - known):
-            keys.append(self._crypto.digest(_CHAIN + keys[-1]))
+            keys.append(self._crypto.compute_digest(_CHAIN + keys[-1]))
         if not hmac.compare_digest(keys[-1], known_key):
             return []
         self._known = (interval, key)
         by_interval = {interval - n: chain_key for n, chain_key in enumerate(keys)}
-        return [(packet, self._judge(packet, by_interval[held]))
+        return [(packet, self._judge_packet(packet, by_interval[held]))
                 for held in sorted(self._held) if held <= interval
                 for packet in self._held.pop(held)]
 
-    def _judge(self, packet: Data, key: bytes) -> Fate:
+    def _judge_packet(self, packet: Data, key: bytes) -> Fate:
         interval, tag = packet.authenticator[:_INTERVAL.size], packet.authenticator[-TAG_BYTES:]
-        is_right = self._crypto.is_mac(mac_key(key), self._context + packet.signed() + interval,
-                                       tag)
+        is_right = self._crypto.is_valid_mac(derive_mac_key(key), self._context
+                                             + packet.signed_bytes() + interval,
+                                             tag)
         return Fate.VERIFIED if is_right else Fate.FAILED

@@ -14,14 +14,14 @@ from protocols.authenticast.crypto import HASH_BYTES, Crypto
 from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Data
 from protocols.authenticast.schemes.base import NeverWaits, Signer, Verdict, Verifier
-from protocols.authenticast.wire import block
+from protocols.authenticast.wire import encode_block
 
 _ROOT = struct.Struct("!IIQH")
 _LEAF, _NODE = b"\0", b"\1"
 _MAX_ROOTS = 256
 
 
-def levels(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
+def build_tree(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
     """Return the tree's levels, from the leaves' hashes to the root.
 
     A node without a partner moves up unchanged.
@@ -29,13 +29,13 @@ def levels(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
     tree = [leaves]
     while len(tree[-1]) > 1:
         below = tree[-1]
-        above = [crypto.digest(_NODE + below[n] + below[n + 1])
+        above = [crypto.compute_digest(_NODE + below[n] + below[n + 1])
                  for n in range(0, len(below) - 1, 2)]
         tree.append(above + below[len(above) * 2:])
     return tree
 
 
-def path(tree: list[list[bytes]], position: int) -> bytes:
+def authentication_path(tree: list[list[bytes]], position: int) -> bytes:
     """Return the partner hashes on the way from a leaf to the root."""
     partners = b""
     for nodes in tree[:-1]:
@@ -45,12 +45,13 @@ def path(tree: list[list[bytes]], position: int) -> bytes:
     return partners
 
 
-def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) -> bytes | None:
+def compute_root(crypto: Crypto, leaf: bytes, position_and_size: tuple[int, int],
+                 partners: bytes) -> bytes | None:
     """Return the root above a leaf, or None if the path has the wrong length.
 
-    `place` is the leaf's position and the number of leaves.
+    `position_and_size` is the leaf's position and the number of leaves.
     """
-    position, size = place
+    position, size = position_and_size
     node, used = leaf, 0
     while size > 1:
         if position ^ 1 < size:
@@ -58,17 +59,18 @@ def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) 
             used += HASH_BYTES
             if len(partner) != HASH_BYTES:
                 return None
-            node = crypto.digest(_NODE + (partner + node if position & 1 else node + partner))
+            node = crypto.compute_digest(_NODE
+                                         + (partner + node if position & 1 else node + partner))
         position, size = position // 2, (size + 1) // 2
     return node if used == len(partners) else None
 
 
-def leaf_of(crypto: Crypto, signed: bytes) -> bytes:
+def leaf_hash(crypto: Crypto, signed: bytes) -> bytes:
     """Return the leaf hash of a packet's authenticated bytes."""
-    return crypto.digest(_LEAF + signed)
+    return crypto.compute_digest(_LEAF + signed)
 
 
-def statement(packet: Data, root: bytes) -> bytes:
+def signed_statement(packet: Data, root: bytes) -> bytes:
     """Return the bytes that the signature of a tree covers."""
     return _ROOT.pack(packet.stream, packet.epoch, packet.first, packet.bundle) + root
 
@@ -84,18 +86,18 @@ class TreeSealer:
         self._since_ns = 0
 
     @property
-    def held(self) -> int:
+    def held_count(self) -> int:
         """Return the number of packets that wait for their tree."""
         return len(self._open)
 
-    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
         """Hold the packet, and return the packets of its tree if the tree is full."""
         if not self._open:
             self._since_ns = now_ns
         self._open.append(packet)
-        return self.close(now_ns) if len(self._open) == self._size else []
+        return self.close_group(now_ns) if len(self._open) == self._size else []
 
-    def close(self, now_ns: int) -> list[bytes]:
+    def close_group(self, now_ns: int) -> list[bytes]:
         """Return the packets held so far, sealed as one tree."""
         size, crypto = len(self._open), self._signer.crypto
         if not size:
@@ -103,15 +105,17 @@ class TreeSealer:
         packets = [replace(packet, position=position, bundle=size)
                    for position, packet in enumerate(self._open)]
         self._open = []
-        texts = [packet.signed() for packet in packets]
-        tree = levels(crypto, [leaf_of(crypto, text) for text in texts])
-        signature = block(self._signer.sign("tree", statement(packets[0], tree[-1][0])))
-        return [text + signature + path(tree, position) for position, text in enumerate(texts)]
+        texts = [packet.signed_bytes() for packet in packets]
+        tree = build_tree(crypto, [leaf_hash(crypto, text) for text in texts])
+        signature = encode_block(self._signer.sign("tree",
+                                                   signed_statement(packets[0], tree[-1][0])))
+        return [text + signature + authentication_path(tree, position) for position, text
+                in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[bytes]:
         """Return the packets of a tree whose first packet has waited for `hold_ns`."""
         due_ns = self.deadline_ns()
-        return self.close(now_ns) if due_ns is not None and due_ns <= now_ns else []
+        return self.close_group(now_ns) if due_ns is not None and due_ns <= now_ns else []
 
     def deadline_ns(self) -> int | None:
         """Return the time at which the open tree is due, or None."""
@@ -127,7 +131,7 @@ class TreeOpener(NeverWaits):
         self._verifier = verifier
         self._roots: dict[bytes, None] = {}
 
-    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
         """Return the verdict on the packet at once."""
         return [(packet, Fate.VERIFIED if self._is_authentic(packet) else Fate.FAILED)]
 
@@ -135,11 +139,12 @@ class TreeOpener(NeverWaits):
         length = int.from_bytes(packet.authenticator[:2], "big")
         signature = packet.authenticator[2:2 + length]
         crypto = self._verifier.crypto
-        root = climb(crypto, leaf_of(crypto, packet.signed()), (packet.position, packet.bundle),
-                     packet.authenticator[2 + length:])
+        root = compute_root(crypto, leaf_hash(crypto, packet.signed_bytes()),
+                            (packet.position, packet.bundle),
+                            packet.authenticator[2 + length:])
         if root is None or len(signature) != length:
             return False
-        stated = bytes((packet.algorithm,)) + statement(packet, root)
+        stated = bytes((packet.algorithm,)) + signed_statement(packet, root)
         if stated in self._roots:
             return True
         if not self._verifier.is_signed(packet.algorithm, "tree", stated[1:], signature):

@@ -26,7 +26,7 @@ WISHES = [wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.PERCENTAGE, DSA),
 
 def public(made: SigningKey) -> Key:
     """A public key as a repetition keeps it."""
-    return Key(made.public.encode().decode())
+    return Key(made.public.to_pem().decode())
 
 
 def streamed(wished, packets: int = 60) -> list[WireDatagram]:
