@@ -231,7 +231,7 @@ class EapLoad2004(Study):
         calibrations = {"before": measured.saturation, "after": measured.saturation_after}
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
                 **{f"{name}_{when}": seconds for when, each in calibrations.items()
-                   if each for name, seconds in each.lists().items()},
+                   if each for name, seconds in each.to_samples().items()},
                 "meetings_s": measured.meetings_s,
                 **{f"asked_{number}_s": instants
                    for number, instants in enumerate(measured.asked_s)},
