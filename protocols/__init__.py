@@ -1,1 +1,1 @@
-"""Protocols that nobody else implements, each a core without sockets and a thin program."""
+"""Protocols without a free implementation, each as socket-free logic and a thin program."""

@@ -1,4 +1,7 @@
-"""A strict reader of JSON objects: every key has its type, unknown ones are refused in one line."""
+"""Strict reader of JSON objects.
+
+Every key has a type. An unknown key is refused with a one-line message.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ _MISSING = object()
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the text names file, key and remedy."""
+    """A configuration that cannot be used.
+
+    The text names file, key and remedy.
+    """
 
 
 class Fields:
-    """Takes keys out of an object; what is left in the end is unknown.
+    """A reader that takes keys out of a JSON object and refuses the remaining ones.
 
-    `where` begins the text of every error: a file's name and a place in it, "" for none.
+    `where` begins the text of every error: the name of a file and a position in it, "" for none.
     """
 
     def __init__(self, values: object, where: str = "") -> None:
@@ -30,7 +36,17 @@ class Fields:
         self._values = dict(values)
 
     def take(self, key: str, convert: Callable[[object], T], default: object = _MISSING) -> T:
-        """A value as `convert` makes it, which says what it wants in a ValueError."""
+        """Take a key out of the object and return its converted value.
+
+        Args:
+            key: The key in the JSON object.
+            convert: Converts the JSON value. A ValueError from it states what is required.
+            default: The JSON value to convert if the key is missing. Without it the key is
+                required.
+
+        Raises:
+            ConfigError: The key is missing, or `convert` refuses the value.
+        """
         value = self._take(key, default)
         try:
             return convert(value)
@@ -38,11 +54,11 @@ class Fields:
             raise ConfigError(f"{self._place(key)}{error}") from None
 
     def inner(self, key: str, default: object = _MISSING) -> Fields:
-        """An object within."""
+        """Take a nested object and return a reader for it."""
         return Fields(self._take(key, default), self._place(key)[:-2])
 
     def each(self, key: str, default: object = _MISSING) -> list[Fields]:
-        """Objects in a list within."""
+        """Take a list of objects and return one reader per object."""
         values = self._take(key, default)
         if not isinstance(values, list):
             raise ConfigError(f"{self._place(key)}a list is needed")
@@ -50,7 +66,7 @@ class Fields:
                 for index, value in enumerate(values)]
 
     def end(self) -> None:
-        """Refuse what nobody has taken."""
+        """Raise ConfigError if keys remain that were not taken."""
         if self._values:
             raise ConfigError(f"{self._place()}unknown: {', '.join(sorted(self._values))}")
 
@@ -65,7 +81,7 @@ class Fields:
 
 
 def read(path: Path) -> object:
-    """The JSON in a file. Raises ConfigError."""
+    """Read the JSON in a file. Raises ConfigError."""
     try:
         return json.loads(path.read_text(), object_pairs_hook=_once)
     except OSError as error:
@@ -77,7 +93,7 @@ def read(path: Path) -> object:
 
 
 class _Twice(Exception):
-    """A key that an object has a second time."""
+    """A key that occurs twice in one object."""
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -89,29 +105,29 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def text(value: object) -> str:
-    """A name."""
+    """Check that a value is a name of 1 to 255 bytes."""
     if not isinstance(value, str) or not value or len(value.encode()) > 255:
         raise ValueError("a name of 1 to 255 bytes is needed")
     return value
 
 
 def address(value: object) -> str:
-    """An IPv4 address."""
+    """Check that a value is an IPv4 address."""
     try:
         return str(IPv4Address(text(value)))
-    except ValueError:  # of both
+    except ValueError:  # from `text` and IPv4Address
         raise ValueError(f"an IPv4 address is needed, not {value!r}") from None
 
 
 def boolean(value: object) -> bool:
-    """True or false."""
+    """Check that a value is true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false is needed")  # noqa: TRY004 - see `take`
     return value
 
 
 def number(low: float = -math.inf, high: float = math.inf) -> Callable[[object], float]:
-    """A finite number in a range."""
+    """Return a converter for finite numbers within a range."""
     needed = (f"a number from {low:g} to {high:g}" if math.isfinite(high) else
               f"a number of at least {low:g}" if math.isfinite(low) else "a finite number")
 
@@ -131,7 +147,7 @@ def _is_finite(value: float) -> bool:
 
 
 def whole(low: int, high: int) -> Callable[[object], int]:
-    """A whole number in a range."""
+    """Return a converter for whole numbers within a range."""
     def convert(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high} is needed, not {value!r:.40}")
@@ -140,7 +156,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 
 
 def several(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
-    """A list of one or more."""
+    """Return a converter for lists of at least one item."""
     def convert_all(value: object) -> list[T]:
         if not isinstance(value, list) or not value:
             raise ValueError("a list of one or more is needed")
@@ -149,7 +165,7 @@ def several(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
 
 
 def one_of(names: Mapping[str, T]) -> Callable[[object], T]:
-    """A name that stands for something."""
+    """Return a converter that maps a name in `names` to its value."""
     def convert(value: object) -> T:
         if not isinstance(value, str) or value not in names:
             raise ValueError(f"{value!r} is not one of {', '.join(names)}")
@@ -158,12 +174,12 @@ def one_of(names: Mapping[str, T]) -> Callable[[object], T]:
 
 
 def none_or(convert: Callable[[object], T]) -> Callable[[object], T | None]:
-    """Null, or a value."""
+    """Return a converter that also accepts null."""
     return lambda value: None if value is None else convert(value)
 
 
 def key_file(folder: Path, load: Callable[[bytes], T]) -> Callable[[object], T]:
-    """A key in a file beside the configuration."""
+    """Return a converter that loads a key from a file next to the configuration."""
     def convert(value: object) -> T:
         path = folder / text(value)
         try:

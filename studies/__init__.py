@@ -1,7 +1,7 @@
-"""Studies, a folder each with a `STUDY` in its study.py; only the composition root looks here.
+"""Studies, each a folder with an instance `STUDY` in its study.py.
 
-Nothing is imported before it is asked for: inside a machine, which has no pydantic, a study's own
-module there is imported by this package's name.
+Only the composition root imports this package. Studies are imported on first use, because a guest
+has no pydantic and imports a study's workload module through this package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
 
 
 def unfinished() -> list[str]:
-    """Folders in studies/ that hold something, but no study.py."""
+    """Return the folders in studies/ that have content but no study.py."""
     return sorted(path.name for path in FOLDER.iterdir() if path.is_dir()
                   and path.name.isidentifier() and path.name != "__pycache__"
                   and not (path / "study.py").exists()
@@ -36,20 +36,28 @@ def unfinished() -> list[str]:
 
 
 def names() -> list[str]:
-    """The studies that there are, the default first."""
+    """Return the names of all studies, the default first."""
     others = sorted(path.parent.name for path in FOLDER.glob("*/study.py"))
     return [DEFAULT, *(name for name in others if name != DEFAULT)]
 
 
 def pages() -> dict[str, str]:
-    """The folders of studies that hold a page to look on at a run (`Study.live`), and whose."""
+    """Return the folders with a live page (`Study.live`), with their studies."""
     return {path.parent.name: path.parents[1].name
             for path in sorted(FOLDER.glob("*/*/page.html"), reverse=True)}
 
 
 @cache
 def load(name: str) -> Study:
-    """A study by its id. Raises StudyError for one that there is not, or that lacks a part."""
+    """Return a study by its id.
+
+    Args:
+        name: The id, which is also the name of the folder.
+
+    Raises:
+        StudyError: There is no such study, it cannot be imported, or it lacks a part of the
+            contract.
+    """
     from studies.study import Study, StudyError
     from studies.validating import said, validate
 

@@ -1,4 +1,7 @@
-"""Changes to a policy, for negative controls: what nodes get in place of what is judged by."""
+"""Changes of a policy for negative controls.
+
+The nodes get the changed policy, and the repetition is judged by the original one.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ Change = Callable[[Policy], Policy]
 
 
 def on(policy: str, scenario: str = "N2") -> dict[str, str]:
-    """The cell of the mobile world that a control is shown in."""
+    """Return the cell that a control is shown in, as levels of policy and scenario."""
     return {"policy": policy, "scenario": scenario}
 
 
 def changed(layer: str, **changes: Any) -> Change:
-    """What makes a policy with another layer: with some of its fields changed."""
+    """Return a change that sets fields of a layer."""
     def change(policy: Policy) -> Policy:
         altered = getattr(policy.layers, layer).model_copy(update=changes)
         return added(layer, altered)(policy)
@@ -24,11 +27,11 @@ def changed(layer: str, **changes: Any) -> Change:
 
 
 def added(layer: str, value: Any) -> Change:
-    """What makes a policy with a layer that it does not have."""
+    """Return a change that adds or replaces a layer."""
     return lambda policy: policy.model_copy(update={"layers": policy.layers.model_copy(
         update={layer: value})})
 
 
 def without(layer: str) -> Change:
-    """What makes a policy without a layer."""
+    """Return a change that removes a layer."""
     return added(layer, None)

@@ -1,7 +1,7 @@
-"""Logins by Kerberos as studies vary them: what says how, over wires or a policy on the air.
+"""Kerberos logins as studies vary them: the mechanism, over wires or on the air.
 
-Two studies have it: one of MIT krb5, one of programs of its own. A policy's layer `kerberos` is for
-one of them, and leaves no choice of what it says.
+Two studies use this module: one measures MIT krb5, one measures its own programs. A policy's layer
+`kerberos` belongs to one of them and fixes levels of its factors.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from studies import mobile
 from studies.mobile import AIR, NO_POLICY, OF_POLICY, Policies, WiresAndAir
 from studies.parts import Cell, Level, StudyError, chosen_cells
 
-#: Who logs users in, as a layer says it and as a study does.
+#: Implementations by the layer's `by`: their names in a layer and in a study.
 _BY = {"mit": ("MIT krb5", "MIT krb5"), "programs": ("programs", "programs of its own")}
 
 
 @dataclass(frozen=True)
 class Logins:
-    """The part of a study's design that is about who logs in how, and where.
+    """Part of a study's design for the mechanism and place of logins.
 
-    `factor` says how; `by` is who does it, and `other` the study of who does not; `realms` is the
-    level of `scenario` of clients on wires. A layer asks for the level `of_layer` ("" where it
-    leaves that to the study) and `fixes` further ones; on the air, those in `always` are all that
-    is measured.
+    `factor` is the name of the factor for the mechanism. `by` is the study's implementation, and
+    `other` the study with the other implementation. `realms` is the level of `scenario` for clients
+    on wires. `of_layer` returns the level that a layer requires ("" if the layer leaves it to the
+    study), and `fixes` returns further levels. On the air, only the levels in `always` are
+    measured.
     """
 
     factor: str
@@ -40,16 +41,25 @@ class Logins:
 
     @property
     def places(self) -> WiresAndAir:
-        """The factors of where: over wires unless asked."""
+        """Return the factors `policy` and `scenario`.
+
+        Wires are the default.
+        """
         return WiresAndAir(
             mobile.wires_level(self.realms, "realms and clients on wires"),
             Policies((), runs={"kerberos"}, refusal=self._refusal), (), waits=True)
 
     def cells(self, names: Sequence[str], design: Iterable[tuple[str, ...]],
               levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """The design's cells of the levels that were chosen, and policies on the air as asked for.
+        """Return the design's cells for the chosen levels, and cells for policies on the air.
 
-        Raises StudyError where nothing can be.
+        Args:
+            names: Names of the factors, in the order of the ids in `design`.
+            design: Level ids of the design's cells.
+            levels: Chosen levels by factor.
+
+        Raises:
+            StudyError: No cell has the chosen levels.
         """
         rows = list(design)
         every = [*chosen_cells(names, rows, levels),
@@ -65,13 +75,13 @@ class Logins:
         yield from every
 
     def chosen(self, cell: Cell) -> str:
-        """How a cell's user logs in, also where its policy says it."""
+        """Return the mechanism of a cell, from its factor or from its policy."""
         if cell.ids[self.factor] != OF_POLICY:
             return cell.ids[self.factor]
         return self.of_layer(cell.value("policy").layers.kerberos)
 
     def _is_over_wires(self, levels: Mapping[str, Sequence[Level]]) -> bool:
-        """Whether no policy and no scenario of the air was chosen."""
+        """Return whether neither a policy nor a scenario on the air was chosen."""
         return {level.id for name in ("policy", "scenario") for level in levels[name]} == {
             NO_POLICY, self.realms}
 
@@ -83,7 +93,7 @@ class Logins:
                 f"write by: {self.by}, or choose {self.other}")
 
     def _said(self, policy: Policy) -> dict[str, str]:
-        """What a policy's layer leaves no choice of."""
+        """Return the levels that a policy's layer fixes."""
         layer = policy.layers.kerberos
         if layer is None:
             return {}
@@ -93,7 +103,7 @@ class Logins:
 
 def _apart(names: Sequence[str], rows: Sequence[tuple[str, ...]],
            levels: Mapping[str, Sequence[Level]]) -> str:
-    """Which of the chosen levels have no cell of a design together, and what the first go with."""
+    """Describe two factors whose chosen levels have no common cell in a design."""
     chosen = [{level.id for level in levels[name]} for name in names]
     for first, second in combinations(range(len(names)), 2):
         fitting = [row for row in rows if row[first] in chosen[first]]

@@ -1,8 +1,8 @@
-"""The mobile world as studies vary it: policies and scenarios, the project's and the user's.
+"""Factors `policy` and `scenario` for studies: the project's levels and the user's.
 
-Two factors, the air, and how a results folder's levels are made again. A study says which policies
-it takes by itself, and which layers above the network's its programs run. One that measures over
-wires, too, has a level of either factor for them (`WiresAndAir`).
+The module also has the medium, and restores levels from a results folder. A study states its
+default policies and the layers above the network's that its programs run. A study that also
+measures over wires has one level of either factor for them (`WiresAndAir`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from topologies.loader import TopologyError, load_medium, load_scenario, scenari
 from topologies.model import ACCESS_POINT, STATION, Medium, Scenario, from_json, node_of
 
 NO_MEDIUM = "none"
-#: Levels of a study that also goes over wires: of its factor `wire`, for what goes over the air;
-#: and of its first factor, for what a policy's layer says.
+#: Levels of a study that also measures over wires. `AIR` is the level of its factor `wire` on the
+#: air. `OF_POLICY` is the level of its first factor for a mechanism given by the policy's layer.
 AIR, OF_POLICY = "air", "of-policy"
-#: The level of `policy` that goes with wires.
+#: Level of `policy` for wires.
 NO_POLICY = "no-policy"
-#: Secrets of a run that a policy on the air is proven with.
+#: Secrets of the run that prove a policy on the air.
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
                "mobile_ip.key_hex", "wires.cak")
 _FILES = (".yml", ".yaml")
-#: Why a study that accounts for every packet cannot bear losses beside who sends.
+#: Reason why a study that accounts for every packet permits no losses on the sender's wire.
 ACCOUNTED = "what it loses is in no capture, by which every packet is accounted for"
 
 
@@ -54,16 +54,17 @@ _WIRED = Level(NO_POLICY, "no policy",
 
 @dataclass(frozen=True)
 class Policies:
-    """Reads a study's policies: its own choice of the project's, by name, or the user's files.
+    """Reader of a study's levels of `policy`: the project's by name, the user's by file.
 
-    `own` are those that it takes where none are asked for, `beside` the ones that files alone are
-    compared to. `runs` are the layers above the network's that its programs run: a policy with
-    others is refused, and one for which `refusal` has words. `has_mlkem` says that the study brings
-    the strongSwan that takes, `has_macsec` that it captures wires below MACsec, `has_sessions`
-    that a station has one with the server before it is measured.
+    `own` are the default policies. `runs` are the layers above the network's that the study's
+    programs run. A policy with other layers is refused, and so is a policy for which `refusal`
+    returns a reason. `has_mlkem`: the study provides the strongSwan version for ML-KEM.
+    `has_macsec`: it captures wires below MACsec. `has_sessions`: its stations have a session with
+    the server before the measurement.
     """
 
     own: Sequence[str]
+    #: Policies that files of the user are compared to if no names are given.
     beside: Sequence[str] = ()
     has_mlkem: bool = False
     has_macsec: bool = False
@@ -72,7 +73,7 @@ class Policies:
     refusal: Callable[[Policy], str] = lambda _: ""
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        """Their levels, in the order that they were asked for. Raises StudyError."""
+        """Return the levels in the given order. Raises StudyError."""
         known = policies.policy_ids()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
         for name in chosen_names:
@@ -86,8 +87,7 @@ class Policies:
                 raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
                                  f"--policies {name}")
         try:
-            chosen = [load_named(name) if name in known else load_policy(name) for name
-                      in chosen_names]
+            chosen = [load_named(name) if name in known else load_policy(name) for name in chosen_names]
             chosen += [load_policy(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None
@@ -100,7 +100,7 @@ class Policies:
         return [policy_level(policy) for policy in chosen]
 
     def _check(self, policy: Policy) -> None:
-        """Refuse a layer that nothing in the study would run."""
+        """Refuse layers that the study does not run. Raises StudyError."""
         strange = [name for name in policy.layers.upper_names if name not in self.runs]
         if strange:
             runs = f"it runs {' and '.join(sorted(self.runs))}" if self.runs else "it runs none"
@@ -124,17 +124,16 @@ class Policies:
 
 
 def _named(word: str, known: Collection[str]) -> str:
-    """Return the project's policy that a word means, whatever its case; "" for none."""
+    """Return the project's policy with this name in any case, or ""."""
     return next((name for name in known if name.casefold() == word.casefold()), "")
 
 
 @dataclass(frozen=True)
 class WiresAndAir:
-    """The two factors of a study whose cells are over wires, or over a policy on the air.
+    """The two factors of a study whose cells are over wires or on the air.
 
-    `wires` is the level of `scenario` that stands for them. Without a word of the user's a study
-    has the wires, and `policies` and `scenarios` beside them unless it `waits` to be asked for
-    both.
+    `wires` is the level of `scenario` for wires. By default, a study measures over wires, and with
+    `policies` in `scenarios` unless it `waits` for the user to choose both.
     """
 
     wires: Level
@@ -143,7 +142,7 @@ class WiresAndAir:
     waits: bool = False
 
     def factors(self) -> tuple[Factor, Factor]:
-        """`policy` and `scenario`."""
+        """Return the factors `policy` and `scenario`."""
         own, places = ("" if self.waits else "".join(f",{name}" for name in names)
                        for names in (self.policies.own, self.scenarios))
         return (
@@ -166,43 +165,52 @@ class WiresAndAir:
 
     def _beside(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
                 names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        """The level of wires and what is read of the air, each where it is asked for or due."""
+        """Return the level for wires and those on the air, as chosen or by default."""
         of_air = [name for name in names if name != wired.id]
         is_asked = bool(names or files)
         chosen = read(of_air, files) if of_air or files or not (is_asked or self.waits) else []
         return [wired, *chosen] if wired.id in names or not is_asked else chosen
 
     def level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
-        """A policy or scenario that a results folder keeps; None for others. Raises StudyError."""
+        """Restore a policy or scenario from a results folder.
+
+        Returns None for other levels. Raises StudyError.
+        """
         wired = {"policy": NO_POLICY, "scenario": self.wires.id}
         return level(factor, name, entry) if name != wired.get(factor, name) else None
 
 
 def wires_level(name: str, title: str) -> Level:
-    """The level of `scenario` of what goes over a study's own wires."""
+    """Return the level of `scenario` for the study's own wires."""
     return Level(name, title, digest=_WIRED.digest)
 
 
 def is_on_air(cell: Cell) -> bool:
-    """Whether a cell of `WiresAndAir` is over a policy on the air."""
+    """Return whether a cell of `WiresAndAir` is on the air."""
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY
 
 
 def without_wep(title: str, on: Mapping[str, str]) -> Fault:
-    """A negative control: neither end of the air has the WEP of a cell's policy."""
+    """Return a negative control without WEP at both ends of the air."""
     return Fault(title, policy=without("link"), on=on, fails=[
         "WEP-104 on every data frame", "initialisation vectors differ",
         "frames are as long as the air charges", "static WEP key in use"])
 
 
 def policy_level(policy: Policy) -> Level:
-    """A policy as a level; its name is no part of the digest."""
+    """Convert a policy to a level.
+
+    Its name is not part of the digest.
+    """
     return Level(policy.id, policy.name, value=policy, digest=policy.digest(), content={
         "name": policy.name, "layers": policy.layers.model_dump(mode="json")})
 
 
 def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """Scenarios by name or file, or all that come with the project. Raises StudyError."""
+    """Return scenarios by name or file, by default all of the project.
+
+    Raises StudyError.
+    """
     chosen = [*names, *map(str, files)] or scenario_ids()
     for name in chosen:
         if name not in scenario_ids() and not name.endswith(_FILES):
@@ -221,10 +229,13 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
 
 def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
                  said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
-    """A study's cells on the air: every policy in every scenario that was chosen.
+    """Return a study's cells on the air: every chosen policy in every chosen scenario.
 
-    With what is `said` by the policy, or else with each level of the factor `free`; of the other
-    factors with the level in `always`, or the first that was chosen.
+    Args:
+        levels: Chosen levels by factor.
+        free: Name of the factor whose levels are all measured if the policy does not fix it.
+        always: Fixed levels of other factors. Without one, the first chosen level is used.
+        said: Returns the levels that a policy fixes, by factor.
     """
     for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
         if policy.value is None or scenario.value is None:
@@ -240,10 +251,18 @@ def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mappi
 
 def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
                    duties: Sequence[str] = ()) -> Scenario:
-    """A scenario whose mobile node talks to hosts of a study's own, by their duties, at home.
+    """Return a scenario with servers of the study behind the mobile node's home agent.
 
-    They are behind its home agent, and `peer` is one of them; the other stations take no part. The
-    mobile node has these further duties. Raises StudyError where names are taken.
+    The other stations are removed.
+
+    Args:
+        scenario: The scenario to change.
+        hosts: Duties of the study's servers, by name.
+        peer: The server that the mobile node communicates with.
+        duties: Further duties of the mobile node.
+
+    Raises:
+        StudyError: The scenario already has a node of that name.
     """
     try:
         made = shapes.add_hosts_behind(scenario.network, scenario.agent, hosts)
@@ -256,14 +275,17 @@ def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, pe
 
 
 def scenario_level(scenario: Scenario) -> Level:
-    """A scenario as a level."""
+    """Convert a scenario to a level."""
     content = to_json(scenario)
     return Level(scenario.id, scenario.title, value=scenario, content=content,
                  digest=scenario_digest(content))
 
 
 def level(factor: str, name: str, entry: LevelRecord) -> Level:
-    """A level of `policy` or `scenario` as a results folder keeps it. Raises StudyError."""
+    """Restore a level of `policy` or `scenario` from a results folder.
+
+    Raises StudyError.
+    """
     try:
         made = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
             policy_level(Policy.model_validate_json(json.dumps({"id": name, **entry.content})))
@@ -277,8 +299,11 @@ def level(factor: str, name: str, entry: LevelRecord) -> Level:
 
 
 def scenario_digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of what of a scenario decides what is measured: not where nodes stand or drive."""
-    # Read back first: a field that came later has its default in what was kept before.
+    """Return the SHA-256 of the parts of a scenario that decide the measurement.
+
+    Title and mobility are left out. Positions are left out unless the scenario is about them.
+    """
+    # Parse the content first, so that fields added later have their defaults in older results.
     document = asdict(from_json(Scenario, content))
     for part in ("title", "mobility"):
         del document[part]
@@ -292,7 +317,10 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
 
 @cache
 def air(name: str) -> Medium | None:
-    """The air of a name or file; None for none, where frames take no time. Raises StudyError."""
+    """Return the medium of a name or file.
+
+    Return None for `none`. Raises StudyError. Without a medium, frames take no time.
+    """
     if name == NO_MEDIUM:
         return None
     try:
@@ -302,16 +330,16 @@ def air(name: str) -> Medium | None:
 
 
 def air_name(name: str) -> str:
-    """The air's own name, of a name or file. Raises StudyError."""
+    """Return the medium's own name, given a name or file. Raises StudyError."""
     medium = air(name)
     return medium.name if medium else NO_MEDIUM
 
 
 def air_of(scenario: Scenario, name: str) -> Medium | None:
-    """Return the air of a name or file for a scenario, which it has to suit.
+    """Return the medium of a name or file for a scenario.
 
-    Raises StudyError for places that change nothing, for a signal between nodes without places, and
-    for stations that it does not reach.
+    Raises StudyError if positions have no effect, if nodes without positions need a signal, or if a
+    station is out of reach.
     """
     medium = air(name)
     _check_places(scenario, medium)
@@ -324,7 +352,7 @@ def air_of(scenario: Scenario, name: str) -> Medium | None:
 
 
 def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
-    """Return each station with the access points that it has to reach."""
+    """Return pairs of a station and an access point that it must reach."""
     pairs = [(name, scenario.home_of(name)) for name in scenario.network.of_duty(STATION)]
     if scenario.roams_to:
         pairs.append((scenario.mobile_node, scenario.roams_to))
@@ -332,7 +360,10 @@ def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
 
 
 def _check_places(scenario: Scenario, medium: Medium | None) -> None:
-    """Refuse places that change nothing, and a signal between nodes without. Raises StudyError."""
+    """Refuse positions without effect, and a signal without positions.
+
+    Raises StudyError.
+    """
     has_signal = medium is not None and medium.signal is not None
     name = medium.name if medium else NO_MEDIUM
     if scenario.is_placed and not has_signal:
@@ -348,9 +379,15 @@ def _check_places(scenario: Scenario, medium: Medium | None) -> None:
 
 
 def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
-    """Refuse wires that lose packets, or those of one node, where a study cannot bear it.
+    """Refuse lossy wires in a scenario.
 
-    `why` is the reason, in words for the user. Raises StudyError.
+    Args:
+        scenario: The scenario to check.
+        why: The reason, in words for the user.
+        at: Check only wires at this node; "" for all wires.
+
+    Raises:
+        StudyError: A wire loses packets.
     """
     for link in scenario.network.links:
         if link.loss_percent and (not at or at in map(node_of, link.ends)):

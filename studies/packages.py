@@ -1,4 +1,4 @@
-"""A study's packages.yml says what it brings: variants of the machine, by name."""
+"""Reader of packages.yml, which declares variants of the guest by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topologies.errors import TopologyError
 
 FILE = "packages.yml"
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
-_Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]+$")]  # Debian's own rule
+_Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]+$")]  # Debian's rule for names
 _REQUIREMENT = re.compile(
     r"[A-Za-z0-9][\w.-]*==[^\s;]+(\s*;[^-]*)?(\s+--hash=sha256:[0-9a-f]{64})+")
 _WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+' and '-'",
@@ -29,11 +29,10 @@ _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 
 @dataclass(frozen=True)
 class Variant:
-    """What testbeds have that name it: Debian packages, and Python packages for the workload.
+    """Packages of a guest variant: Debian packages, and Python packages for the workload.
 
-    `compiled` names what is made of its source, which the project knows how to.
-
-    `lock` is the text of `lock_file`, a requirements file with hashes; both are "" for none.
+    `compiled` lists programs built from source, which the project knows how to build. `lock` is the
+    text of `lock_file`, a requirements file with hashes. Both are "" if there is none.
     """
 
     debian: tuple[str, ...]
@@ -43,7 +42,7 @@ class Variant:
 
 
 class _Entry(BaseModel):
-    """A variant as it stands in the file."""
+    """A variant as written in the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,12 +55,15 @@ _ENTRIES = TypeAdapter(dict[_Name, _Entry])
 
 
 def path(study: str) -> Path:
-    """Where a study's file is, if it has one."""
+    """Return the path of a study's packages.yml, which may not exist."""
     return studies.FOLDER / study / FILE
 
 
 def load(study: str) -> dict[str, Variant]:
-    """A study's variants by name; none where it has no file. Raises StudyError."""
+    """Return a study's variants by name.
+
+    Return none without a file. Raises StudyError.
+    """
     file = path(study)
     where = f"studies/{study}/{FILE}"
     if not file.is_file():
@@ -88,7 +90,7 @@ def _said(message: str) -> str:
 
 
 def _read_lock(study: str, name: str) -> str:
-    """A requirements file in which everything is pinned with its hash. Raises StudyError."""
+    """Read a requirements file with pinned versions and hashes. Raises StudyError."""
     where = f"studies/{study}/{name}"
     try:
         text = path(study).with_name(name).read_text(encoding="utf-8")

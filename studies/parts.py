@@ -1,6 +1,6 @@
-"""What a study is made of and speaks in: levels, factors, cells, testbeds, what is judged.
+"""Data types of a study, from levels and cells to judgements.
 
-Studies take these from studies.study, where the contract is.
+Studies import them from studies.study, which also has the contract.
 """
 
 from __future__ import annotations
@@ -18,30 +18,36 @@ from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Medium, Network
 
-#: How a machine's time may pass.
+#: Clock that a guest runs on.
 Clock: TypeAlias = Literal["real", "virtual", "processor"]
 
 
 class StudyError(ValueError):
-    """Something that a user asked of a study and that it does not have; one line for the user."""
+    """A request that a study cannot fulfil.
+
+    The text is one line for the user.
+    """
 
 
 class LevelError(StudyError):
-    """A level that a factor does not have; whoever asked says of which factor."""
+    """An unknown level of a factor.
+
+    The caller adds the name of the factor.
+    """
 
 
 class LevelContentError(StudyError):
-    """A level of a results folder whose content is not what its digest says."""
+    """A level in a results folder whose content does not match its digest."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """One value of a factor.
+    """A value of a factor.
 
-    `id` is part of the names of records; `number` places it on an axis where the factor is numeric.
-    `value` is the object that the study works with (a policy, a scenario); it never leaves the
-    process. `content` is what a results folder keeps of it, so that a report needs no other source,
-    and `digest` says whether two levels of one id are the same.
+    `id` is part of the names of records. `number` is the position on an axis if the factor is
+    numeric. `value` is the object that the study works with (a policy, a scenario). It never leaves
+    the process. `content` is stored in the results folder, so that a report needs no other source.
+    Two levels with one id are equal if their `digest` is equal.
     """
 
     id: str
@@ -54,12 +60,12 @@ class Level:
 
 @dataclass(frozen=True)
 class Factor:
-    """What a study varies.
+    """A factor that a study varies.
 
-    `read` gives the levels of a selection: of names (none: the study's own choice) and of files of
-    the user's; it raises LevelError for a level that there is not (`fixed` makes one of a list).
-    `option` names the command line's option for the names and `file_option` that for files, both
-    beside `--only NAME=LEVELS`.
+    `read` returns the levels for names (none: the study's default) and for files of the user. It
+    raises LevelError for an unknown level; `fixed` creates such a function from a list. `option`
+    and `file_option` are command-line options for names and files, in addition to `--only
+    NAME=LEVELS`.
     """
 
     name: str
@@ -74,13 +80,13 @@ class Factor:
     file_help: str = ""
 
     def counted(self, count: int) -> str:
-        """So many of its levels, in words."""
+        """Return a number of levels in words, such as "3 policies"."""
         singular = self.title.lower()
         return f"{count} {singular if count == 1 else self.plural or singular + 's'}"
 
 
 def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
-    """What reads a factor whose levels are these and no others."""
+    """Return a reader for a factor with a fixed list of levels."""
     def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
         known = {level.id: level for level in levels}
         for name in (*names, *map(str, files)):
@@ -90,20 +96,20 @@ def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], 
     return read
 
 
-#: In place of a node's name: every node of the network.
+#: Stands for every node of the network where a node's name is expected.
 EVERY_NODE = "all"
 
 
 @dataclass(frozen=True)
 class TestbedSpec:
-    """What must stand before a cell can be measured; cells of equal specs share a testbed.
+    """Requirements of a cell's testbed.
 
-    `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
-    are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
-    devices by node, under EVERY_NODE that of all nodes that have none of their own. `packages`
-    names one of the variants of the machine that the study's packages.yml declares
-    (studies.packages); "" is the machine as all studies have it. `clocks` are those that it can be
-    measured by; without any, all. `memory_mb` is what a guest needs beside what its nodes take.
+    Cells with equal specs share a testbed. `policy` is rendered by Ansible for every node according
+    to its duties; None renders nothing. `options` are plain data for the workload, equal for all
+    cells of the testbed. `devices` maps nodes to ids of devices; EVERY_NODE is the default of all
+    other nodes. `packages` names a guest variant from the study's packages.yml (studies.packages);
+    "" is the standard guest. `clocks` are the clocks that it can be measured by; if empty, all.
+    `memory_mb` is the guest's memory in addition to that of its nodes.
     """
 
     network: Network
@@ -116,7 +122,10 @@ class TestbedSpec:
     memory_mb: int = 0
 
     def joined(self, other: TestbedSpec) -> TestbedSpec | None:
-        """One spec that serves both, on the union of their networks; None where they differ."""
+        """Return one spec for both on the union of their networks, or None.
+
+        None means that the specs differ otherwise.
+        """
         if replace(self, network=other.network, memory_mb=other.memory_mb) != other:
             return None
         network = self.network.merge_with(other.network)
@@ -126,30 +135,33 @@ class TestbedSpec:
 
 @dataclass(frozen=True)
 class Cell:
-    """One level of each factor, by the factor's name, in the study's order of factors."""
+    """A combination of one level per factor, in the study's order of factors."""
 
     levels: Mapping[str, Level]
 
     @property
     def ids(self) -> dict[str, str]:
-        """The level's id of each factor."""
+        """Return the ids of the levels, by factor."""
         return {name: level.id for name, level in self.levels.items()}
 
     @property
     def name(self) -> str:
-        """The ids joined, as in the names of records, folders and logs."""
+        """Return the joined ids, which names of records, folders and logs contain."""
         return "-".join(self.ids.values())
 
     def value(self, factor: str) -> Any:
-        """The object behind the level of a factor."""
+        """Return the object behind the level of a factor."""
         return self.levels[factor].value
 
 
 def chosen_cells(names: Sequence[str], rows: Iterable[tuple[str, ...]],
                  levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """A design's cells of the levels that were chosen, each once.
+    """Return a design's cells for the chosen levels, without duplicates.
 
-    `rows` have an id for each factor of `names`.
+    Args:
+        names: Names of the factors, in the order of the ids in `rows`.
+        rows: Level ids of the design's cells.
+        levels: Chosen levels by factor.
     """
     by_id = {name: {level.id: level for level in levels[name]} for name in names}
     for row in dict.fromkeys(rows):
@@ -159,11 +171,11 @@ def chosen_cells(names: Sequence[str], rows: Iterable[tuple[str, ...]],
 
 @dataclass(frozen=True)
 class ReportOption:
-    """An option of `./qop report` that a study brings, as `name`; its report gets it as `key`.
+    """An option that a study adds to `./qop report`.
 
-    `metavar` stands for its value in the help; a flag has none. With `instead`, the study's report
-    is another one, of which a results folder is no part if it is `without_results`. `unused` names
-    the options that change nothing of that one.
+    The report gets it as `key`. `metavar` is the placeholder of its value in the help; a flag has
+    none. With `instead`, the option selects another report of the study. That report needs no
+    results folder if `without_results`. `unused` names the options that have no effect on it.
     """
 
     name: str
@@ -177,20 +189,20 @@ class ReportOption:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is on or off."""
+        """Return whether the option takes no value."""
         return not self.metavar
 
     @property
     def key(self) -> str:
-        """What the option is called in Python."""
+        """Return the option's name in Python."""
         return self.name.lstrip("-").replace("-", "_")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a repetition is expected to take: waiting and computing (s), and its captures (bytes).
+    """Expected cost of a repetition: time, processor time (s) and captures (bytes).
 
-    Good for an order and for a word to the user; a run's own progress corrects it.
+    The values order the work and inform the user. A run corrects them by its own progress.
     """
 
     duration_s: float = 1.0
@@ -200,17 +212,18 @@ class Expected:
 
 @dataclass(frozen=True)
 class Fault:
-    """A negative control, and what the engine does for it; `title` says so in words for `--help`.
+    """A negative control and its implementation.
 
-    `secrets` are those of the run (harness.secrets) that become something else: by "place.name",
-    each with its new value, or "" for a fresh one of the same length. `withhold` names services
-    that are left out. `policy` makes another policy of the cell's, which is in force in its place
-    and not judged by. With none of them, the workload does it, which hears of it by `Site.fault`.
+    `title` describes it in `--help`. `secrets` replaces secrets of the run (harness.secrets), by
+    "place.name"; "" stands for a new random value of equal length. `withhold` names services that
+    are not started. `policy` returns the changed policy that the nodes get; the original one is
+    used to judge. If all three are missing, the workload implements the control and reads its name
+    in `Site.fault`.
 
-    `on` is a cell that shows it, a level by factor (an id, or a file of the project's); `fails` are
-    the checks that do not hold there, and all others do. Without any, nothing flows, and the
-    repetition breaks off. `./qop bench proof` runs those that have a cell, with the study's
-    `proof_sets`, and `sets` before them.
+    `on` is a cell that shows the control, as levels by factor (an id, or a file of the project).
+    `fails` lists the checks that fail there, while all others pass. Without `fails` nothing flows,
+    and the repetition is aborted. `./qop bench proof` runs the controls that have a cell, with the
+    study's `proof_sets` overridden by `sets`.
     """
 
     title: str
@@ -222,16 +235,16 @@ class Fault:
     sets: Mapping[str, str] = field(default_factory=dict)
 
 
-#: What the harness leaves in a repetition's folder of the processor time that its machine took.
+#: File in a repetition's folder with the processor time of its guest, written by the harness.
 USED_FILE = "processor.json"
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """What is judged: a cell, what was asked of it, and the folder that its workload left behind.
+    """Input of a judge: cell, settings and the folder with the workload's files.
 
-    `secrets` are those of the run, by place and name. `clock` is the one that it was measured by
-    (None where nobody says), `fault` the negative control that was in force, if any.
+    `secrets` are those of the run, by place and name. `clock` is the clock of the run (None if
+    unknown). `fault` is the name of the negative control, if any.
     """
 
     cell: Cell
@@ -242,10 +255,10 @@ class Repetition:
     fault: str = ""
 
     def processor_s(self, begins: str, ends: str) -> float | None:
-        """What its machine took of the host's processor (user and system) between two reports.
+        """Return the host's processor time (s) of the guest between two reports.
 
-        None where the harness did not count, or does not know the reports. A study whose judge asks
-        keeps `USED_FILE` with the record.
+        It is user and system time. None means that the harness did not count it, or does not know
+        the reports. A study whose judge calls this method keeps `USED_FILE` with the record.
         """
         try:
             used: dict[str, float] = json.loads((self.out / USED_FILE).read_text())
@@ -256,14 +269,14 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a repetition came to: the body of its record, its evidence, and why it fails if it does.
+    """Result of a judge: body of the record, checks and reason of a failure.
 
-    A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
-    describes the capture files; `files` names others in the repetition's folder that are kept
-    with the record, in `files/NAME/`: data by their names (.json, .csv, .txt, ...), no pages and no
-    programs, which nobody would take in. `flags` are words for why it should be measured once more,
-    with nothing beside it: what disturbed it without making it wrong (analysis.contention).
-    `causes` say why a metric has no value, by the metric's name.
+    A `reason` makes the repetition failed (or `skipped`, if a requirement is not available).
+    `captures` describes the capture files. `files` names other files of the repetition's folder to
+    keep with the record, in `files/NAME/`. Only data files are permitted (.json, .csv, .txt, ...),
+    no pages and no programs, which would be refused. `flags` are reasons to repeat the measurement
+    without other load: the repetition was disturbed, but is not wrong (analysis.contention).
+    `causes` explains missing values, by metric.
     """
 
     measured: BaseModel | None
@@ -280,11 +293,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Lab:
-    """How `qop lab` brings up a testbed of a study, to look around in it.
+    """Settings of `qop lab`, which starts a testbed of a study for interactive use.
 
-    `levels` are those that it takes of factors unless others are asked for (those of the first
-    cell, if none is named here), `node` the name of the node that it opens a shell on; `call` is a
-    command of the workload's, given a task, that brings it up.
+    `levels` are default levels of factors; factors without one use those of the first cell. `node`
+    returns the node to open a shell on. `call` is a command of the workload that sets up the
+    testbed; it gets a task.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -294,16 +307,17 @@ class Lab:
 
 @dataclass(frozen=True)
 class LivePage:
-    """A page on this machine that shows a repetition of a study as it goes, and speaks to it.
+    """A page on this host that shows and controls a running repetition of a study.
 
-    `folder`, a folder of the study's own, has `page.html` and what it loads; its name is that of
-    the command (docs/architecture.md says what a page is told). `help` says in a line what it is
-    for. `levels` and `sets` are what it measures unless the user asks for something else. `stop` is
-    the message at which the workload ends a repetition with all that a record needs. `fleeting`
-    names reports of which only the newest minute matters to who comes late. `about` is what a page
-    is told of a cell (by factor) before anything else; `recorded` makes the reports of a recorded
-    repetition, given a results folder and its name, where nobody could look on (StudyError where
-    too little is kept).
+    `folder` is a folder of the study with `page.html` and its files. Its name is the name of the
+    command. docs/architecture.md describes the messages to the page. `help` is the help in one
+    line. `levels` and `sets` are default levels and settings. `stop` is the message that makes the
+    workload end a repetition with a complete record. `fleeting` names reports of which a late
+    viewer needs only the last minute.
+
+    `about` returns the first message to the page, about a cell (levels by factor). `recorded`
+    returns the reports of a recorded repetition, from a results folder and the repetition's name.
+    It serves repetitions that could not be watched, and raises StudyError if too little was kept.
     """
 
     folder: Path
@@ -317,21 +331,21 @@ class LivePage:
 
 
 class Asked(BaseModel):
-    """Settings of a workload; a study's own class adds its fields.
+    """Settings of a workload.
 
-    Profiles and `--set KEY=VALUE` are validated against it, and every record keeps it. A field with
-    `json_schema_extra={"option": "--name"}` has an option of its own on the command line; its
-    description is the option's help.
+    A study's subclass adds fields. Profiles and `--set KEY=VALUE` are validated against it, and
+    every record keeps it. A field with `json_schema_extra={"option": "--name"}` has its own
+    command-line option. The field's description is the option's help.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @classmethod
     def option_of(cls, setting: str) -> str:
-        """The command line's option of a setting; "" if it has none of its own."""
+        """Return the command-line option of a setting, or "" if it has none."""
         extra = cls.model_fields[setting].json_schema_extra
         return str(extra.get("option", "")) if isinstance(extra, dict) else ""
 
     def to_stored_settings(self) -> dict[str, Any]:
-        """What manifest and records keep of it: nothing that only this machine understands."""
+        """Return the settings for manifest and records, without values specific to this host."""
         return self.model_dump(mode="json")

@@ -1,6 +1,6 @@
-"""Read records and manifests of any study and any schema, with the upgrades that studies know.
+"""Read records and manifests of any study and schema, with the studies' upgrades.
 
-Every command reads them here, so that what one of them cannot use is said alike by all.
+All commands read them with this module, so that errors are reported in the same words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from studies.parts import LevelContentError, StudyError
 
 
 def _of_records() -> Mapping[int, record.Upgrade]:
-    """By the schema that each reads. Schema 1 named no study: all it knew was the default one."""
+    """Return the upgrades of records, by the schema that each reads.
+
+    Schema 1 named no study, because there was only the default one.
+    """
     return studies.load(studies.DEFAULT).record_upgrades
 
 
@@ -27,14 +30,14 @@ def _of_manifests() -> Mapping[int, manifest.Upgrade]:
 
 
 def read(path: Path) -> Record:
-    """Read a record that tables can use; raises RecordError for anything else."""
+    """Read a record that tables can use. Raises RecordError."""
     entry = read_envelope(path)
     check(entry, str(path))
     return entry
 
 
 def read_envelope(path: Path) -> Record:
-    """Read a record of whatever body, for who checks that, too; raises RecordError."""
+    """Read a record without a check of its body. Raises RecordError."""
     try:
         text = record.read_document(path)
     except OSError as error:
@@ -43,30 +46,34 @@ def read_envelope(path: Path) -> Record:
     try:
         record.check_unaltered(text, str(path))
     except RecordError:
-        check(entry, str(path))  # what no table can use says more
+        check(entry, str(path))  # an error of the body is more precise
         raise
     return entry
 
 
 def parse(text: str | bytes, where: str) -> Record:
-    """The record that a text is; raises RecordError, which names `where` it stands.
+    """Parse a record.
 
-    Whether it was altered, and whether tables can use it, is for the caller to ask.
+    `where` is its place in error messages. Raises RecordError. The caller checks whether the record
+    was altered and whether tables can use it.
     """
     return record.parse_record(text, where, _of_records())
 
 
 def check(entry: Record, where: str) -> None:
-    """Raise RecordError where no table of its study can use a record; `where` is its file."""
+    """Raise RecordError if the tables of its study cannot use a record.
+
+    `where` is the record's file.
+    """
     try:
         study = studies.load(entry.study.id)
     except StudyError:
-        return  # who reports on it says that the study is not installed
+        return  # the report itself states that the study is not installed
     bodies.check_record(entry, study, where)
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
-    """Every usable record of a folder in order of name, and a line for each other file."""
+    """Return all usable records of a folder by name, and one error per other file."""
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -77,7 +84,7 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a results folder; raises ManifestError, too, where it was altered."""
+    """Read the manifest of a results folder. Raises ManifestError, also if altered."""
     text, where = manifest.read_text(folder), str(folder / manifest.FILE)
     plan = parse_manifest(text, where, manifest.read_history(folder))
     check_manifest(plan, text, where)
@@ -85,19 +92,19 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -> Manifest:
-    """The manifest that a text is, with what its folder was made with; raises ManifestError.
+    """Parse a manifest with the history of its folder. Raises ManifestError.
 
-    Whether it was altered is for the caller to ask.
+    The caller checks whether the manifest was altered.
     """
     return manifest.parse_manifest(text, where, _of_manifests(), history)
 
 
 def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
-    """Raise ManifestError where a manifest, or a level of it, is not what its digest says."""
+    """Raise ManifestError if a manifest or a level does not match its digest."""
     try:
         study = studies.load(plan.study.id)
     except StudyError:
-        return  # who reports on it says that the study is not installed
+        return  # the report itself states that the study is not installed
     manifest.check_unaltered(plan, text, where)
     for factor in study.factors:
         for name, entry in plan.levels.get(factor.name, {}).items():

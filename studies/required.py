@@ -1,4 +1,4 @@
-"""Refuse a repetition that lacks a metric which was asked for, whatever its judge says of it."""
+"""Fail repetitions that lack a required metric, whatever their judge returns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NO_CAUSE = "nothing that the repetition left has a value for it"
 
 
 def judge(study: Study, repetition: Repetition) -> Judged:
-    """Judge a repetition; fail it, with the cause, where it lacks a required metric.
+    """Judge a repetition, and fail it with a cause if a required metric is missing.
 
-    Under a negative control nothing is required, because the control may be what takes it away.
-    Raises whatever the study's own judge raises.
+    Under a negative control no metric is required, because the control may suppress metrics. Raises
+    all exceptions of the study's own judge.
     """
     verdict = study.judge(repetition)
     if verdict.status != "ok" or verdict.reason or repetition.fault:

@@ -1,8 +1,9 @@
-"""A study is what the engine is handed: factors, metrics, a workload, a judge and a report.
+"""The contract between a study and the engine.
 
-The engine crosses the levels of the factors into cells, builds a testbed for each cell's spec, has
-the study's workload measured in it, has what it left behind judged, and keeps one record a
-repetition. It knows of a study what stands here and nothing else.
+A study has factors, metrics, a workload, a judge and a report. The engine combines the levels of
+the factors into cells and builds a testbed for each cell's spec. It runs the study's workload in
+the testbed, has the results judged, and keeps one record per repetition. The engine uses nothing
+else of a study.
 """
 
 from __future__ import annotations
@@ -57,59 +58,66 @@ __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor",
 
 
 class Study:
-    """The contract; a study overrides what it needs and is found by its folder's `STUDY`.
+    """Base class of studies, found by the instance `STUDY` in a study's folder.
 
-    `inside` is the module that runs in the machine: it has a class `Workload` (measure.workload).
-    `baseline` is the level of each factor that differences are taken to. `profiles/` in the study's
-    folder says how much to measure, by name.
+    `inside` is the module that runs in the guest; it has a class `Workload` (measure.workload).
+    `baseline` has the levels that differences refer to, by factor. The files in the study's folder
+    `profiles/` define how much to measure, by name.
     """
 
     id: ClassVar[str]
     title: ClassVar[str]
     paper: ClassVar[str] = ""
-    #: Raised when a repetition would not measure the same any more.
+    #: Version of the measurement, increased when results are no longer comparable.
     version: ClassVar[int] = 1
     factors: ClassVar[tuple[Factor, ...]]
     metrics: ClassVar[tuple[Metric, ...]]
     stages: ClassVar[tuple[Stage, ...]] = ()
     baseline: ClassVar[Mapping[str, str]] = {}
-    #: Digests of the baseline's levels: an equal level of another name stands in where they lack.
+    #: Digests of the baseline's levels. If a results folder lacks these levels, an equal level with
+    #: another name is used.
     baseline_digests: ClassVar[Mapping[str, str]] = {}
-    #: Lists in the body of a record: values within a repetition, and pairs of seconds and value.
+    #: Lists in the body of a record: values within a repetition, and pairs of time (s) and value.
     distributions: ClassVar[tuple[Metric, ...]] = ()
     timelines: ClassVar[tuple[Metric, ...]] = ()
     report_options: ClassVar[tuple[ReportOption, ...]] = ()
-    #: Negative controls by name; words alone are those of one that the workload does by itself.
+    #: Negative controls by name. A text describes a control that the workload implements.
     faults: ClassVar[Mapping[str, Fault | str]] = {}
-    #: Settings by which `./qop bench proof` measures controls; as with --set.
+    #: Settings of `./qop bench proof` for controls, as with --set.
     proof_sets: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
-    #: A page that looks on and speaks in; its folder's name is a command.
+    #: Page that shows and controls a running repetition; the name of its folder is a command.
     live: ClassVar[LivePage | None] = None
-    #: The clock that it is measured by unless the user says otherwise.
+    #: Default clock of the study.
     clock: ClassVar[Clock] = "processor"
-    #: Clocks by which programs of its own charge their work to their nodes' devices.
+    #: Clocks on which the study's programs charge their work to the devices of their nodes.
     devices_by: ClassVar[Sequence[Clock]] = ()
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
-    #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the
-    #: schema that each reads; what it makes is of the next.
+    #: Upgrades for bodies of an earlier schema, by the schema that each reads (`measured` has a
+    #: field with the alias "schema"). An upgrade returns a body of the next schema.
     upgrades: ClassVar[BodyUpgrades] = {}
-    #: The same for whole records and plans of an envelope that knew this study only.
+    #: Upgrades for whole records and plans of an envelope from before there were several studies.
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {}
     inside: ClassVar[str]
-    #: Secrets of the run that its judge needs, as "place.name"; they are kept with each record.
+    #: Secrets of the run that the judge needs, as "place.name"; they are kept with each record.
     judged_with: ClassVar[Sequence[str]] = ()
-    #: Why nobody can judge its records anew from what is kept of them; "" where that can be done.
+    #: Reason why records cannot be judged again from the kept files; "" if they can.
     not_redone: ClassVar[str] = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
-        # There is one of each, known by its id: other processes look it up.
+        # A study is a singleton with an id; other processes load it by this id.
         return load, (self.id,)
 
     def fault(self, name: str | None) -> Fault | None:
-        """The negative control of a name; None without one. Raises StudyError."""
+        """Return a negative control by name.
+
+        Return None without a name.
+
+        Raises:
+            StudyError: The study has no such control.
+        """
         if not name:
             return None
         if name not in self.faults:
@@ -120,11 +128,19 @@ class Study:
         return Fault(fault) if isinstance(fault, str) else fault
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
-        """A level as a results folder keeps it, with what the judge asks of it. Raises StudyError.
+        """Restore a level from a results folder, with the data that the judge needs.
 
-        LevelContentError where its own content is not what its digest says.
-        By default the factor's own of that name, which must be the same: a study whose users bring
-        levels of their own makes them of their content.
+        By default, the factor's own level of this name must be equal. A study whose users supply
+        levels restores them from their content.
+
+        Args:
+            factor: Factor of the level.
+            name: Id of the level.
+            entry: The level as stored in the manifest.
+
+        Raises:
+            StudyError: The level differs from the stored one.
+            LevelContentError: The stored content does not match its digest.
         """
         level = next(iter(factor.read([name], [])))
         if level.digest != entry.digest:
@@ -132,123 +148,255 @@ class Study:
         return level
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Every cell to be measured, in the order of the factors; by default all that there are."""
+        """Return all cells to measure, in the order of the factors.
+
+        By default, these are all combinations.
+
+        Args:
+            levels: Chosen levels by factor.
+
+        Raises:
+            StudyError: No cell has the chosen levels.
+        """
         for row in itertools.product(*levels.values()):
             yield Cell(dict(zip(levels, row, strict=True)))
 
     def testbed(self, cell: Cell, settings: Asked) -> TestbedSpec:
-        """What must stand before a cell can be measured."""
+        """Return the spec of a cell's testbed.
+
+        Args:
+            cell: The cell to measure.
+            asked: Settings of the workload.
+
+        Raises:
+            StudyError: The cell cannot be measured with these settings.
+        """
         raise NotImplementedError
 
     def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:
-        """What the workload is told of one repetition, as plain data."""
+        """Return the workload's task for one repetition, as plain data.
+
+        Args:
+            cell: The cell to measure.
+            asked: Settings of the workload.
+        """
         return {"cell": cell.ids, "asked": settings.model_dump(mode="json")}
 
     def unused(self, cell: Cell, settings: Asked) -> Collection[str]:
-        """Return the settings that change a cell's testbed or task, and nothing that is measured.
+        """Return the settings that affect a cell's testbed or task but not its results.
 
         A user's setting that has no effect in any cell is refused.
+
+        Args:
+            cell: The cell to measure.
+            asked: Settings of the workload.
+
+        Returns:
+            Names of the settings.
         """
         return ()
 
     def warm_up(self, settings: Asked) -> Asked:
-        """What an unrecorded first repetition on a testbed is asked for; by default the same."""
+        """Return the settings of the unrecorded first repetition on a testbed.
+
+        By default, they are those of the other repetitions.
+
+        Args:
+            asked: Settings of the workload.
+        """
         return settings
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
-        """Which of a testbed's cells that repetition is of; by default the first."""
+        """Return the cell of the unrecorded first repetition.
+
+        By default the first.
+
+        Args:
+            cells: Cells that share the testbed.
+        """
         return cells[0]
 
     def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:
-        """Return lines on what is measured that a user sees before anything starts."""
+        """Return notes on the measurement that the user sees before the run starts.
+
+        Args:
+            cells: All cells of the run.
+            asked: Settings of the workload.
+        """
         return ()
 
     def expected(self, cell: Cell, settings: Asked) -> Expected:
-        """About what one repetition of a cell takes."""
+        """Return the expected cost of one repetition of a cell.
+
+        Args:
+            cell: The cell to measure.
+            asked: Settings of the workload.
+
+        Returns:
+            Time and processor time in s, and size of the captures in bytes.
+        """
         return Expected()
 
     def deadline_s(self, cell: Cell, settings: Asked) -> float:
-        """How long a repetition may last at most, beside what its machine may take to answer (s).
+        """Return the longest permitted duration of a repetition (s).
 
-        After that, the machine counts as hung.
+        The time that the guest takes to answer is not included. After the deadline, the guest
+        counts as hung.
+
+        Args:
+            cell: The cell to measure.
+            asked: Settings of the workload.
         """
         return 60.0
 
     def check_clock(self, clock: Clock, settings: Asked) -> None:
-        """Refuse what a clock cannot measure. Raises StudyError."""
+        """Refuse settings that a clock cannot measure.
+
+        Args:
+            clock: Clock of the run.
+            asked: Settings of the workload.
+
+        Raises:
+            StudyError: The clock and the settings do not fit.
+        """
         return
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Captures and kernel state to measured values and evidence. Raises MeasureError, OSError.
+        """Compute measured values and checks from captures and kernel state.
 
-        Runs in a process of its own, beside what is being measured.
+        The judge runs in a separate process while other repetitions are measured.
+
+        Args:
+            repetition: The cell, its settings and the folder of its files.
+
+        Returns:
+            The body of the record, with checks and the reason of a failure.
+
+        Raises:
+            MeasureError: The files cannot be interpreted.
+            OSError: A file cannot be read.
         """
         raise NotImplementedError
 
     def required_metrics(self, cell: Cell, settings: Asked,
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return the metrics without which no repetition of a cell is good; by default all.
+        """Return the metrics that every good repetition of a cell has.
 
-        A study whose cells do not have all metrics says here which they have: a handoff only where
-        the scenario moves, for one. `clock` is the run's, None where nobody knows it. A repetition
-        that lacks one fails, with what `Judged.causes` says of it.
+        By default all. A study whose cells have different metrics overrides this method. For
+        example, a cell has a handoff time only if its scenario has a handoff. A repetition without
+        a required metric fails, with the explanation in `Judged.causes`.
+
+        Args:
+            cell: The measured cell.
+            asked: Settings of the workload.
+            clock: Clock of the run; None if unknown.
         """
         return self.metrics
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """One row of numbers (SI units, by name) of a record's body: its metrics and further ones.
+        """Return the values of a record in SI units, by name.
 
-        `measured` is an instance of the study's `measured`. By default its fields that are numbers.
+        They include all metrics and may include more. By default, they are the numeric fields.
+
+        Args:
+            measured: Body of the record, an instance of the study's `measured`.
         """
         return {name: value for name, value in measured
                 if isinstance(value, int | float) and not isinstance(value, bool)}
 
     def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged | None:
-        """What a repetition might come to, of the size and shape of a measured one; None: unknown.
+        """Return a synthetic result with the size and shape of a measured one.
 
-        For benchmarks of what reads records. It says nothing about the cell.
+        It serves benchmarks of programs that read records and says nothing about the cell.
+
+        Args:
+            cell: The cell of the result.
+            generator: Source of random numbers.
+
+        Returns:
+            The result, or None if the study has none.
         """
         return None
 
     def impossible(self, measured: Any) -> str:
-        """What of a record's body cannot be, in a few words; empty where nothing is amiss.
+        """Describe impossible values in a record, in a few words.
 
-        A record with impossible numbers is named, and left out of everything.
+        A record with impossible values is reported and excluded from all results.
+
+        Args:
+            measured: Body of the record, an instance of the study's `measured`.
+
+        Returns:
+            The description; "" if all values are possible.
         """
         return ""
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """Values within a repetition, by the names of `distributions`; by default its fields."""
+        """Return the values within a repetition, by the names of `distributions`.
+
+        By default, these are the fields of that name.
+
+        Args:
+            measured: Body of the record, an instance of the study's `measured`.
+        """
         return {metric.name: getattr(measured, metric.name, None) or ()
                 for metric in self.distributions}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Values over a repetition's time, by the names of `timelines`; by default its fields."""
+        """Return pairs of time (s) and value in a repetition, by the names of `timelines`.
+
+        By default, these are the fields of that name.
+
+        Args:
+            measured: Body of the record, an instance of the study's `measured`.
+        """
         return {metric.name: getattr(measured, metric.name, None) or ()
                 for metric in self.timelines}
 
     def parts(self, cells: Cells) -> Sequence[MetricPart]:
-        """Parts of metrics that real and virtual time are compared by, too."""
+        """Return further parts of metrics for the comparison of real and virtual time.
+
+        Args:
+            cells: Cells with their results.
+        """
         return ()
 
     def queueing_model(self, results: Results) -> Model | None:
-        """A queueing model of what was measured, and these measurements; None without one.
+        """Return a queueing model of the results, with the measurements.
 
-        Raises QueueingError where it cannot be calibrated by them.
+        None without one.
+
+        Args:
+            results: Records of the results folder.
+
+        Raises:
+            QueueingError: The results do not suffice for its calibration.
         """
         return None
 
     def run_table(self, cells: Cells) -> Table:
-        """The run's table; by default of the metrics alone."""
+        """Return the table of the run.
+
+        By default it has the metrics only.
+
+        Args:
+            cells: Cells with their results.
+        """
         from analysis import run_table
 
         return run_table.make_run_table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Tables, figures and claims of a results folder, made of the toolkit's parts.
+        """Return tables, figures and claims for a results folder.
 
-        `options` are `baseline` and the study's own, by their keys. By default, what every study
-        gets. Raises StudyError, with one line for the user, for an option that makes no sense.
+        By default, this is the standard report of all studies.
+
+        Args:
+            results: Records of the results folder.
+            options: `baseline` and the study's report options, by their keys.
+
+        Raises:
+            StudyError: An option has an invalid value; the text is one line for the user.
         """
         from analysis import standard_report
         from analysis.cells import Cells
@@ -257,8 +405,14 @@ class Study:
         return standard_report.make_standard_report(cells, self.run_table(cells))
 
     def report_alone(self, options: Mapping[str, Any]) -> Report:
-        """The report of an option that needs no results (`ReportOption.without_results`).
+        """Return the report of an option that needs no results folder.
 
-        Raises StudyError as `report` does.
+        Such an option has `ReportOption.without_results`.
+
+        Args:
+            options: The study's report options, by their keys.
+
+        Raises:
+            StudyError: An option has an invalid value; the text is one line for the user.
         """
         raise NotImplementedError

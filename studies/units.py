@@ -1,4 +1,4 @@
-"""Values as people write them, for the fields of a study's settings."""
+"""Values with units as users write them, for fields of a study's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 def byte_size(value: Any) -> Any:
-    """A size such as 500k, 1M or 16000000 in bytes; decimal units, as network rates use them."""
+    """Convert a size such as 500k, 1M or 16000000 to bytes.
+
+    The units are decimal, as in network rates. Raises ValueError for other text.
+    """
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"(\d+)([kmg]?)b?", value.strip().lower())
@@ -20,5 +23,5 @@ def byte_size(value: Any) -> Any:
     return int(match[1]) * _FACTORS[match[2]]
 
 
-#: A number of bytes; a text such as 500k is one, too.
+#: Number of bytes; a text such as 500k is converted.
 Bytes = Annotated[int, BeforeValidator(byte_size)]

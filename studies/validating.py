@@ -1,7 +1,7 @@
-"""Checks that a study is whole before anything is asked of it: parts, names, options, module.
+"""Checks of a study's parts, names, options and workload module.
 
-What only shows once a study is asked for levels, cells and testbeds, the engine checks in a plan: a
-report needs no level of the checkout.
+Levels, cells and testbeds are checked when the engine makes a plan, because a report needs no
+levels of the checkout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analysis.reserved import COLUMNS, DIGEST
 from studies.parts import Asked, Clock, Factor, Fault, Lab, LivePage, ReportOption, StudyError
 from studies.study import Study
 
-#: Names that are taken: a study's options stand beside those of the commands.
+#: Reserved names: a study's options are added to those of the commands.
 RUN_OPTIONS = frozenset((
     "--baseline", "--builder", "--captures", "--clock", "--cluster", "--dry-run", "--fault",
     "--fresh", "--help", "--max-repetitions", "--most-repetitions", "--on", "--only", "--out",
@@ -31,7 +31,7 @@ RUN_OPTIONS = frozenset((
 REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--help", "--study",
                             "--table", "--tables"))
 LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study"))
-#: Keys of a profile's file, which settings of a workload stand beside.
+#: Keys of a profile, which also contains settings of a workload.
 PROFILE_KEYS = frozenset(("title", "repetitions", "warm_up", "set", "only"))
 CLOCKS = get_args(Clock)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -42,7 +42,12 @@ Problems = Iterator[str]
 
 
 def validate(study: Study, root: Path) -> None:
-    """Raise StudyError for the first thing that is wrong; `root` has the folder of `studies/`."""
+    """Raise StudyError for the first fault of a study.
+
+    Args:
+        study: The study to check.
+        root: Folder that contains `studies/`.
+    """
     checks: tuple[Callable[[Study], Problems], ...] = (
         _title, _factors, _metrics, _declared, _classes, _methods, _settings, _options, _alone,
         _baseline)
@@ -58,7 +63,7 @@ def validate(study: Study, root: Path) -> None:
 
 
 def said(error: BaseException) -> str:
-    """What a study's own code has raised, and where in it, on one line."""
+    """Describe an exception of a study's code and its place on one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [frame for frame in traceback.extract_tb(error.__traceback__)
              if Path(frame.filename).is_relative_to(studies.FOLDER)]
@@ -81,7 +86,7 @@ def _title(study: Study) -> Problems:
 
 
 def _tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> Problems:
-    """Whether a part is a tuple (or list) of a class's instances."""
+    """Check that a part is a tuple or list of instances of a class."""
     items = getattr(study, part)
     if not isinstance(items, tuple | list):
         yield f"{part} is {items!r:.80}, not a tuple of {kind.__name__}"
@@ -224,7 +229,7 @@ def _of_factors(study: Study, part: str, texts: Mapping[str, str]) -> Problems:
 
 
 def _workload(study: Study, root: Path) -> None:
-    """Whether the module for the machine is there and has a Workload; nothing is imported."""
+    """Check that the workload module exists and has a class Workload, without importing it."""
     where = f"studies/{study.id}"
     path = root / f"{study.inside.replace('.', '/')}.py"
     if not path.is_file():
@@ -241,7 +246,7 @@ def _workload(study: Study, root: Path) -> None:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """The names that a module binds at its top."""
+    """Return the names that a module binds at top level."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield node.name

@@ -1,1 +1,4 @@
-"""Authenticated Datagram Protocol: host to host, below transport, as of 1987 and modernised."""
+"""Authenticated Datagram Protocol (ADP): host-to-host security below transport.
+
+There are two versions: the protocol of 1987 and a modern one.
+"""

@@ -1,4 +1,4 @@
-"""A secure channel to one host: how messages are put on it, and when it has to speak by itself."""
+"""A secure channel to one host: message encoding, and the times to send unprompted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _LONGEST_BACKOFF = 16
 
 @dataclass
 class Channel:
-    """One end of a channel; `security` is None while only an acknowledgement can bring keys.
+    """An endpoint of a channel.
 
-    `request` is ours (initiator), `received_request` the other end's (acceptor). An initiator's
-    channel is tentative until acknowledged, an acceptor's until confirmed.
+    `security` is None until an acknowledgement brings the keys. The initiator sets `request`, the
+    acceptor sets `received_request`. A channel is tentative for its initiator until it is
+    acknowledged, and for its acceptor until it is confirmed.
     """
 
     context: Context
@@ -35,8 +36,8 @@ class Channel:
     received_request: bytes = b""
     acknowledgement: bytes = b""
     is_open: bool = False
-    is_settled: bool = False  # we have asked for it and know that the other end uses it
-    session: bytes | None = None  # the other end's
+    is_settled: bool = False  # this end is the initiator and knows that the peer uses the channel
+    session: bytes | None = None  # the peer's session
     rekeying: SessionRequest | None = None
     rekey_answer: bytes = b""
     copies: list[Batch] = field(default_factory=list)
@@ -47,16 +48,22 @@ class Channel:
 
     @property
     def initiator(self) -> bool:
-        """Whether we have asked for it."""
+        """Return whether this end requested the channel."""
         return self.request is not None
 
     @property
     def is_tentative(self) -> bool:
-        """Whether our request has not been acknowledged yet."""
+        """Return whether this end's request is not yet acknowledged."""
         return self.initiator and not self.is_open
 
     def encode(self, messages: Sequence[Message], now_s: float, *, again: bool = False) -> bytes:
-        """An ADP message; `again`: nobody has asked for it but the clock."""
+        """Encode an ADP message and protect it.
+
+        Args:
+            messages: User messages to carry, possibly none.
+            now_s: Current time in seconds.
+            again: The message is a retransmission due by the clock; it doubles the retry interval.
+        """
         context, security = self.context, self.security
         private = any(message.private for message in messages)
         flags, request, acknowledgement = self._riding()
@@ -81,7 +88,7 @@ class Channel:
         return clear + sealed
 
     def open(self, frame: Frame, security: Security) -> ProtectedBody:
-        """What a message on this channel says. Raises PacketError."""
+        """Verify a message and return its parsed body. Raises PacketError."""
         if not self.context.suite.is_acceptable(frame.flags):
             raise PacketError("protected less than we demand")
         body = security.open(frame.clear(), frame)
@@ -91,28 +98,28 @@ class Channel:
         return parsed
 
     def speak(self, by_s: float) -> None:
-        """See to it that something is sent by then."""
+        """Schedule a message on the channel for this time at the latest."""
         if self.speak_by_s is None or by_s < self.speak_by_s:
             self.speak_by_s = by_s
 
     def deadline_s(self) -> float | None:
-        """When the channel has something to do by itself."""
+        """Return the time of the channel's next scheduled action."""
         return earliest([self.speak_by_s, self.owners.held_until_s()])
 
     def has_given_up(self, now_s: float) -> bool:
-        """Whether the other end has left us without an answer for too long."""
+        """Return whether the peer has not answered for `give_up_s`."""
         return (self.asking_since_s is not None
                 and now_s - self.asking_since_s >= self.context.settings.give_up_s)
 
     def settle(self) -> None:
-        """The other end has answered: the next question starts with short times again."""
+        """Reset the retry interval after an answer of the peer."""
         self._backoff = 1
         self.asking_since_s = None
         if not self._is_asking():
             self.speak_by_s = None
 
     def keep(self, batch: Batch) -> None:
-        """Keep what rides on a request, which may lose to the other end's."""
+        """Keep a batch that was sent with a request, which may lose to the peer's."""
         size = sum(len(message.data) for message in batch.messages)
         if self.copied_bytes + size <= self.context.settings.hold_bytes:
             self.copied_bytes += size
@@ -133,7 +140,7 @@ class Channel:
     def _is_asking(self) -> bool:
         proving = (self.security is not None and self.security.can_prove
                    and self.owners.are_unconfirmed())
-        # With early messages the signatures tell the other end that the channel is wanted.
+        # With early messages, the signatures show the peer that the channel is wanted.
         unsettled = self.initiator and not self.is_settled and not self.context.suite.early
         return self.is_tentative or self.rekeying is not None or proving or unsettled
 

@@ -1,4 +1,4 @@
-"""Channels with one host: in use, asked for by us, asked for by the other end, and last used."""
+"""Channels with one host: the current one and those not yet or no longer used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from protocols.adp.owners import Owners
 from protocols.adp.packets import Frame
 from protocols.adp.suite import Security
 
-# More than one: whoever replays old requests does not push a true one out at once.
+# Several, so that replayed old requests do not push out a genuine request at once.
 _MAX_CANDIDATES = 8
 
 
 @dataclass
 class Channels:
-    """At most one in each place but the other end's requests."""
+    """Channels with one peer: at most one of each kind, but several candidates.
+
+    `current` is in use, `tentative` was requested by this host, and `candidates` were requested by
+    the peer. `previous` was used before the current one.
+    """
 
     context: Context
     peer: str
@@ -28,23 +32,23 @@ class Channels:
     previous_until_s: float = 0.0
 
     def all(self) -> list[Channel]:
-        """Every channel that something may arrive on; the one in use first."""
+        """Return every channel that a message may arrive on, the current one first."""
         places = (self.current, self.tentative, self.previous)
         return [channel for channel in places if channel is not None] + [
             candidate for candidate in self.candidates if candidate is not self.current]
 
     def find(self, channel_id: bytes) -> Channel | None:
-        """The channel that a message bears."""
+        """Return the channel with an identifier, if any."""
         return next((channel for channel in self.all() if channel.id == channel_id), None)
 
     def usable(self) -> Channel | None:
-        """The channel that user messages can go on now."""
+        """Return the channel that can carry user messages now, if any."""
         if self.current is not None:
             return self.current
         return self.tentative if self.context.suite.early else None
 
     def ask(self, now_s: float) -> Channel:
-        """A request of ours, due at once."""
+        """Create a tentative channel whose request is due at once."""
         request, security = self.context.suite.request(self.peer)
         channel = Channel(self.context, request.channel, self._owners(), security, now_s,
                           request=request, speak_by_s=now_s, asking_since_s=now_s)
@@ -53,7 +57,10 @@ class Channels:
 
     def accepted(self, frame: Frame, security: Security, acknowledgement: bytes,
                  now_s: float) -> Channel:
-        """A channel of the other end's request; it is not in any place yet."""
+        """Return a channel for the peer's request.
+
+        The caller registers it.
+        """
         owners = self._owners()
         if not self.context.suite.early:
             owners.trust_kernel_owners()
@@ -62,13 +69,14 @@ class Channels:
                        session=frame.session)
 
     def add(self, candidate: Channel) -> None:
-        """A channel that is in use only once the other end has confirmed it."""
+        """Add a candidate, which is used only after the peer's confirmation."""
         self.candidates = [*self.candidates, candidate][-_MAX_CANDIDATES:]
 
     def use(self, channel: Channel, now_s: float) -> None:
-        """Put a channel into use. What is under way on the last one may still arrive for a while.
+        """Make a channel the current one.
 
-        A session of the other end's that has ended takes its channels with it.
+        Messages under way on the previous channel are accepted for `give_up_s`. If the peer's
+        session has changed, the previous channel is dropped at once.
         """
         last = self.current
         if last is not None and last is not channel:
@@ -80,7 +88,7 @@ class Channels:
             self.tentative = None
 
     def forget(self, channel: Channel) -> None:
-        """Drop a channel from wherever it is."""
+        """Remove a channel from all lists."""
         self.candidates = [other for other in self.candidates if other is not channel]
         if self.current is channel:
             self.current = None
@@ -90,7 +98,7 @@ class Channels:
             self.previous = None
 
     def expire(self, now_s: float) -> None:
-        """Drop the last channel when its time is over, and requests that nobody confirms."""
+        """Drop the previous channel and unconfirmed candidates after their time."""
         if self.previous is not None and now_s >= self.previous_until_s:
             self.previous = None
         limit_s = now_s - self.context.settings.give_up_s
@@ -102,11 +110,11 @@ class Channels:
 
 def next_key(old: Channel, channel_id: bytes, security: Security, now_s: float, *,
              is_open: bool) -> Channel:
-    """A channel with the next key: the same session, the same authenticated owners."""
+    """Return a channel with the next key, with unchanged session and owners."""
     return Channel(old.context, channel_id, old.owners, security, now_s, request=old.request,
                    received_request=old.received_request, is_open=is_open, session=old.session)
 
 
 def user_bytes(messages: list[Message]) -> int:
-    """Size of the user data."""
+    """Return the size of the user data, in bytes."""
     return sum(len(message.data) for message in messages)

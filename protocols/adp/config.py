@@ -1,4 +1,7 @@
-"""Configuration of the program, from JSON, refused in one line where it is wrong."""
+"""Configuration of the program, read from JSON.
+
+Errors are reported in one line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from protocols.fields import (
     whole,
 )
 
-# RFC 3692: 253 and 254 are for experiments.
+# RFC 3692 reserves 253 and 254 for experiments.
 _IP_PROTOCOL = 253
 _SCOPES = {"none": Scope.NONE, "trailer": Scope.TRAILER, "all": Scope.ALL}
 _TRAILERS = {"sequence": False, "checksum": True}
@@ -34,7 +37,7 @@ _WHOLE = whole(0, 1 << 62)
 
 @dataclass(frozen=True)
 class DatagramService:
-    """The insecure datagram service below: IP under a protocol number, or UDP on a port."""
+    """The insecure datagram service: IP with a protocol number, or UDP on a port."""
 
     kind: str
     number: int
@@ -42,12 +45,12 @@ class DatagramService:
 
 @dataclass(frozen=True)
 class Config:
-    """One host; see docs/adp.md."""
+    """Configuration of one host (docs/adp.md)."""
 
     version: str
     host: str
     network: DatagramService
-    addresses: dict[str, str]  # by host
+    addresses: dict[str, str]  # IPv4 addresses by host
     keys: dict[str, PrivateKey]
     directory: Directory
     settings: Settings
@@ -55,7 +58,7 @@ class Config:
 
 
 def load(path: Path) -> Config:
-    """The configuration in a file; keys' files are sought beside it. Raises ConfigError."""
+    """Load a configuration file and the key files next to it. Raises ConfigError."""
     values = read(path)
     try:
         return _config(values, path.parent)

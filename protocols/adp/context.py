@@ -1,4 +1,7 @@
-"""What all parts of a host share: who it is, its settings, its suite, the numbers of owners."""
+"""State shared by all parts of a host.
+
+These are its identity, settings, suite and numbers of owners.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ from protocols.adp.errors import AdpError
 from protocols.adp.packets import MAX_BOUND
 from protocols.adp.suite import Directory, Identity, Suite
 
-KERNEL_OWNER = 0  # its number, in every session
+KERNEL_OWNER = 0  # number of the kernel owner, in every session
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be tuned; sizes in bytes of user data, times in seconds.
+    """Settings of a host.
 
-    `timeout_s` and `bound_bytes` are the paper's M and queue bound. A message that waits for its
-    sender's signature, or for a channel, counts against `hold_bytes`.
+    Sizes are bytes of user data, times are seconds. `timeout_s` and `bound_bytes` are the paper's M
+    and queue bound. A message that waits for its sender's signature, or for a channel, counts
+    against `hold_bytes`.
     """
 
     scope: Scope = Scope.TRAILER
@@ -48,7 +52,10 @@ class Settings:
 
 
 def earliest(times: Sequence[float | None]) -> float | None:
-    """The first of some times, of which there may be none; asked for at every message."""
+    """Return the earliest time, or None if no time is given.
+
+    A plain loop, because it runs for every message.
+    """
     first = None
     for time in times:
         if time is not None and (first is None or time < first):
@@ -58,7 +65,7 @@ def earliest(times: Sequence[float | None]) -> float | None:
 
 @dataclass
 class Context:
-    """One host in one kernel session."""
+    """Shared state of one host in one kernel session."""
 
     identity: Identity
     directory: Directory
@@ -71,7 +78,10 @@ class Context:
         self._numbers[self.identity.kernel_owner] = KERNEL_OWNER
 
     def number(self, owner: str) -> int:
-        """The number that an owner's messages bear; the same on every channel of the session."""
+        """Return the number that an owner's messages carry.
+
+        The number is identical on every channel of the session.
+        """
         number = self._numbers.setdefault(owner, len(self._numbers))
         if number > 0xFFFF:
             raise AdpError(f"{owner}: more than 65536 owners in one kernel session")

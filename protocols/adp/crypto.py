@@ -1,8 +1,8 @@
-"""Cryptographic operations, all behind one interface that charges each to a device.
+"""Cryptographic operations behind one interface that charges each to a device.
 
-The operations are really done; `meter` is told kind and bytes, so that a published processor's
-time can be accounted for them. RSA and DES are what the 1987 protocol needs to be itself: textbook
-RSA without padding, DES-CBC with a zero initialisation vector. Neither protects anything today.
+The operations are really computed. `meter` gets kind and size in bytes, so that the time of a
+published processor can be charged for them. The protocol of 1987 needs textbook RSA without padding
+and DES-CBC with a zero initialisation vector. Neither protects anything today.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.adp.errors import PacketError
 
-BLOCK = 8  # of DES, in bytes
-TAG = 16  # of Poly1305, in bytes
+BLOCK = 8  # block size of DES, in bytes
+TAG = 16  # tag size of Poly1305, in bytes
 
 
 class Operation(enum.StrEnum):
-    """Kinds of work that a device takes time for."""
+    """Kinds of work that a device spends time on."""
 
     RSA_PUBLIC = "rsa-public"
     RSA_PRIVATE = "rsa-private"
@@ -38,7 +38,7 @@ class Operation(enum.StrEnum):
     ED25519_VERIFY = "ed25519-verify"
     CHACHA20_POLY1305 = "chacha20-poly1305"
     SHA256 = "sha256"
-    # Not cryptography: what each end does for every user message and every ADP message.
+    # The work of each end for every user message and every ADP message, without cryptography.
     USER_MESSAGE = "user-message"
     ADP_MESSAGE = "adp-message"
 
@@ -46,26 +46,26 @@ class Operation(enum.StrEnum):
 PUBLIC_KEY = frozenset({Operation.RSA_PUBLIC, Operation.RSA_PRIVATE, Operation.X25519,
                         Operation.ED25519_SIGN, Operation.ED25519_VERIFY})
 Meter = Callable[[Operation, int], None]
-#: Is told each ephemeral key, the public half and the private one, as TLS's key logs are told.
+#: Receiver of each ephemeral key (public half, private half), like a TLS key log.
 KeyLog = Callable[[bytes, bytes], None]
 
 
 @dataclass(frozen=True)
 class RsaPublic:
-    """An owner's public key of 1987."""
+    """An owner's RSA public key (version of 1987)."""
 
     modulus: int
     exponent: int
 
     @property
     def size(self) -> int:
-        """Bytes of a block."""
+        """Return the size of a block, in bytes."""
         return (self.modulus.bit_length() + 7) // 8
 
 
 @dataclass(frozen=True)
 class RsaPrivate:
-    """An owner's private key of 1987: the primes and the exponent."""
+    """An owner's RSA private key (version of 1987): the primes and the public exponent."""
 
     p: int
     q: int
@@ -73,19 +73,22 @@ class RsaPrivate:
 
     @property
     def public(self) -> RsaPublic:
-        """The public half."""
+        """Return the public key."""
         return RsaPublic(self.p * self.q, self.exponent)
 
 
 class Crypto:
-    """Operations that raise PacketError alone, each charged before it is done."""
+    """Cryptographic operations, each charged before its computation.
+
+    They raise PacketError and nothing else.
+    """
 
     def __init__(self, meter: Meter) -> None:
         self.charge = meter
         self.key_log: KeyLog | None = None
 
     def rsa_public(self, key: RsaPublic, block: bytes) -> bytes:
-        """Encrypt or check a block with a public key, without any padding."""
+        """Encrypt or check a block with a public key, without padding."""
         self.charge(Operation.RSA_PUBLIC, key.size)
         value = int.from_bytes(block)
         if value >= key.modulus:
@@ -93,26 +96,26 @@ class Crypto:
         return pow(value, key.exponent, key.modulus).to_bytes(key.size)
 
     def rsa_private(self, key: RsaPrivate, block: bytes) -> bytes:
-        """Decrypt or sign a block with a private key, without any padding."""
+        """Decrypt or sign a block with a private key, without padding."""
         public = key.public
         self.charge(Operation.RSA_PRIVATE, public.size)
         value = int.from_bytes(block)
         if value >= public.modulus:
             raise PacketError("a block larger than the RSA modulus")
-        # By the Chinese remainder theorem: a quarter of the work.
+        # The Chinese remainder theorem quarters the work.
         by_p = pow(value, pow(key.exponent, -1, key.p - 1), key.p)
         by_q = pow(value, pow(key.exponent, -1, key.q - 1), key.q)
         result = by_q + key.q * ((by_p - by_q) * pow(key.q, -1, key.p) % key.p)
         return result.to_bytes(public.size)
 
     def des_encrypt(self, key: bytes, data: bytes) -> bytes:
-        """DES-CBC with a zero initialisation vector, of whole blocks."""
+        """Encrypt whole blocks with DES-CBC and a zero initialisation vector."""
         self.charge(Operation.DES, len(data))
         encryptor = _des(key).encryptor()
         return encryptor.update(data) + encryptor.finalize()
 
     def des_decrypt(self, key: bytes, data: bytes) -> bytes:
-        """The reverse of `des_encrypt`."""
+        """Decrypt data of `des_encrypt`."""
         if len(data) % BLOCK:
             raise PacketError(f"{len(data)} bytes are no whole blocks of DES")
         self.charge(Operation.DES, len(data))
@@ -120,10 +123,10 @@ class Crypto:
         return decryptor.update(data) + decryptor.finalize()
 
     def des_mac(self, key: bytes, data: bytes) -> bytes:
-        """CBC-MAC of data whose length stands in front, zero-padded.
+        """Return the CBC-MAC of zero-padded data with its length in front.
 
-        Under the key itself the MAC of what is encrypted would be its last block of ciphertext; so
-        it is under a variant of the key, the one that Kerberos took later (RFC 1510).
+        With the encryption key, the MAC of encrypted data would be its last ciphertext block. A
+        variant of the key avoids that, the one that Kerberos took later (RFC 1510).
         """
         variant = bytes(byte ^ 0xF0 for byte in key)
         padded = len(data).to_bytes(BLOCK) + data + bytes(-len(data) % BLOCK)
@@ -131,7 +134,7 @@ class Crypto:
         return _des(variant).encryptor().update(padded)[-BLOCK:]
 
     def x25519_public(self, private: bytes) -> bytes:
-        """The public half of an ephemeral key."""
+        """Return the public half of an ephemeral key, and log the key."""
         self.charge(Operation.X25519, 32)
         public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
         if self.key_log is not None:
@@ -139,7 +142,7 @@ class Crypto:
         return public
 
     def x25519(self, private: bytes, public: bytes) -> bytes:
-        """The secret that both ends share."""
+        """Return the X25519 shared secret."""
         self.charge(Operation.X25519, 32)
         try:
             other = X25519PublicKey.from_public_bytes(public)
@@ -148,12 +151,12 @@ class Crypto:
             raise PacketError("no usable ephemeral key") from None
 
     def sign(self, key: Ed25519PrivateKey, text: bytes) -> bytes:
-        """Ed25519."""
+        """Sign text with Ed25519."""
         self.charge(Operation.ED25519_SIGN, len(text))
         return key.sign(text)
 
     def verify(self, key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
-        """Whether an Ed25519 signature is right."""
+        """Return whether an Ed25519 signature is valid."""
         self.charge(Operation.ED25519_VERIFY, len(text))
         try:
             key.verify(signature, text)
@@ -162,12 +165,15 @@ class Crypto:
         return True
 
     def seal(self, key: ChaCha20Poly1305, sequence: int, plain: bytes, clear: bytes) -> bytes:
-        """Encrypt `plain` and authenticate it with `clear`; 16 bytes longer."""
+        """Encrypt `plain` and authenticate it with `clear`.
+
+        The tag adds 16 bytes.
+        """
         self.charge(Operation.CHACHA20_POLY1305, len(plain) + len(clear))
         return key.encrypt(sequence.to_bytes(12), plain, clear)
 
     def open(self, key: ChaCha20Poly1305, sequence: int, sealed: bytes, clear: bytes) -> bytes:
-        """The reverse of `seal`."""
+        """Authenticate and decrypt data of `seal`."""
         self.charge(Operation.CHACHA20_POLY1305, len(sealed) - TAG + len(clear))
         try:
             return key.decrypt(sequence.to_bytes(12), sealed, clear)
@@ -175,19 +181,19 @@ class Crypto:
             raise PacketError("altered, or under another key") from None
 
     def digest(self, data: bytes) -> bytes:
-        """SHA-256."""
+        """Return the SHA-256 digest."""
         self.charge(Operation.SHA256, len(data))
         state = Hash(SHA256())
         state.update(data)
         return state.finalize()
 
     def derive(self, secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
-        """HKDF with SHA-256."""
-        # Extract and expand: an HMAC each, of two blocks of 64 bytes or so a hash.
+        """Derive `size` bytes with HKDF-SHA-256."""
+        # Extract and expand call HMAC; each of its hashes covers about two 64-byte blocks.
         self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
         return HKDF(SHA256(), size, salt, purpose).derive(secret)
 
 
 def _des(key: bytes) -> Cipher[modes.CBC]:
-    # Three equal keys make DES of triple DES, which is all that the library has left.
+    # The library offers only triple DES; with three equal keys it computes DES.
     return Cipher(TripleDES(key * 3), modes.CBC(bytes(BLOCK)))

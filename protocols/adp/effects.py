@@ -1,4 +1,4 @@
-"""What a host is given and what it wants done: values, so that its logic needs no sockets."""
+"""Inputs and outputs of a host's logic, as values that need no sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Scope(enum.IntEnum):
-    """How much of an ADP message is encrypted under the channel's key (factor E of the paper)."""
+    """Encrypted part of an ADP message under the channel's key (the paper's factor E)."""
 
     NONE = 0
     TRAILER = 1
@@ -16,22 +16,23 @@ class Scope(enum.IntEnum):
 
 
 class Cause(enum.StrEnum):
-    """Why an ADP message is shipped."""
+    """Reason why an ADP message is sent."""
 
     URGENT = "urgent"
     TIMEOUT = "timeout"
     BOUND = "bound"
     UNQUEUED = "unqueued"  # queueing is off
-    STOP = "stop"  # its host stops
-    AGAIN = "again"  # rode on a request that lost to the other end's
-    CONTROL = "control"  # no user message in it: establishment, signatures, confirmations
+    STOP = "stop"  # the host stops
+    AGAIN = "again"  # was carried by a request that lost to the peer's
+    CONTROL = "control"  # no user message: establishment, signatures, confirmations
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A user message from a local owner to an owner on another host.
 
-    `max_delay_s` None: the default timeout. `private`: encrypt whole, whatever the host's scope.
+    If `max_delay_s` is None, the default timeout applies. With `private`, the message is fully
+    encrypted whatever the scope of the host.
     """
 
     source: str
@@ -46,7 +47,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Give an ADP message to the insecure datagram service below."""
+    """Hand an ADP message to the insecure datagram service."""
 
     payload: bytes
     host: str
@@ -56,7 +57,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand a user message to a local process; `source` is authenticated."""
+    """Deliver a user message to a local process.
+
+    `source` is authenticated.
+    """
 
     source: str
     source_host: str
@@ -68,7 +72,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Note:
-    """An event for whoever runs the host."""
+    """An event for the program that runs the host."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)

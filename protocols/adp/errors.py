@@ -1,11 +1,11 @@
-"""The errors of this protocol: all that any of its functions raises on bad input."""
+"""Errors of the protocol: its functions raise no others for bad input."""
 
 from __future__ import annotations
 
 
 class AdpError(ValueError):
-    """What a user of the protocol did wrong, in one line."""
+    """A mistake of the protocol's user, described in one line."""
 
 
 class PacketError(AdpError):
-    """Bytes that are not the message they should be, or are not protected as they should be."""
+    """A message that is malformed or not protected as required."""

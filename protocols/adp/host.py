@@ -1,7 +1,7 @@
-"""A host's ADP module for one kernel session: the interface to users, network and clock.
+"""A host's ADP module for one kernel session: interface to users, network and clock.
 
-Nothing in here has a socket, a clock or a source of randomness: times (seconds, never going back)
-and random bytes are passed in, what is to be done is returned. Both versions have this interface.
+The module has no socket, no clock and no source of randomness. Times (seconds, monotonic) and
+random bytes are passed in, and actions are returned. Both versions have this interface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ VERSIONS = ("adp-1987", "adp")
 
 
 class Host:
-    """One kernel session. A crash, or another kernel owner, is another Host."""
+    """A kernel session of a host.
+
+    A new session needs a new Host.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -35,11 +38,11 @@ class Host:
 
     @property
     def session(self) -> bytes:
-        """The kernel session's number."""
+        """Return the number of the kernel session."""
         return self._context.identity.session
 
     def send(self, message: Message, now_s: float) -> list[Effect]:
-        """Take a user message. Raises AdpError for one that can never be sent."""
+        """Queue a user message. Raises AdpError if it can never be sent."""
         peer = self._peers.get(message.host)
         settings = self._context.settings
         if peer is None:
@@ -51,14 +54,17 @@ class Host:
                            f"of {settings.bound_bytes}")
         if not 0 <= message.port <= 0xFFFF:
             raise AdpError(f"no port: {message.port}")
-        # Whole numbers may be larger than what a time can be.
+        # An integer can exceed the largest float.
         if message.max_delay_s is not None and not 0 <= message.max_delay_s <= sys.float_info.max:
             raise AdpError(f"a maximum delay from 0 on is needed, not {message.max_delay_s!r:.40}")
         check_name(message.destination)
         return peer.send(message, now_s)
 
     def open(self, host: str, owners: Iterable[str], now_s: float) -> list[Effect]:
-        """Establish a channel, and authenticate owners on it, ahead of demand. Raises AdpError."""
+        """Establish a channel ahead of demand and authenticate owners on it.
+
+        Raises AdpError.
+        """
         if host not in self._peers:
             raise AdpError(f"no host {host}")
         names = list(owners)
@@ -68,12 +74,12 @@ class Host:
         return self._peers[host].open(names, now_s)
 
     def is_established(self, host: str, owners: Iterable[str]) -> bool:
-        """Whether there is a channel on which the other end has confirmed these owners."""
+        """Return whether a channel exists on which the peer confirmed these owners."""
         channel = self._peers[host].channels.current
         return channel is not None and all(channel.owners.is_confirmed(name) for name in owners)
 
     def receive(self, payload: bytes, source: str, now_s: float) -> list[Effect]:
-        """What has arrived, unprotected, from an address of that host's. Never raises."""
+        """Process an unauthenticated datagram from a host's address. Never raises."""
         self._context.crypto.charge(Operation.ADP_MESSAGE, len(payload))
         receiver = self._receivers.get(source)
         try:
@@ -86,27 +92,37 @@ class Host:
         return [Note("dropped", {"host": source, "reason": reason})]
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Whatever is due."""
+        """Perform all actions that are due."""
         return [effect for peer in self._peers.values() for effect in peer.tick(now_s)]
 
     def stop(self, now_s: float) -> list[Effect]:
-        """Let nothing wait any longer: the session ends."""
+        """Send all queued messages, because the session ends."""
         return [effect for peer in self._peers.values() for effect in peer.stop(now_s)]
 
     def log_keys(self, log: KeyLog) -> None:
-        """Have ephemeral keys told, for who opens captures of a run."""
+        """Log ephemeral keys, so that captures of a run can be decrypted."""
         self._context.crypto.key_log = log
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         return earliest([peer.deadline_s() for peer in self._peers.values()])
 
 
 def make(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: Directory,
          settings: Settings, random: Random, meter: Meter) -> Host:
-    """A host of either version in a new kernel session. Raises AdpError for what cannot work.
+    """Create a host in a new kernel session.
 
-    `keys` are the private keys of the kernel's owner and of its processes' owners.
+    Args:
+        version: `adp-1987` or `adp`.
+        host: Name of the host.
+        keys: Private keys of the kernel owner and of the owners of its processes.
+        directory: The name server.
+        settings: Settings of the host.
+        random: Returns the requested number of random bytes.
+        meter: Called with kind and size in bytes before each operation.
+
+    Raises:
+        AdpError: The arguments do not make a working host.
     """
     check_host(version, host, keys, directory)
     identity = Identity(host, directory.kernel_owners[host], keys, random(8))
@@ -119,7 +135,7 @@ def make(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: 
 
 def check_host(version: str, host: str, keys: Mapping[str, PrivateKey],
                directory: Directory) -> None:
-    """Raise AdpError for a host that could not talk to anybody."""
+    """Raise AdpError for a host that cannot communicate."""
     if version not in VERSIONS:
         raise AdpError(f"no protocol {version}: {' or '.join(VERSIONS)}")
     if host not in directory.kernel_owners:
@@ -136,7 +152,7 @@ def check_host(version: str, host: str, keys: Mapping[str, PrivateKey],
 
 
 def check_name(name: str) -> None:
-    """Raise AdpError for a name that does not fit on the wire."""
+    """Raise AdpError for a name that does not fit into a message."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

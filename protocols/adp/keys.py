@@ -1,4 +1,7 @@
-"""Owners' keys in PEM files, and the program that makes them: `python3 -m protocols.adp.keys`."""
+"""Keys of owners in PEM files, and the program that generates them.
+
+Usage: `python3 -m protocols.adp.keys`.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from protocols.adp.host import VERSIONS, check_name
 from protocols.adp.suite import PrivateKey, PublicKey
 from protocols.fields import ConfigError
 
-# The least that the library makes. The paper says no size.
+# The smallest size that the library generates. The paper gives no size.
 RSA_BITS = 1024
 _USAGE = "usage: python3 -m protocols.adp.keys adp|adp-1987 FOLDER OWNER..."
 
 
 def load_private(path: Path, version: str) -> PrivateKey:
-    """A private key of the kind that a version needs. Raises ConfigError."""
+    """Load a private key of the version's kind. Raises ConfigError."""
     text = _read(path)
     try:
         key = serialization.load_pem_private_key(text, None)
@@ -38,7 +41,7 @@ def load_private(path: Path, version: str) -> PrivateKey:
 
 
 def load_public(path: Path, version: str) -> PublicKey:
-    """A public key of the kind that a version needs. Raises ConfigError."""
+    """Load a public key of the version's kind. Raises ConfigError."""
     text = _read(path)
     try:
         key = serialization.load_pem_public_key(text)
@@ -52,12 +55,15 @@ def load_public(path: Path, version: str) -> PublicKey:
 
 
 def public_half(key: PrivateKey) -> PublicKey:
-    """What others know of a private key."""
+    """Return the public key of a private key."""
     return key.public if isinstance(key, RsaPrivate) else key.public_key()
 
 
 def generate(version: str, folder: Path, owner: str) -> None:
-    """Write OWNER.pem and OWNER.pub.pem. Raises AdpError for names, OSError for the disk."""
+    """Write OWNER.pem and OWNER.pub.pem.
+
+    Raises AdpError for a name that cannot be used, and OSError for a file that cannot be written.
+    """
     check_name(owner)
     if "/" in owner or owner in {".", ".."}:
         raise AdpError(f"{owner}: no name for a file")
@@ -70,7 +76,8 @@ def generate(version: str, folder: Path, owner: str) -> None:
                                 serialization.NoEncryption())
     public = key.public_key().public_bytes(serialization.Encoding.PEM,
                                            serialization.PublicFormat.SubjectPublicKeyInfo)
-    # Nobody else may read a private key, not even before its mode is set; and none is overwritten.
+    # Create the file with mode 0600, so that it is never readable by others. O_EXCL keeps an
+    # existing key.
     descriptor = os.open(folder / f"{owner}.pem", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(private)
@@ -78,7 +85,7 @@ def generate(version: str, folder: Path, owner: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make keys for owners; the exit status."""
+    """Generate keys for owners and return the exit status."""
     if len(arguments) < 3 or arguments[0] not in VERSIONS:
         sys.stderr.write(_USAGE + "\n")
         return 2

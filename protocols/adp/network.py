@@ -1,4 +1,4 @@
-"""The insecure datagram service below: sockets for IP under a protocol number, and for UDP."""
+"""The insecure datagram service: sockets for IP with a protocol number, and for UDP."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import socket
 
 _BUFFER_BYTES = 1 << 20
 _LARGEST = 65_535
-#: Of Linux: fragments are made wherever a link is too small, instead of dropping the datagram there
-#: and saying so. Their user knows no links.
+#: Linux constants. Datagrams are fragmented wherever a link is too small. Path MTU discovery would
+#: drop them and report an error, but ADP knows no links.
 IP_MTU_DISCOVER, IP_PMTUDISC_DONT = 10, 0
 
 
 class Datagrams:
-    """A bound socket; IP fragments what is larger than the link's frames."""
+    """A bound socket.
+
+    IP fragments datagrams that exceed the link's MTU.
+    """
 
     def __init__(self, kind: str, number: int, address: str) -> None:
-        """Raises OSError where the system refuses: raw sockets need CAP_NET_RAW."""
+        """Open the socket. Raises OSError: a raw socket needs CAP_NET_RAW."""
         self._is_raw = kind == "ip"
         self._port = 0 if self._is_raw else number
         if self._is_raw:
@@ -29,23 +32,27 @@ class Datagrams:
             self._socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
             self._socket.bind((address, self._port))
             self._socket.settimeout(0)
-            # One for all datagrams: finding 64 kB anew takes longer than many a datagram.
+            # One buffer for all datagrams: allocating 64 kB takes longer than processing many a
+            # datagram.
             self._buffer = memoryview(bytearray(_LARGEST))
         except OSError:
             self._socket.close()
             raise
 
     def fileno(self) -> int:
-        """A descriptor to wait for."""
+        """Return the file descriptor to wait for."""
         return self._socket.fileno()
 
     def send(self, payload: bytes, address: str) -> None:
-        """Hand a datagram on. Raises OSError; a datagram that finds no room is lost."""
+        """Send a datagram.
+
+        It is lost if the socket buffer is full. Raises OSError.
+        """
         with contextlib.suppress(BlockingIOError):
             self._socket.sendto(payload, (address, self._port))
 
     def receive(self) -> tuple[bytes, str] | None:
-        """A datagram and its sender's address; None if there is none (any more)."""
+        """Return a datagram and its sender's address, or None if none is waiting."""
         try:
             size, (address, port) = self._socket.recvfrom_into(self._buffer)
         except (BlockingIOError, ConnectionRefusedError):
@@ -56,5 +63,5 @@ class Datagrams:
         return (bytes(data), address) if port == self._port else (b"", address)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()

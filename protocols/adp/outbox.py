@@ -1,8 +1,9 @@
-"""Queue of user messages for one remote host: what is shipped together, and when.
+"""Queue of user messages for one remote host, shipped together in ADP messages.
 
-The discipline of section 3.1.3: an urgent message goes at once with all that waits; any other
-waits for its own maximum delay or the default timeout, unless it is shipped before; one that fills
-the queue or would overflow it counts as urgent. Order is kept.
+The discipline follows section 3.1.3 of the paper. An urgent message is sent at once with all
+waiting messages. Another message waits for its own maximum delay or the default timeout, unless it
+is shipped earlier. A message that fills or would overflow the queue counts as urgent. The order is
+kept.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from protocols.adp.packets import MAX_RECORDS, RECORD
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """User messages that make up one ADP message, in the order in which they were handed over."""
+    """User messages of one ADP message, in the order of submission."""
 
     messages: list[Message]
     cause: Cause
 
 
 class Outbox:
-    """Waiting messages; less than `bound_bytes` of user data at any time."""
+    """Waiting messages, always less than `bound_bytes` of user data."""
 
     def __init__(self, bound_bytes: int, timeout_s: float, *, enabled: bool) -> None:
         self._bound_bytes = bound_bytes
@@ -38,19 +39,19 @@ class Outbox:
 
     @property
     def waiting_bytes(self) -> int:
-        """User data that waits."""
+        """Return the size of the waiting user data, in bytes."""
         return self._bytes
 
     def deadline_s(self) -> float | None:
-        """When what waits has to go."""
+        """Return the time at which the waiting messages must be sent."""
         return self._due_s
 
     def add(self, message: Message, now_s: float) -> list[Batch]:
-        """Take a message; what has to be shipped at once."""
+        """Queue a message and return the batches to send at once."""
         if not self._enabled:
             return [Batch([message], Cause.UNQUEUED)]
         size = len(message.data)
-        # Four bytes a character at most: a name is no reason to count its bytes each time.
+        # An upper bound of four bytes a character avoids encoding the name each time.
         encoded = size + RECORD + 4 * len(message.destination)
         batches = []
         overflows = (self._bytes + size > self._bound_bytes
@@ -71,13 +72,13 @@ class Outbox:
         return batches + self.due(now_s)
 
     def due(self, now_s: float) -> list[Batch]:
-        """All that waits, if a message in it may wait no longer."""
+        """Return the waiting messages if one of them has reached its deadline."""
         if self._due_s is None or self._due_s > now_s:
             return []
         return self._ship(Cause.TIMEOUT)
 
     def rest(self) -> list[Batch]:
-        """All that waits, whether its time has come or not."""
+        """Return all waiting messages, whatever their deadlines."""
         return self._ship(Cause.STOP) if self._waiting else []
 
     def _ship(self, cause: Cause) -> list[Batch]:

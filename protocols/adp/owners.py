@@ -1,4 +1,4 @@
-"""Owners on one channel: who is authenticated to and from the other end, whose messages wait."""
+"""Owners on one channel: authenticated in either direction, and their held messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from protocols.adp.suite import Security
 
 @dataclass
 class Outgoing:
-    """One of our owners: its signature is made once, and rides until the other end has it."""
+    """A local owner.
+
+    Its signature is computed once, and sent until the peer confirms it.
+    """
 
     number: int
     signature: bytes = b""
@@ -31,7 +34,10 @@ class Held:
 
 @dataclass
 class Owners:
-    """The caches of section 3.1.2. A channel's next key inherits them."""
+    """The caches of section 3.1.2.
+
+    A channel's next key inherits them.
+    """
 
     context: Context
     peer: str
@@ -42,29 +48,32 @@ class Owners:
     _held_bytes: int = 0
 
     def trust_kernel_owners(self) -> None:
-        """Cache both kernels' owners: the modern handshake has authenticated them."""
+        """Cache both kernel owners, which the modern handshake authenticates."""
         context = self.context
         self.from_peer[KERNEL_OWNER] = context.directory.kernel_owners[self.peer]
         self.to_peer[context.identity.kernel_owner] = Outgoing(KERNEL_OWNER, confirmed=True)
 
     def want(self, owner: str) -> Outgoing:
-        """Authenticate an owner of ours to the other end, unless that is done."""
+        """Register a local owner for authentication to the peer."""
         outgoing = self.to_peer.get(owner)
         if outgoing is None:
             outgoing = self.to_peer[owner] = Outgoing(self.context.number(owner))
         return outgoing
 
     def are_unconfirmed(self) -> bool:
-        """Whether the other end has yet to say that it has a signature."""
+        """Return whether a signature awaits the peer's confirmation."""
         return any(not outgoing.confirmed for outgoing in self.to_peer.values())
 
     def is_confirmed(self, owner: str) -> bool:
-        """Whether the other end has said that it has the owner's signature."""
+        """Return whether the peer has confirmed the owner's signature."""
         outgoing = self.to_peer.get(owner)
         return outgoing is not None and outgoing.confirmed
 
     def proofs(self, security: Security) -> list[Proof]:
-        """Signatures that the other end has not confirmed; what does not fit rides next time."""
+        """Return unconfirmed signatures, as many as fit.
+
+        The others follow later.
+        """
         proofs: list[Proof] = []
         size = 0
         if not security.can_prove:
@@ -81,13 +90,13 @@ class Owners:
         return proofs
 
     def take_confirmations(self) -> list[int]:
-        """What the other end is to be told of its signatures."""
+        """Remove and return the confirmations to send to the peer."""
         taken = self.confirmations[:MAX_CONFIRMED]
         del self.confirmations[:MAX_CONFIRMED]
         return taken
 
     def confirmed(self, numbers: Iterable[int]) -> None:
-        """The other end has these signatures."""
+        """Mark signatures as confirmed by the peer."""
         if not numbers:
             return
         by_number = {outgoing.number: outgoing for outgoing in self.to_peer.values()}
@@ -96,9 +105,9 @@ class Owners:
                 by_number[number].confirmed = True
 
     def check(self, proof: Proof, security: Security) -> list[Effect]:
-        """Cache an owner who has signed, and deliver what has waited for that.
+        """Verify an owner's signature, and deliver the messages held for it.
 
-        A signature that is cached already is confirmed again, without a public-key operation.
+        A signature that is already cached is confirmed again without a public-key operation.
         """
         known = self.from_peer.get(proof.number)
         if known is None:
@@ -116,7 +125,7 @@ class Owners:
         return [note, *self._release(proof.number, proof.name)]
 
     def deliver(self, record: UserMessage, now_s: float, *, private: bool) -> list[Effect]:
-        """Hand a message on, or hold it until its sender has signed."""
+        """Deliver a message, or hold it until its sender has signed."""
         name = self.from_peer.get(record.source)
         if name is not None:
             return [self._delivered(record, name, private=private)]
@@ -127,14 +136,14 @@ class Owners:
         return []
 
     def held_until_s(self) -> float | None:
-        """When the oldest message that waits for a signature is given up."""
+        """Return the time at which the oldest held message is dropped."""
         if not self._held:
             return None
         return self._held[0].at_s + self.context.settings.give_up_s
 
     def forget(self, now_s: float) -> list[Effect]:
-        """Give up messages whose sender has not signed for too long."""
-        # The very sum that `held_until_s` gives: a difference may be rounded otherwise.
+        """Drop messages whose sender has not signed within `give_up_s`."""
+        # Use the sum that `held_until_s` returns: a difference may be rounded differently.
         patience_s = self.context.settings.give_up_s
         stale = [held for held in self._held if held.at_s + patience_s <= now_s]
         if not stale:

@@ -1,7 +1,8 @@
-"""ADP messages on the wire, as pure functions on bytes; docs/adp.md has them field by field.
+"""ADP messages on the wire, as pure functions on bytes.
 
-Both versions share the frame (header, request, acknowledgement) and the body (signatures of owners,
-confirmations, user messages); how a body is protected is the suite's.
+Docs/adp.md lists their fields. Both versions share the frame (header, request, acknowledgement) and
+the body (signatures of owners, confirmations, user messages). The suite decides how a body is
+protected.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NUMBER = struct.Struct("!HB")
 HEADER = _HEADER.size
 RECORD = _RECORD.size
 MAX_NAME = 255
-# An IP datagram holds 65515 bytes. Beside the largest body there is room for a request, an
+# An IP datagram holds 65515 bytes. With the largest body, room remains for a request, an
 # acknowledgement, 4 kB of signatures, 255 confirmations and a trailer.
 MAX_BOUND = 57_344
 MAX_RECORDS = MAX_BOUND + RECORD + MAX_NAME + 1
@@ -33,24 +34,27 @@ class Kind(enum.IntEnum):
     """Types of ADP messages."""
 
     DATA = 1
-    RESET = 2  # "I know no such channel"
+    RESET = 2  # the sender knows no such channel
 
 
 class Flag:
-    """Flags of the header; plain numbers, since enumerated ones take longer than a whole check."""
+    """Flags of the header.
 
-    REQUEST = 0x01  # a request to establish a channel rides on it
-    ACKNOWLEDGE = 0x02  # an acknowledgement (1987: with R) rides on it
+    They are plain integers: testing an enumerated flag takes longer than checking a whole message.
+    """
+
+    REQUEST = 0x01  # the message carries a request to establish a channel
+    ACKNOWLEDGE = 0x02  # the message carries an acknowledgement (1987: with R)
     REKEY = 0x04  # request and acknowledgement are about the next key of this channel
     SEALED = 0x08  # a body follows
     TRAILER = 0x10  # the trailer is protected
-    ALL = 0x20  # the body, too, is encrypted
+    ALL = 0x20  # the body is encrypted too
     CHECKSUM = 0x40  # the trailer has a checksum of the whole message
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is never encrypted, and the sealed rest."""
+    """A parsed ADP message: the cleartext fields, and the sealed part."""
 
     version: int
     kind: Kind
@@ -63,7 +67,7 @@ class Frame:
     sealed: bytes = b""
 
     def clear(self) -> bytes:
-        """The bytes before the sealed part."""
+        """Return the encoded bytes that precede the sealed part."""
         clear = _HEADER.pack(self.version << 4 | self.kind, self.flags, self.count, self.channel,
                              self.session)
         if self.flags & Flag.REQUEST:
@@ -74,7 +78,10 @@ class Frame:
 
 
 class Proof(NamedTuple):
-    """An owner's name, the number that its messages bear on this channel, and its signature."""
+    """An owner's name and signature, with its number on this channel.
+
+    The owner's messages carry this number instead of its name.
+    """
 
     number: int
     name: str
@@ -82,7 +89,10 @@ class Proof(NamedTuple):
 
 
 class UserMessage(NamedTuple):
-    """A user message inside an ADP message; `source` is the owner's number."""
+    """A user message inside an ADP message.
+
+    `source` is the owner's number.
+    """
 
     source: int
     destination: str
@@ -91,7 +101,7 @@ class UserMessage(NamedTuple):
 
 
 class ProtectedBody(NamedTuple):
-    """What is protected."""
+    """The decoded protected part: signatures, confirmations and user messages."""
 
     proofs: tuple[Proof, ...]
     confirmed: tuple[int, ...]
@@ -99,7 +109,7 @@ class ProtectedBody(NamedTuple):
 
 
 def parse(payload: bytes) -> Frame:
-    """A frame. Raises PacketError."""
+    """Parse a frame. Raises PacketError."""
     if len(payload) < HEADER:
         raise PacketError("shorter than a header")
     first, flags, count, channel, session = _HEADER.unpack_from(payload)
@@ -118,13 +128,16 @@ def parse(payload: bytes) -> Frame:
 
 
 def encode_record(source: int, destination: bytes, port: int, data: bytes) -> bytes:
-    """A user message inside an ADP message."""
+    """Encode a user message for the body of an ADP message."""
     return _RECORD.pack(source, port, len(destination), len(data)) + destination + data
 
 
 def encode_body(proofs: Iterable[Proof], confirmed: Iterable[int],
                 records: Iterable[bytes]) -> bytes:
-    """A body of records that are encoded already."""
+    """Encode a body from signatures, confirmations and user messages.
+
+    The user messages are already encoded by `encode_record`.
+    """
     parts = [b""]
     number_of_proofs = 0
     for number, name, signature in proofs:
@@ -138,9 +151,15 @@ def encode_body(proofs: Iterable[Proof], confirmed: Iterable[int],
 
 
 def parse_body(body: bytes, count: int, padding: int = 1) -> ProtectedBody:
-    """A body with `count` user messages, padded with less than `padding` zeros.
+    """Parse a body with `count` user messages.
 
-    Raises PacketError.
+    Args:
+        body: The decrypted body.
+        count: Number of user messages in it, from the header.
+        padding: Fewer than this many zero bytes may follow the last user message.
+
+    Raises:
+        PacketError: The body is truncated, has trailing bytes, or contains an invalid name.
     """
     if len(body) < 2:
         raise PacketError("no body")
@@ -162,7 +181,7 @@ def parse_body(body: bytes, count: int, padding: int = 1) -> ProtectedBody:
 
 
 def name_of(encoded: bytes) -> str:
-    """A name of an owner or a host. Raises PacketError."""
+    """Decode the name of an owner or a host. Raises PacketError."""
     try:
         name = encoded.decode()
     except UnicodeDecodeError:

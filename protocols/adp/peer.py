@@ -1,4 +1,4 @@
-"""Everything between this host and one other: queue, channels, and what is done on time."""
+"""State between this host and one remote host: queue, channels and timers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from protocols.adp.outbox import Batch, Outbox
 
 
 class Peer:
-    """The sending side. Every public method gives what is to be done, in order."""
+    """The sending side for one remote host.
+
+    Public methods return ordered effects.
+    """
 
     def __init__(self, name: str, context: Context) -> None:
         settings = context.settings
@@ -25,7 +28,7 @@ class Peer:
         self._waiting_bytes = 0
 
     def send(self, message: Message, now_s: float) -> list[Effect]:
-        """Queue a message, and establish a channel if there is none."""
+        """Queue a message, and request a channel if none is in use."""
         batches = self.outbox.add(message, now_s)
         if batches or self.channels.current is None:
             self._request(now_s)
@@ -33,14 +36,14 @@ class Peer:
         return []
 
     def open(self, owners: Iterable[str], now_s: float) -> list[Effect]:
-        """Establish a channel and authenticate owners ahead of demand."""
+        """Request a channel and authenticate owners ahead of demand."""
         self._ahead.update(owners)
         self._request(now_s)
         self._want(now_s)
         return self.speak(now_s)
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Whatever is due."""
+        """Perform all actions that are due."""
         self.channels.expire(now_s)
         effects = self._give_up(now_s)
         for channel in self.channels.all():
@@ -51,24 +54,24 @@ class Peer:
         return effects + self._ship_all(due, now_s) + self.speak(now_s, again=True)
 
     def stop(self, now_s: float) -> list[Effect]:
-        """Ship what waits, as long as there is a channel for it; what stays is told."""
+        """Send waiting messages if a channel exists, and report the lost ones."""
         effects = self._ship_all(self.outbox.rest(), now_s)
         if lost := sum(len(batch.messages) for batch in self._take_waiting()):
             effects.append(self._dropped(lost, "the host stops and has no channel for them"))
         return effects
 
     def deadline_s(self) -> float | None:
-        """When `tick` is due next."""
+        """Return the time at which `tick` is due next."""
         times = [channel.deadline_s() for channel in self.channels.all()]
         return earliest([self.outbox.deadline_s(), *times])
 
     def speak(self, now_s: float, *, again: bool = False) -> list[Effect]:
-        """ADP messages without user messages, on channels that have to say something now."""
+        """Send ADP messages without user data on channels where one is due."""
         return [self._control(channel, now_s, again=again) for channel in self.channels.all()
                 if channel.speak_by_s is not None and channel.speak_by_s <= now_s]
 
     def opened(self, channel: Channel, now_s: float) -> list[Effect]:
-        """Use a channel that has been established, first of all for what has waited for it."""
+        """Put an established channel into use and send the messages that waited."""
         if channel is self.channels.current:
             return []
         last = self.channels.current
@@ -81,12 +84,18 @@ class Peer:
         return [note, *self._ship_all(self._take_waiting(), now_s)]
 
     def renew(self, now_s: float) -> None:
-        """The other end may have lost the channel: ask for another, keep this one until then."""
+        """Request another channel, because the peer may have lost the current one.
+
+        The current channel is used until the new one is open.
+        """
         if self.channels.tentative is None:
             self.channels.ask(now_s)
 
     def ship_again(self, batches: Iterable[Batch], now_s: float) -> list[Effect]:
-        """What rode on a request that lost: its channel is not used by the other end."""
+        """Send messages again whose request lost to the peer's request.
+
+        The peer does not use the channel of that request.
+        """
         return self._ship_all([Batch(batch.messages, Cause.AGAIN) for batch in batches], now_s)
 
     def _request(self, now_s: float) -> None:
@@ -126,7 +135,7 @@ class Peer:
         return []
 
     def _take_waiting(self) -> list[Batch]:
-        """What has waited for a channel, and waits no longer."""
+        """Remove and return the batches that waited for a channel."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         return waiting
 
@@ -139,7 +148,10 @@ class Peer:
         return Send(channel.encode((), now_s, again=again), self.name, Cause.CONTROL)
 
     def rekey(self, channel: Channel, now_s: float) -> None:
-        """Ask for a channel's next key once it is used at that age; only its initiator does."""
+        """Request the channel's next key when it is old enough.
+
+        Only its initiator does.
+        """
         age_s = now_s - channel.started_s
         if (self.context.suite.rekeys and channel.initiator and channel.is_open
                 and channel.rekeying is None and age_s >= self.context.settings.rekey_after_s):
@@ -156,7 +168,7 @@ class Peer:
             elif channel.rekeying is not None:
                 self.channels.forget(channel)
             else:
-                channel.speak_by_s = None  # its signatures ride on what is sent next
+                channel.speak_by_s = None  # its signatures are sent with the next message
         return effects
 
     def _unreachable(self, channel: Channel) -> Effect:

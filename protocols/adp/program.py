@@ -1,4 +1,7 @@
-"""Program: one host, `python3 -m protocols.adp.program CONFIG.json`; commands in, events out."""
+"""Program that runs one ADP host, with commands on input and events on output.
+
+Usage: `python3 -m protocols.adp.program CONFIG.json`.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,16 @@ _SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex",
 
 
 def say(event: str, **fields: object) -> None:
-    """One event to who started the program, with the wall clock's time."""
+    """Write one event with the wall-clock time to standard output."""
     sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
     sys.stdout.flush()
 
 
 class HostEndpoint:
-    """A host's logic with sockets, clock and randomness around it.
+    """A host's logic with sockets, clock and randomness.
 
-    `report` gets whatever is not sent; `meter` is told of every operation, so that a modelled
-    processor can take its time before `perform` goes on.
+    `report` gets every effect. `meter` is called for every operation, so that a modelled processor
+    can take its time before `perform` continues.
     """
 
     def __init__(self, config: Config, datagrams: Datagrams,
@@ -51,14 +54,14 @@ class HostEndpoint:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Begin a kernel session: what the last one knew is gone."""
+        """Start a new kernel session without the state of the last one."""
         config = self._config
         self.host = make(config.version, host=config.host, keys=config.keys,
                          directory=config.directory, settings=config.settings,
                          random=os.urandom, meter=self._meter)
 
     def read(self) -> bool:
-        """Take a datagram that has arrived; whether there was one."""
+        """Process one datagram, and return whether one had arrived."""
         received = self._datagrams.receive()
         if received is None:
             return False
@@ -68,30 +71,30 @@ class HostEndpoint:
         return True
 
     def wait_s(self) -> float | None:
-        """How long there is nothing to do but to wait for datagrams."""
+        """Return the seconds until the next timer, or None without a timer."""
         deadline_s = self.host.deadline_s()
         return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
 
     def tick(self) -> None:
-        """Do what is due."""
+        """Perform all actions that are due."""
         deadline_s = self.host.deadline_s()
         if deadline_s is not None and deadline_s <= time.monotonic():
             self.perform(self.host.tick(time.monotonic()))
 
     def perform(self, effects: list[Effect]) -> None:
-        """Send what is to be sent, report the rest, in order."""
+        """Send the datagrams among the effects, and report every effect in order."""
         for effect in effects:
             if isinstance(effect, Send):
                 try:
                     self._datagrams.send(effect.payload, self._addresses[effect.host])
                 except OSError as error:
-                    # As good as lost on the way: what has to arrive is repeated.
+                    # The datagram counts as lost on the way; the protocol repeats what must arrive.
                     self._report(Note("error", {"host": effect.host, "reason": error.strerror}))
             self._report(effect)
 
 
 class Program:
-    """Commands on standard input, events on standard output."""
+    """A host controlled by commands on standard input, with events on standard output."""
 
     def __init__(self, config: Config, datagrams: Datagrams) -> None:
         self._config = config
@@ -101,16 +104,19 @@ class Program:
         self.ended = False
 
     def start(self) -> None:
-        """Establish ahead of demand what the configuration names."""
+        """Establish the channels that the configuration lists under `ahead`."""
         for host, owners in self._config.ahead.items():
             self.endpoint.perform(self.endpoint.host.open(host, owners, time.monotonic()))
 
     def stop(self) -> None:
-        """Ship what still waits."""
+        """Send all messages that still wait."""
         self.endpoint.perform(self.endpoint.host.stop(time.monotonic()))
 
     def read_commands(self) -> None:
-        """Take commands, one a line; the end of input means stop."""
+        """Read commands, one per line.
+
+        End of input stops the program.
+        """
         data = os.read(sys.stdin.fileno(), 65_536)
         if not data:
             self.ended = True
@@ -122,7 +128,7 @@ class Program:
                 say("error", reason=f"command: {error}")
 
     def status(self) -> dict[str, int]:
-        """How many operations of each kind have been done."""
+        """Return the number of operations of each kind."""
         return {str(operation): count for operation, count in sorted(self._operations.items())}
 
     def _count(self, operation: Operation, size: int) -> None:
@@ -191,7 +197,7 @@ def _serve(program: Program, datagrams: Datagrams) -> None:
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, program.read_commands)
     wakes, wake = os.pipe()
     os.set_blocking(wake, False)
-    # A signal becomes something readable: nothing is cut in half.
+    # Turn signals into readable data, so that no operation is interrupted.
     signal.set_wakeup_fd(wake)
     selector.register(wakes, selectors.EVENT_READ, lambda: os.read(wakes, 64))
 
@@ -201,14 +207,17 @@ def _serve(program: Program, datagrams: Datagrams) -> None:
         signal.signal(number, end)
     while not program.ended:
         wait_s = program.endpoint.wait_s()
-        # No system waits for longer than it can count.
+        # Limit the timeout to a value that every system accepts.
         for key, _ in selector.select(None if wait_s is None else min(wait_s, _LONGEST_WAIT_S)):
             key.data()
         program.endpoint.tick()
 
 
 def main(arguments: list[str]) -> int:
-    """Run a host; status 2: the configuration cannot be used, 1: the system refuses something."""
+    """Run a host, and return the exit status.
+
+    Status 2: the configuration cannot be used. Status 1: the operating system refuses an operation.
+    """
     if len(arguments) != 1:
         sys.stderr.write("usage: python3 -m protocols.adp.program CONFIG.json\n")
         return 2

@@ -1,4 +1,4 @@
-"""What a host does with what arrives from one other host."""
+"""Processing of the frames that arrive from one remote host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RESET_INTERVAL_S = 0.1
 
 
 class Receiver:
-    """The receiving side of a peer."""
+    """The receiving side for one remote host."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -24,7 +24,7 @@ class Receiver:
         self._renewed_s: float | None = None
 
     def receive(self, frame: Frame, now_s: float) -> list[Effect]:
-        """A frame from this host. Raises PacketError for one that is not accepted."""
+        """Process a frame of this host. Raises PacketError if it is not accepted."""
         if frame.kind is Kind.RESET:
             return self._on_hint(frame.channel, now_s)
         channel = self._channels.find(frame.channel)
@@ -42,7 +42,7 @@ class Receiver:
         return effects + self._peer.speak(now_s)
 
     def _accept(self, frame: Frame, now_s: float) -> list[Effect]:
-        """A request that is new to us."""
+        """Accept a new request of the peer."""
         tentative, early = self._channels.tentative, self._context.suite.early
         if tentative is not None and self._context.identity.host > self._peer.name:
             return [self._dropped("both have asked, and the greater name's key, ours, counts")]
@@ -50,7 +50,7 @@ class Receiver:
         channel = self._channels.accepted(frame, security, acknowledgement, now_s)
         effects: list[Effect] = []
         if early:
-            # What rides on it has to open before the channel counts for anything.
+            # The message that carries the request must open before the channel is used.
             body = channel.open(frame, security)
             if tentative is not None or self._channels.current is None:
                 effects += self._adopt(channel, now_s)
@@ -63,7 +63,7 @@ class Receiver:
         return effects
 
     def _adopt(self, channel: Channel, now_s: float) -> list[Effect]:
-        """Use the other end's channel in place of our request, and for what rode on it."""
+        """Use the peer's channel instead of the requested one, also for messages sent on it."""
         tentative = self._channels.tentative
         if tentative is None:
             return self._peer.opened(channel, now_s)
@@ -74,17 +74,17 @@ class Receiver:
                 *self._peer.ship_again(tentative.copies, now_s)]
 
     def _asked_again(self, channel: Channel, frame: Frame, now_s: float) -> None:
-        """A request once more: its acknowledgement may have been lost."""
+        """Answer a repeated request, whose acknowledgement may have been lost."""
         if not frame.flags & Flag.REQUEST or frame.request != channel.received_request:
             raise PacketError("neither a body nor the channel's own request")
         if not channel.is_open:
             channel.speak(now_s)
 
     def _take_or_answer(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
-        """A message; the acknowledgement, if its sender thinks that a channel is older than it is.
+        """Process a message, or send the acknowledgement if the sender has an older channel.
 
-        So it is after somebody has replayed the request to our new session: the acknowledgement
-        bears that session, and the sender asks for another channel.
+        This happens after an attacker replays the request to this host's new session. The
+        acknowledgement carries the new session, and the sender then requests another channel.
         """
         try:
             effects = self._take(channel, frame, now_s)
@@ -97,7 +97,7 @@ class Receiver:
         return effects
 
     def _take(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
-        """A message on a channel that we know."""
+        """Process a message on a known channel."""
         acknowledges = channel.is_tentative and bool(frame.flags & Flag.ACKNOWLEDGE)
         security = channel.security
         if acknowledges:
@@ -126,21 +126,21 @@ class Receiver:
         return effects
 
     def _acknowledged(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
-        """Our request has been granted."""
+        """Open the channel after the acknowledgement of this host's request."""
         channel.is_open = True
         channel.session = frame.session
         channel.copies.clear()
         if not self._context.suite.early:
             channel.owners.trust_kernel_owners()
         channel.settle()
-        # The modern acceptor learns from our next message that the request was fresh; that of 1987
-        # needs the signatures of those whose messages rode on the request.
+        # The next message shows the modern acceptor that the request was fresh. The acceptor of
+        # 1987 needs the signatures of the owners whose messages were sent with the request.
         if not self._context.suite.early or channel.owners.are_unconfirmed():
             channel.speak(now_s)
         return self._peer.opened(channel, now_s)
 
     def _confirmed(self, channel: Channel, now_s: float) -> list[Effect]:
-        """The other end has shown that its request was fresh: the channel counts."""
+        """Open the channel after the peer has shown that its request was fresh."""
         channel.is_open = True
         if channel is self._channels.current:
             return []
@@ -148,7 +148,7 @@ class Receiver:
 
     def _absorb(self, channel: Channel, body: ProtectedBody, frame: Frame,
                 now_s: float) -> list[Effect]:
-        """What a message on a channel brings."""
+        """Process the signatures, confirmations and user messages of a body."""
         security, owners = channel.security, channel.owners
         assert security is not None
         effects: list[Effect] = []
@@ -169,7 +169,7 @@ class Receiver:
 
     def _rekey(self, channel: Channel, security: Security, frame: Frame,
                now_s: float) -> list[Effect]:
-        """The next key: asked for by the channel's initiator, answered inside the channel."""
+        """Process the initiator's rekey request, or the answer to it."""
         suite = self._context.suite
         if frame.flags & Flag.REQUEST:
             if channel.initiator:
@@ -194,7 +194,7 @@ class Receiver:
         return self._peer.opened(new, now_s)
 
     def _reset(self, frame: Frame, now_s: float) -> list[Effect]:
-        """Tell the other end that we have no such channel (any more)."""
+        """Tell the peer that the channel is unknown, at most every 0.1 s."""
         dropped = self._dropped("no such channel")
         if self._reset_s is not None and now_s - self._reset_s < _RESET_INTERVAL_S:
             return [dropped]
@@ -204,7 +204,10 @@ class Receiver:
         return [dropped, Send(reset.clear(), self._peer.name, Cause.CONTROL)]
 
     def _on_hint(self, channel_id: bytes, now_s: float) -> list[Effect]:
-        """The other end seems to have lost the channel. Nothing proves it: look, but keep it."""
+        """Request another channel, because the peer may have lost the current one.
+
+        Resets are not authenticated, so the current channel is kept.
+        """
         current = self._channels.current
         if current is None or current.id != channel_id:
             return []

@@ -1,6 +1,6 @@
-"""What a version of the protocol has to provide: how channels are keyed and messages protected.
+"""Interface of a protocol version: how channels are keyed and messages protected.
 
-The state machine (host.py, peer.py, channel.py) is one and the same for both versions.
+Both versions use one state machine (host.py, peer.py, channel.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Random = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Identity:
-    """A host in one kernel session: its name, its kernel's owner, and private keys of owners."""
+    """A host in one kernel session: its name, kernel owner and private keys.
+
+    `keys` holds the private keys of the host's owners by name.
+    """
 
     host: str
     kernel_owner: str
@@ -32,7 +35,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Directory:
-    """The name server: which owner boots a host, and owners' public keys."""
+    """The name server: the kernel owner of each host and the owners' public keys."""
 
     kernel_owners: Mapping[str, str]
     keys: Mapping[str, PublicKey]
@@ -40,7 +43,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A request of ours, and what only we know of it."""
+    """A request that this host sent, with the secrets needed for the answer."""
 
     channel: bytes
     peer: str
@@ -54,27 +57,40 @@ class Security(Protocol):
 
     @property
     def can_prove(self) -> bool:
-        """Whether the other end's challenge is known, so that owners can sign."""
+        """Return whether the peer's challenge is known, so that owners can sign."""
 
     def seal(self, clear: bytes, body: bytes, *, private: bool) -> bytes:
-        """The protected part of a message; `clear` is what stands before it."""
+        """Return the protected part of a message.
+
+        Args:
+            clear: The bytes that precede the protected part.
+            body: The encoded body.
+            private: Encrypt the whole body, whatever the scope of the host.
+        """
 
     def open(self, clear: bytes, frame: Frame) -> bytes:
-        """The body of a frame, once and unaltered as far as it is protected.
+        """Verify a frame and return its body.
 
-        Raises PacketError.
+        A frame opens only once. Alterations are detected as far as the frame is protected.
+
+        Args:
+            clear: The bytes that precede the protected part.
+            frame: The parsed frame.
+
+        Raises:
+            PacketError: The frame was altered, is a duplicate or is too old.
         """
 
     def prove(self, owner: str, key: PrivateKey) -> bytes:
-        """An owner's signature for this channel, to the other end."""
+        """Return an owner's signature for this channel, to be sent to the peer."""
 
     def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
-        """Whether an owner of the other end has signed."""
+        """Return whether a signature for this channel is by an owner of the peer."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What suites are made with."""
+    """Values and functions that a suite is created with."""
 
     identity: Identity
     directory: Directory
@@ -87,36 +103,43 @@ class Tools:
 class Suite(Protocol):
     """A version of the protocol."""
 
-    #: In the header's first byte.
+    #: Version number in the header's first byte.
     version: int
-    #: Whether messages go before the acknowledgement, and the first signature confirms a channel.
+    #: Whether messages are sent before the acknowledgement, and the first signature confirms a
+    #: channel.
     early: bool
-    #: Less than so many zeros may follow a body.
+    #: Exclusive upper limit of the zero bytes after a body.
     padding: int
-    #: Whether a channel's keys are replaced as it ages.
+    #: Whether the keys of a channel are replaced as it ages.
     rekeys: bool
 
     def flags(self, *, private: bool) -> int:
-        """How a message is protected, for its header."""
+        """Return the header flags that describe a message's protection."""
 
     def is_acceptable(self, flags: int) -> bool:
-        """Whether a message is protected as our own settings demand at least."""
+        """Return whether flags promise the protection that this host requires."""
 
     def request(self, peer: str) -> tuple[SessionRequest, Security | None]:
-        """Ask a host for a channel; keys only if messages may go before the acknowledgement."""
+        """Return a request for a channel to a host.
+
+        Keys are returned only if messages may be sent before the acknowledgement.
+        """
 
     def accept(self, peer: str, frame: Frame) -> tuple[Security, bytes]:
-        """Answer a request: the channel's keys and the acknowledgement. Raises PacketError."""
+        """Return the keys and the acknowledgement for a received request.
+
+        Raises PacketError.
+        """
 
     def acknowledged(self, request: SessionRequest, security: Security | None,
                      frame: Frame) -> Security:
-        """The keys that an acknowledgement leads to. Raises PacketError."""
+        """Return the keys that result from an acknowledgement. Raises PacketError."""
 
     def rekey(self, peer: str) -> SessionRequest:
-        """Ask for a channel's next key, inside the channel."""
+        """Return a request for the channel's next key, to be sent inside the channel."""
 
     def accept_rekey(self, security: Security, frame: Frame) -> tuple[Security, bytes]:
-        """Answer a request for the next key. Raises PacketError."""
+        """Return keys and answer for a received rekey request. Raises PacketError."""
 
     def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
-        """The next key. Raises PacketError."""
+        """Return the next keys from the answer to a rekey request. Raises PacketError."""

@@ -1,8 +1,8 @@
-"""The protocol of 1987: a DES key under the other end's RSA key, owners' signatures of R and T.
+"""The ADP suite of 1987: DES keys under RSA, signatures of R and T.
 
-Known weaknesses are the paper's own and are kept: what an owner signs is bound to no channel and no
-peer, and a trailer with a sequence number alone leaves the body unprotected. docs/adp.md lists what
-the paper leaves open and how it was filled.
+The DES key is encrypted under the peer's RSA key. The known weaknesses are the paper's own and are
+kept: an owner's signature is bound to no channel and no peer. A trailer with only a sequence number
+leaves the body unprotected. docs/adp.md lists what the paper leaves open and how it was filled.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from protocols.adp.packets import Flag, Frame
 from protocols.adp.suite import PrivateKey, PublicKey, Security, SessionRequest, Tools
 from protocols.adp.window import ReplayWindow
 
-CHALLENGE = 16  # R and T, in bytes
+CHALLENGE = 16  # size of R and T, in bytes
 _TRAILER = struct.Struct("!Q8s")
 _ACCEPTOR = 1 << 63
 
 
 @dataclass
 class Keys1987:
-    """Of one channel: S for both directions, and the challenge that each end is to sign."""
+    """Keys of one channel: S for both directions, and the challenges of both ends."""
 
     tools: Tools
     key: bytes
     channel: bytes
     initiator: bool
-    ours: bytes  # what the other end's owners sign
-    theirs: bytes  # what our owners sign
+    ours: bytes  # the challenge that the peer's owners sign
+    theirs: bytes  # the challenge that this host's owners sign
     checksum: bool
     window: ReplayWindow
     sequence: int = 0
 
     @property
     def can_prove(self) -> bool:
-        """Whether the other end's challenge is known."""
+        """Return whether the peer's challenge is known."""
         return bool(self.theirs)
 
     def seal(self, clear: bytes, body: bytes, *, private: bool) -> bytes:
-        """Body and trailer, encrypted as far as the scope says."""
+        """Return body and trailer, encrypted as the scope requires."""
         self.sequence += 1
         numbered = self.sequence | (0 if self.initiator else _ACCEPTOR)
         whole = private or self.tools.scope is Scope.ALL
@@ -58,7 +58,7 @@ class Keys1987:
         return body + crypto.des_encrypt(self.key, trailer)
 
     def open(self, clear: bytes, frame: Frame) -> bytes:
-        """A body whose trailer is right. Raises PacketError."""
+        """Verify the trailer and return the body. Raises PacketError."""
         sealed = frame.sealed
         crypto = self.tools.crypto
         if len(sealed) < _TRAILER.size:
@@ -86,11 +86,14 @@ class Keys1987:
         return self.tools.crypto.des_mac(self.key, text)
 
     def prove(self, owner: str, key: PrivateKey) -> bytes:
-        """(R) encrypted with the owner's private key: bound to nothing but R."""
+        """Encrypt R with the owner's private key.
+
+        The result is bound only to R.
+        """
         return self.tools.crypto.rsa_private(_rsa_private(key, owner), self.theirs)
 
     def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
-        """Whether the signature, under the public key, is what we had sent."""
+        """Return whether the signature decrypts to the challenge that was sent."""
         public = _rsa_public(key, owner)
         try:
             block = self.tools.crypto.rsa_public(public, signature)
@@ -100,7 +103,7 @@ class Keys1987:
 
 
 class Suite1987:
-    """Secure channels of the paper's section 3.1."""
+    """Secure channels as in section 3.1 of the paper."""
 
     version = 1
     early = True
@@ -112,19 +115,22 @@ class Suite1987:
         self._checksum = checksum
 
     def flags(self, *, private: bool) -> int:
-        """How a message is protected."""
+        """Return the header flags that describe a message's protection."""
         flags = Flag.SEALED | (Flag.CHECKSUM if self._checksum else 0)
         if private or self._tools.scope is Scope.ALL:
             return flags | Flag.ALL | Flag.TRAILER
         return flags | (Flag.TRAILER if self._tools.scope is Scope.TRAILER else 0)
 
     def is_acceptable(self, flags: int) -> bool:
-        """Whether the trailer is of our kind, and encrypted if ours are."""
+        """Return whether the trailer has the configured kind.
+
+        It must also be encrypted, unless the scope of this host is NONE.
+        """
         return (bool(flags & Flag.CHECKSUM) is self._checksum
                 and (self._tools.scope is Scope.NONE or bool(flags & Flag.TRAILER)))
 
     def request(self, peer: str) -> tuple[SessionRequest, Keys1987]:
-        """(S) under the public key of the other kernel's owner, and T."""
+        """Return T and S, with S encrypted for the kernel owner of the peer."""
         directory = self._tools.directory
         owner = directory.kernel_owners[peer]
         public = _rsa_public(directory.keys[owner], owner)
@@ -136,7 +142,7 @@ class Suite1987:
         return SessionRequest(channel, peer, challenge + encrypted, secret, challenge), keys
 
     def accept(self, peer: str, frame: Frame) -> tuple[Keys1987, bytes]:
-        """S as its sender meant it, and R. Raises PacketError."""
+        """Decrypt S from a request and answer with R. Raises PacketError."""
         challenge, encrypted = frame.request[:CHALLENGE], frame.request[CHALLENGE:]
         identity = self._tools.identity
         private = _rsa_private(identity.keys[identity.kernel_owner], identity.kernel_owner)
@@ -149,22 +155,22 @@ class Suite1987:
 
     def acknowledged(self, request: SessionRequest, security: Security | None,
                      frame: Frame) -> Keys1987:
-        """The same key, and R to sign. Raises PacketError."""
+        """Return the unchanged key, with R to sign. Raises PacketError."""
         assert isinstance(security, Keys1987)
         if len(frame.acknowledgement) != CHALLENGE:
             raise PacketError("an R of another length")
         return replace(security, theirs=frame.acknowledgement)
 
     def rekey(self, peer: str) -> SessionRequest:
-        """A channel of 1987 keeps its key for as long as it lives."""
+        """Raise AdpError: a channel of 1987 never changes its key."""
         raise AdpError("channels of 1987 have one key")
 
     def accept_rekey(self, security: Security, frame: Frame) -> tuple[Security, bytes]:
-        """See `rekey`."""
+        """Raise PacketError: a channel of 1987 never changes its key."""
         raise PacketError("channels of 1987 have one key")
 
     def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
-        """See `rekey`."""
+        """Raise PacketError: a channel of 1987 never changes its key."""
         raise PacketError("channels of 1987 have one key")
 
     def _keys(self, secret: bytes, channel: bytes, *, initiator: bool, ours: bytes,

@@ -1,8 +1,8 @@
-"""Modern ADP: X25519 between signed ends, signatures bound to the channel, ChaCha20-Poly1305.
+"""The modern ADP suite: X25519, Ed25519 signatures and ChaCha20-Poly1305.
 
-Everything that identifies a channel (hosts, kernel owners, sessions, both ephemeral keys) is in one
-transcript. Both kernel owners sign it, the keys are derived from it, and what an owner signs later
-names it: nothing signed for one channel is worth anything on another.
+All values that identify a channel (hosts, kernel owners, sessions, both ephemeral keys) are in one
+transcript. Both kernel owners sign the transcript, and the keys are derived from it. Later
+signatures of owners include it, so a signature for one channel is useless on another.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from protocols.adp.packets import Flag, Frame
 from protocols.adp.suite import PrivateKey, PublicKey, Security, SessionRequest, Tools
 from protocols.adp.window import ReplayWindow
 
-EPHEMERAL = 32  # bytes of an X25519 key
+EPHEMERAL = 32  # size of an X25519 key, in bytes
 SIGNATURE = 64
 _SEQUENCE = struct.Struct("!Q")
 
 
 @dataclass
 class ModernKeys:
-    """Of one channel: a key a direction, the chain to the next ones, and what owners sign."""
+    """Keys of one channel: one key per direction, the chain key and the transcript.
+
+    The chain key is the input of the next key derivation. Owners sign the transcript.
+    """
 
     tools: Tools
     sending: ChaCha20Poly1305 = field(repr=False)
@@ -40,11 +43,14 @@ class ModernKeys:
 
     @property
     def can_prove(self) -> bool:
-        """The transcript is complete as soon as there are keys."""
+        """Return True: the transcript is complete as soon as there are keys."""
         return True
 
     def seal(self, clear: bytes, body: bytes, *, private: bool) -> bytes:
-        """Sequence number, body and tag; the body is encrypted only if the scope says so."""
+        """Return sequence number, body and tag.
+
+        The body is encrypted only for a private message or under the scope ALL.
+        """
         self.sequence += 1
         number = _SEQUENCE.pack(self.sequence)
         crypto = self.tools.crypto
@@ -53,7 +59,7 @@ class ModernKeys:
         return number + body + crypto.seal(self.sending, self.sequence, b"", clear + body)
 
     def open(self, clear: bytes, frame: Frame) -> bytes:
-        """A body that is authentic whatever its scope. Raises PacketError."""
+        """Authenticate a frame of any scope and return its body. Raises PacketError."""
         sealed = frame.sealed
         if len(sealed) < _SEQUENCE.size + TAG:
             raise PacketError("no tag")
@@ -70,12 +76,12 @@ class ModernKeys:
         return body
 
     def prove(self, owner: str, key: PrivateKey) -> bytes:
-        """The owner's signature of this channel, this direction and its name."""
+        """Sign this channel, this direction and the owner's name."""
         return self.tools.crypto.sign(_private(key, owner),
                                       self._statement(owner, by_initiator=self.initiator))
 
     def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
-        """Whether an owner of the other end has signed this channel."""
+        """Return whether an owner of the peer has signed this channel."""
         statement = self._statement(owner, by_initiator=not self.initiator)
         return self.tools.crypto.verify(_public(key, owner), signature, statement)
 
@@ -97,16 +103,16 @@ class SuiteModern:
         self._tools = tools
 
     def flags(self, *, private: bool) -> int:
-        """How a message is protected."""
+        """Return the header flags that describe a message's protection."""
         everything = private or self._tools.scope is Scope.ALL
         return Flag.SEALED | Flag.TRAILER | Flag.CHECKSUM | (Flag.ALL if everything else 0)
 
     def is_acceptable(self, flags: int) -> bool:
-        """Always: nothing opens that is not authentic."""
+        """Return True: every frame is authenticated when it is opened."""
         return True
 
     def request(self, peer: str) -> tuple[SessionRequest, None]:
-        """An ephemeral key, signed by our kernel's owner for this peer."""
+        """Return an ephemeral key, signed by the local kernel owner for this peer."""
         tools, identity = self._tools, self._tools.identity
         channel, secret = tools.random(8), tools.random(EPHEMERAL)
         ephemeral = tools.crypto.x25519_public(secret)
@@ -116,7 +122,10 @@ class SuiteModern:
         return SessionRequest(channel, peer, ephemeral + tools.crypto.sign(key, text), secret), None
 
     def accept(self, peer: str, frame: Frame) -> tuple[ModernKeys, bytes]:
-        """Our ephemeral key, signed together with the request. Raises PacketError."""
+        """Return the keys and an ephemeral key, signed together with the request.
+
+        Raises PacketError.
+        """
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split(frame.request)
         text = self._request_text(frame.channel, frame.session, ephemeral, from_host=peer,
@@ -133,7 +142,10 @@ class SuiteModern:
 
     def acknowledged(self, request: SessionRequest, security: Security | None,
                      frame: Frame) -> ModernKeys:
-        """The keys, if the other kernel's owner has signed. Raises PacketError."""
+        """Return the keys if the peer's kernel owner signed the acknowledgement.
+
+        Raises PacketError.
+        """
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split(frame.acknowledgement)
         text = self._request_text(request.channel, identity.session, request.encoded[:EPHEMERAL],
@@ -145,13 +157,19 @@ class SuiteModern:
         return self._first(shared, answer, initiator=True)
 
     def rekey(self, peer: str) -> SessionRequest:
-        """An ephemeral key alone: the channel that it travels in authenticates it."""
+        """Return an unsigned ephemeral key.
+
+        The channel itself authenticates it.
+        """
         channel, secret = self._tools.random(8), self._tools.random(EPHEMERAL)
         encoded = channel + self._tools.crypto.x25519_public(secret)
         return SessionRequest(channel, peer, encoded, secret)
 
     def accept_rekey(self, security: Security, frame: Frame) -> tuple[ModernKeys, bytes]:
-        """The next key, and our half of it. Raises PacketError."""
+        """Return the next keys and this host's ephemeral key.
+
+        Raises PacketError.
+        """
         assert isinstance(security, ModernKeys)
         channel, ephemeral = _split_rekey(frame.request)
         secret = self._tools.random(EPHEMERAL)
@@ -160,7 +178,7 @@ class SuiteModern:
         return self._next(security, shared, frame.request + answer), answer
 
     def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> ModernKeys:
-        """The next key. Raises PacketError."""
+        """Return the next keys from the peer's ephemeral key. Raises PacketError."""
         assert isinstance(security, ModernKeys)
         _, ephemeral = _split_rekey(frame.acknowledgement)
         shared = self._tools.crypto.x25519(request.secret, ephemeral)

@@ -1,1 +1,1 @@
-"""Authentication and key agreement of 3G (3GPP TS 33.102): card, subscriber server, EAP's keys."""
+"""Authentication and Key Agreement of 3G (3GPP TS 33.102): USIM, HSS and EAP keys."""

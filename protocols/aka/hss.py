@@ -1,7 +1,8 @@
-"""A subscriber server makes authentication vectors, in the words of hostapd's `eap_sim_db`.
+"""Subscriber server (HSS) that generates authentication vectors for hostapd.
 
-A message is one line: `AKA-REQ-AUTH IMSI`, answered by `AKA-RESP-AUTH IMSI RAND AUTN IK CK RES` or
-`AKA-RESP-AUTH IMSI FAILURE`; and `AKA-AUTS IMSI AUTS RAND`, which nobody answers.
+The messages are those of hostapd's `eap_sim_db`, one line each. `AKA-REQ-AUTH IMSI` is answered by
+`AKA-RESP-AUTH IMSI RAND AUTN IK CK RES` or `AKA-RESP-AUTH IMSI FAILURE`. `AKA-AUTS IMSI AUTS RAND`
+has no answer.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from protocols.aka.milenage import (
     macs,
 )
 
-#: The last five bits say which of a number's users it is for (TS 33.102, annex C.1.1); here is one.
+#: Increment of SEQ: the last five bits of SQN are the index IND (TS 33.102, annex C.1.1). This
+#: server uses one index only.
 _STEP = 32
 
 
 @dataclass
 class Subscriber:
-    """Whose key it is, with the sequence number of the last vector.
+    """A subscriber's key, with the sequence number of the last vector.
 
-    `separates` says that vectors are for networks that keys are bound to, as EAP-AKA' has it.
+    With `separates`, vectors carry the AMF separation bit: their keys are bound to an access
+    network, as EAP-AKA' requires.
     """
 
     shared: MilenageKey
@@ -38,13 +41,16 @@ class Subscriber:
 
 
 class SubscriberServer:
-    """Subscribers by IMSI; `random` gives so many random bytes."""
+    """An HSS with subscribers by IMSI.
+
+    `random` returns n random bytes.
+    """
 
     def __init__(self, subscribers: dict[str, Subscriber], random: Callable[[int], bytes]) -> None:
         self._subscribers, self._random = subscribers, random
 
     def answer(self, message: str) -> str | None:
-        """What to say to a message; None where nothing is to be said."""
+        """Return the answer to a message, or None if it has no answer."""
         kind, imsi, *rest = [*message.split(), "", ""]
         subscriber = self._subscribers.get(imsi)
         if kind == "AKA-REQ-AUTH":
@@ -64,9 +70,9 @@ class SubscriberServer:
 
 
 def _resynchronise(subscriber: Subscriber, auts: bytes, rand: bytes) -> None:
-    """Go on from the card's sequence number, if it is the card that says so."""
+    """Continue from the card's sequence number if its AUTS is authentic."""
     made = answers(subscriber.shared, rand)
     sqn = hidden(auts[:SQN_BYTES], made.ak_of_resynchronisation)
     if macs(subscriber.shared, rand, sqn, AMF_OF_RESYNCHRONISATION)[1] == auts[SQN_BYTES:]:
-        # Numbers for other users of the same card may be between.
+        # Round up: the card may have accepted numbers with another index.
         subscriber.sqn = -(-int.from_bytes(sqn, "big") // _STEP) * _STEP

@@ -1,9 +1,7 @@
-"""EAP-AKA's keys are derived of a challenge's (RFC 4187, section 7), as both ends have to.
+"""Keys of EAP-AKA and EAP-AKA' (RFC 4187 section 7, RFC 9048 section 3.3).
 
-And those of EAP-AKA' (RFC 9048, section 3.3): of keys that are bound to the access network.
-
-The generator of FIPS 186-2, change notice 1, takes SHA-1's compression function without the
-padding of a hash, which no library offers by itself.
+The keys of EAP-AKA' are bound to the access network. The generator of FIPS 186-2, change notice 1,
+applies SHA-1's compression function without the padding of a hash. No library offers that function.
 """
 
 from __future__ import annotations
@@ -14,38 +12,38 @@ import struct
 from dataclasses import dataclass
 
 _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
-#: A constant for each twenty steps.
+#: One constant for each twenty steps.
 _CONSTANTS = (0x5A827999, 0x6ED9EBA1, 0x8F1BBCDC, 0xCA62C1D6)
 _WORD, _HASH_BYTES = 0xFFFFFFFF, 20
-#: The function's code in 3GPP's key derivation, and what EAP-AKA' begins its own with.
+#: Function code of 3GPP's key derivation, and the prefix of the EAP-AKA' derivation.
 _FC, _PRIME = b"\x20", b"EAP-AKA'"
 
 
 @dataclass(frozen=True)
 class AkaKeys:
-    """Of one full authentication: what signs EAP-AKA's packets, what is handed to the network."""
+    """Keys of one full authentication: K_aut for EAP packets, and the MSK."""
 
     authentication: bytes
     msk: bytes
-    #: What AT_MAC is made with.
+    #: Hash function of AT_MAC.
     digest: str = "sha1"
 
     def mac(self, packet: bytes) -> bytes:
-        """AT_MAC of a packet that has zeros in its place."""
+        """Return AT_MAC of a packet whose AT_MAC field is filled with zeros."""
         return hmac.digest(self.authentication, packet, self.digest)[:16]
 
 
 def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
-    """The keys of a full authentication."""
+    """Derive the keys of a full EAP-AKA authentication."""
     master = hashlib.sha1(identity.encode() + ik + ck, usedforsecurity=False).digest()
-    made = generate(master, 96)  # before the two stands what encrypts, after them the EMSK
+    made = generate(master, 96)  # K_encr precedes both keys, and the EMSK follows them
     return AkaKeys(made[16:32], made[32:])
 
 
 def bound(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes, bytes]:
-    """IK' and CK': a challenge's keys, bound to an access network (3GPP TS 33.402, annex A.2).
+    """Return IK' and CK': keys bound to an access network (3GPP TS 33.402, annex A.2).
 
-    `hidden_sqn` is the sequence number as the challenge has it.
+    `hidden_sqn` is the concealed sequence number of the challenge (SQN xor AK).
     """
     name = network.encode()
     said = (_FC + name + len(name).to_bytes(2, "big")
@@ -55,17 +53,17 @@ def bound(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes,
 
 
 def derive_prime(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
-    """The keys of a full authentication by EAP-AKA', of IK' and CK'."""
+    """Derive the keys of a full EAP-AKA' authentication from IK' and CK'."""
     said, made, last = _PRIME + identity.encode(), b"", b""
     for number in range(1, 8):
         last = hmac.digest(ik + ck, last + said + bytes((number,)), "sha256")
         made += last
-    # Before them stands what encrypts, between them what re-authenticates.
+    # K_encr precedes these keys, and K_re stands between them.
     return AkaKeys(made[16:48], made[80:144], "sha256")
 
 
 def generate(key: bytes, count: int) -> bytes:
-    """So many bytes of the generator of FIPS 186-2, change notice 1, algorithm 1."""
+    """Return `count` bytes of the FIPS 186-2 generator (change notice 1, algorithm 1)."""
     made, number = b"", int.from_bytes(key, "big")
     while len(made) < count:
         word = _compressed(number.to_bytes(_HASH_BYTES, "big").ljust(64, b"\0"))
@@ -75,7 +73,7 @@ def generate(key: bytes, count: int) -> bytes:
 
 
 def _compressed(block: bytes) -> bytes:
-    """One round of SHA-1 over a block, from its usual start."""
+    """Apply the compression function of SHA-1 to one block with the standard start value."""
     words = list(struct.unpack(">16I", block))
     for place in range(16, 80):
         words.append(_turned(words[place - 3] ^ words[place - 8] ^ words[place - 14]

@@ -1,6 +1,6 @@
-"""Milenage computes what a subscriber's key answers to a challenge (3GPP TS 35.206).
+"""Milenage algorithm set: the functions f1 to f5* of a subscriber's key (3GPP TS 35.206).
 
-AES is the library's; what stands here is which block goes where.
+AES is the library's. This module only arranges the blocks.
 """
 
 from __future__ import annotations
@@ -11,29 +11,32 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 RAND_BYTES, SQN_BYTES, AMF_BYTES, MAC_BYTES = 16, 6, 2, 8
-#: Of a resynchronisation (TS 33.102, 6.3.3).
+#: AMF of a resynchronisation (TS 33.102, 6.3.3).
 AMF_OF_RESYNCHRONISATION = bytes(AMF_BYTES)
-#: Of a challenge whose keys are bound to a network (TS 33.401, annex A.2): the first bit.
+#: AMF of a challenge whose keys are bound to a network (TS 33.401, annex A.2): the first bit.
 SEPARATION = b"\x80\0"
 _BLOCK = 16
 
 
 @dataclass(frozen=True)
 class MilenageKey:
-    """What card and subscriber server share: the key, and what its operator adds to it."""
+    """The secret that USIM and HSS share: the key K and the operator code OPc."""
 
     key: bytes
     opc: bytes
 
     @classmethod
     def of(cls, secrets: Mapping[str, str]) -> MilenageKey:
-        """That of a run's secrets, `key_hex` and `opc_hex`."""
+        """Create a key from a run's secrets `key_hex` and `opc_hex`."""
         return cls(bytes.fromhex(secrets["key_hex"]), bytes.fromhex(secrets["opc_hex"]))
 
 
 @dataclass(frozen=True)
 class ChallengeAnswer:
-    """What comes of a challenge: response, keys, and what hides the sequence number."""
+    """Results of a challenge: response RES and keys.
+
+    The anonymity keys conceal the sequence number, `ak_of_resynchronisation` that of AUTS.
+    """
 
     res: bytes
     ck: bytes
@@ -43,12 +46,12 @@ class ChallengeAnswer:
 
 
 def opc(key: bytes, op: bytes) -> bytes:
-    """The operator's code as it goes with one key."""
+    """Return OPc, the operator code OP combined with one subscriber's key."""
     return _xor(_aes(key)(op), op)
 
 
 def answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
-    """Functions f2 to f5 and f5*."""
+    """Compute the functions f2 to f5 and f5*."""
     encrypt, ours = _aes(shared.key), shared.opc
     temporary = encrypt(_xor(rand, ours))
 
@@ -62,7 +65,7 @@ def answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
 
 
 def macs(shared: MilenageKey, rand: bytes, sqn: bytes, amf: bytes) -> tuple[bytes, bytes]:
-    """Functions f1 and f1*: what authenticates the network, and a resynchronisation."""
+    """Compute f1 and f1*: the MACs of the network and of a resynchronisation."""
     encrypt, ours = _aes(shared.key), shared.opc
     temporary = encrypt(_xor(rand, ours))
     block = _xor(_rotated(_xor((sqn + amf) * 2, ours), 8), temporary)
@@ -71,12 +74,12 @@ def macs(shared: MilenageKey, rand: bytes, sqn: bytes, amf: bytes) -> tuple[byte
 
 
 def hidden(sqn: bytes, ak: bytes) -> bytes:
-    """A sequence number under its anonymity key, or out of it."""
+    """Conceal a sequence number with its anonymity key, or reveal a concealed number."""
     return _xor(sqn, ak)
 
 
 def _aes(key: bytes) -> Callable[[bytes], bytes]:
-    # One block at a time: no mode is at work.
+    # Only single blocks are encrypted, so ECB does not act as a mode.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
     return encryptor.update
 

@@ -1,6 +1,6 @@
-"""EAP-AKA's packets are read here: subtype and attributes (RFC 4187, sections 8 to 10).
+"""Parser of EAP-AKA packets: subtype and attributes (RFC 4187, sections 8 to 10).
 
-Those of EAP-AKA' are alike but for its type, and two attributes more (RFC 9048, section 3).
+EAP-AKA' packets differ in their EAP type and have two more attributes (RFC 9048, section 3).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _HEADER_BYTES, _UNIT = 8, 4
 
 @dataclass(frozen=True)
 class AkaPacket:
-    """A packet's subtype, its attributes by kind without kind and length, and where AT_MAC is.
+    """A parsed EAP-AKA packet.
 
-    `method` is EAP's type.
+    `attributes` holds the values by attribute type, without type and length. `unsigned` is the
+    packet with zeros as AT_MAC. `method` is the EAP type.
     """
 
     subtype: int
@@ -28,44 +29,50 @@ class AkaPacket:
 
     @property
     def rand(self) -> bytes:
-        """The challenge."""
+        """Return the challenge RAND."""
         return self.attributes.get(_AT_RAND, b"")[2:18]
 
     @property
     def autn(self) -> bytes:
-        """What authenticates the network."""
+        """Return AUTN, which authenticates the network."""
         return self.attributes.get(_AT_AUTN, b"")[2:18]
 
     @property
     def res(self) -> bytes:
-        """The card's response; its length is in bits."""
+        """Return the card's response RES.
+
+        AT_RES gives its length in bits.
+        """
         value = self.attributes.get(_AT_RES, b"")
         return value[2:2 + struct.unpack("!H", value[:2])[0] // 8] if len(value) >= 2 else b""
 
     @property
     def mac(self) -> bytes:
-        """What authenticates the packet."""
+        """Return AT_MAC, which authenticates the packet."""
         return self.attributes.get(_AT_MAC, b"")[2:18]
 
     @property
     def identity(self) -> str:
-        """Who the station says it is."""
+        """Return the identity that the station claims."""
         return self._text(_AT_IDENTITY)
 
     @property
     def network(self) -> str:
-        """The access network's name, which keys of EAP-AKA' are bound to."""
+        """Return the access network's name, which EAP-AKA' keys are bound to."""
         return self._text(_AT_KDF_INPUT)
 
     def _text(self, kind: int) -> str:
-        """An attribute that begins with its length in bytes."""
+        """Return the text of an attribute that begins with its length in bytes."""
         value = self.attributes.get(kind, b"")
         size = struct.unpack("!H", value[:2])[0] if len(value) >= 2 else 0
         return value[2:2 + size].decode("utf-8", "replace")
 
 
 def parse(eap: bytes) -> AkaPacket | None:
-    """An EAP packet of these methods; None for another, and for what is none."""
+    """Parse an EAP-AKA or EAP-AKA' packet.
+
+    Return None for another method or malformed data.
+    """
     if len(eap) < _HEADER_BYTES or eap[4] not in (EAP_AKA, EAP_AKA_PRIME):
         return None
     attributes: dict[int, bytes] = {}

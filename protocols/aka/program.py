@@ -1,7 +1,8 @@
-"""The subscriber server as a program, and the gateway by which hostapd reaches it over a network.
+"""Program of the subscriber server, and of the gateway from hostapd to this server.
 
-`python3 -m protocols.aka.program serve CONFIG` listens where the configuration says, by UDP, a
-message a datagram; `… gateway CONFIG` passes on between hostapd's local socket and that server.
+`python3 -m protocols.aka.program serve CONFIG` listens on the configured address over UDP, one
+message per datagram. `python3 -m protocols.aka.program gateway CONFIG` forwards messages between
+hostapd's local socket and that server.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BYTES = 2048
 
 
 def serve(config: dict[str, Any]) -> None:
-    """Answer whoever asks, one after the other."""
+    """Answer requests one after the other."""
     server = SubscriberServer({imsi: Subscriber(MilenageKey.of(said),
                                                 separates=config.get("separates", False))
                                for imsi, said in config["subscribers"].items()},
@@ -38,7 +39,10 @@ def serve(config: dict[str, Any]) -> None:
 
 
 def gateway(config: dict[str, Any]) -> None:
-    """Pass on what hostapd asks, and the answers to whoever asked last: there is one hostapd."""
+    """Forward hostapd's requests, and send answers to the last sender.
+
+    There is only one hostapd.
+    """
     asker: Any = None
     with (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as near,
           socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far):
@@ -55,11 +59,11 @@ def gateway(config: dict[str, Any]) -> None:
                     elif asker:
                         near.sendto(data, asker)
                 except OSError:
-                    continue  # as if it were lost: nobody listens there, or any more
+                    continue  # treat the message as lost: no process listens at the destination
 
 
 def main() -> None:
-    """Run one of the two."""
+    """Run the server or the gateway."""
     {"serve": serve, "gateway": gateway}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
 
 

@@ -1,4 +1,4 @@
-"""A challenge and its answer are worked out again of the subscriber's key, from packets alone."""
+"""Recompute an AKA challenge and its answer from captured packets and the subscriber's key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from protocols.aka.packets import AkaPacket
 
 @dataclass(frozen=True)
 class RecomputedChallenge:
-    """What is not as the subscriber's key has it, a reason each; the request, and the MSK."""
+    """Deviations from the subscriber's key (one reason each), request and MSK."""
 
     faults: tuple[str, ...]
     request: AkaPacket | None = None
@@ -29,7 +29,13 @@ class RecomputedChallenge:
 
 
 def recompute(said: Sequence[AkaPacket], user: str, shared: MilenageKey) -> RecomputedChallenge:
-    """Of one authentication's packets in order, by whoever said to be `user` at first."""
+    """Recompute the challenge of one authentication and compare it with the packets.
+
+    Args:
+        said: The authentication's EAP packets in order.
+        user: The identity sent first; an AT_IDENTITY in the packets replaces it.
+        shared: The subscriber's key.
+    """
     if any(packet.subtype == packets.SYNCHRONIZATION_FAILURE for packet in said):
         return RecomputedChallenge((
             "the card had seen a later sequence number, and had the server resynchronised",))

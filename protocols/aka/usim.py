@@ -1,4 +1,4 @@
-"""A card answers a network's challenge, or says that its number is stale (TS 33.102, 6.3)."""
+"""USIM that answers a network's challenge or requests resynchronisation (TS 33.102, 6.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.aka.milenage import (
 
 @dataclass(frozen=True)
 class CardAccepts:
-    """The network is who it says; the response, and the keys of this challenge."""
+    """The response to an authentic challenge, with the keys of this challenge."""
 
     res: bytes
     ck: bytes
@@ -25,19 +25,22 @@ class CardAccepts:
 
 @dataclass(frozen=True)
 class CardResynchronises:
-    """The sequence number was used before: what tells the network the card's own."""
+    """The answer to an old sequence number: AUTS reports the card's own number."""
 
     auts: bytes
 
 
 class Usim:
-    """A subscriber's card, with the highest sequence number that it has taken."""
+    """A subscriber's card with the highest sequence number that it has accepted."""
 
     def __init__(self, shared: MilenageKey, sqn: int = 0) -> None:
         self._shared, self._sqn = shared, sqn
 
     def challenge(self, rand: bytes, autn: bytes) -> CardAccepts | CardResynchronises | None:
-        """What the card says; None where the challenge is not from who has the key."""
+        """Answer a challenge.
+
+        Return None if it was not created with the subscriber's key.
+        """
         made = answers(self._shared, rand)
         sqn, amf = hidden(autn[:SQN_BYTES], made.ak), autn[SQN_BYTES:SQN_BYTES + 2]
         if macs(self._shared, rand, sqn, amf)[0] != autn[SQN_BYTES + 2:]:
@@ -52,9 +55,10 @@ class Usim:
 
 
 def answer_to_supplicant(card: Usim, request: str) -> str:
-    """What wpa_supplicant is told when it asks for a card that is not its own (`external_sim`).
+    """Answer wpa_supplicant's request to an external SIM (`external_sim`).
 
-    The request is `UMTS-AUTH:RAND:AUTN` in hexadecimal digits. Raises ValueError for another.
+    The request is `UMTS-AUTH:RAND:AUTN` in hexadecimal digits. Raises ValueError for another
+    request.
     """
     kind, *challenge = request.split(":")
     if kind != "UMTS-AUTH" or len(challenge) != 2:

@@ -1,1 +1,1 @@
-"""Kerberos with public keys as it was proposed before 2002: PKCROSS, PKTAPP, PKINIT by proxy."""
+"""Kerberos with public keys as proposed before 2002: PKCROSS, PKTAPP and PKINIT by proxy."""

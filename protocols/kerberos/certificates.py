@@ -1,4 +1,4 @@
-"""Certificates are made, and chains of them validated, with every signature charged."""
+"""Issue certificates and validate chains, with every signature charged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal, RefusalCode
 from protocols.kerberos.party import Party
 
-#: RFC 4556: a principal's name in a certificate, and what its key is for.
+#: RFC 4556: OIDs of a principal's name in a certificate, and of the key's purpose.
 PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
 CLIENT_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.2.3.4")
 KDC_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.2.3.5")
-#: What fills a certificate up to its wanted size; an arc for private use.
+#: OID of the extension that pads a certificate to the requested size; an arc for private use.
 _FILLING = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
 _EXTENSION_BYTES = 30
 X509 = 1
@@ -37,7 +37,10 @@ class Issuer:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a certificate is to say. Without a purpose it is an authority's."""
+    """Requested content of a certificate.
+
+    A CA certificate has no purpose. The certificate is padded to `size_bytes`.
+    """
 
     subject: str
     realm: str = ""
@@ -50,7 +53,10 @@ class Wish:
 
 def issue(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, signer: rsa.RSAPrivateKey,
           now: datetime) -> x509.Certificate:
-    """A certificate; one without an issuer is its own. Filled up to the wanted size."""
+    """Issue a certificate, padded to the requested size.
+
+    Without an issuer the certificate is self-signed.
+    """
     bare = _built(wish, key, issuer, now, b"").sign(signer, hashes.SHA256())
     lacking = wish.size_bytes - len(bare.public_bytes(Encoding.DER))
     if lacking <= 0:
@@ -81,17 +87,29 @@ def _built(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, now: dateti
 
 
 def as_sent(chain: Sequence[x509.Certificate]) -> list[dict[str, Any]]:
-    """A chain as a SEQUENCE OF Certificate."""
+    """Encode a chain as a SEQUENCE OF Certificate."""
     return [{"certType": X509, "certData": certificate.public_bytes(Encoding.DER)}
             for certificate in chain]
 
 
 def validate(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certificate,
              purpose: x509.ObjectIdentifier) -> tuple[x509.Certificate, tuple[str, str]]:
-    """The certificate that a chain is about, with the name and realm that it binds.
+    """Validate a chain and return its end certificate with the bound name and realm.
 
-    Every signature up to the anchor, every period, who may certify, and what the key is for are
-    checked. Raises Refusal.
+    The checks cover every signature up to the anchor, every validity period, the issuers' right to
+    certify, and the key's purpose.
+
+    Args:
+        party: The operations of the validating node.
+        sent: The received chain, end certificate first.
+        anchor: The trusted CA certificate.
+        purpose: The extended key usage that the end certificate must have.
+
+    Returns:
+        The end certificate, with the name and realm of its principal.
+
+    Raises:
+        Refusal: A check fails.
     """
     try:
         chain = [x509.load_der_x509_certificate(entry["certData"]) for entry in sent]
@@ -124,7 +142,7 @@ def _check_periods(party: Party, chain: Sequence[x509.Certificate]) -> None:
 
 
 def is_valid_at(certificate: x509.Certificate, at_s: float) -> bool:
-    """Whether a moment is in the period that a certificate says."""
+    """Return whether a time is within a certificate's validity period."""
     at = datetime.fromtimestamp(at_s, UTC)
     return certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
 
@@ -138,7 +156,7 @@ def _has_purpose(certificate: x509.Certificate, purpose: x509.ObjectIdentifier) 
 
 
 def bound_name(certificate: x509.Certificate) -> tuple[str, str]:
-    """Name and realm of the principal that a certificate is about. Raises Refusal."""
+    """Return name and realm of a certificate's principal. Raises Refusal."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         bound = next(name.value for name in names.get_values_for_type(x509.OtherName)
@@ -150,7 +168,7 @@ def bound_name(certificate: x509.Certificate) -> tuple[str, str]:
 
 
 def key_in(certificate: x509.Certificate) -> rsa.RSAPublicKey:
-    """Its public key. Raises Refusal for one of another kind."""
+    """Return a certificate's RSA public key. Raises Refusal for another kind of key."""
     key = certificate.public_key()
     if not isinstance(key, rsa.RSAPublicKey):
         raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no RSA key in it")

@@ -1,4 +1,4 @@
-"""AES by CBC with ciphertext stealing encrypts texts of a block or more (RFC 3962)."""
+"""AES-CBC with ciphertext stealing, for texts of at least one block (RFC 3962)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ BLOCK_BYTES = 16
 
 
 def cbc(key: bytes, data: bytes, *, encrypts: bool) -> bytes:
-    """Whole blocks by CBC from a block of zeros, either way."""
+    """Encrypt or decrypt whole blocks with CBC and a zero initialisation vector."""
     cipher = Cipher(AES(key), modes.CBC(bytes(BLOCK_BYTES)))
     context = cipher.encryptor() if encrypts else cipher.decryptor()
     return context.update(data) + context.finalize()
 
 
 def cts_encrypt(key: bytes, text: bytes) -> bytes:
-    """CBC with ciphertext stealing: the last two blocks change places, the last is cut."""
+    """Encrypt with ciphertext stealing.
+
+    The last two blocks are swapped, and the last is truncated.
+    """
     cipher = cbc(key, text + bytes(-len(text) % BLOCK_BYTES), encrypts=True)
     if len(cipher) == BLOCK_BYTES:
         return cipher
@@ -25,7 +28,7 @@ def cts_encrypt(key: bytes, text: bytes) -> bytes:
 
 
 def cts_decrypt(key: bytes, data: bytes) -> bytes:
-    """The text of what `cts_encrypt` made."""
+    """Decrypt data of `cts_encrypt`."""
     if len(data) == BLOCK_BYTES:
         return cbc(key, data, encrypts=False)
     size = len(data) % BLOCK_BYTES or BLOCK_BYTES

@@ -1,4 +1,4 @@
-"""A client's transactions: PKCROSS, PKTAPP, and M-PKINIT with or without a proxy."""
+"""Client transactions: PKCROSS, PKTAPP and M-PKINIT with or without a proxy."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from protocols.kerberos.tickets import Credential
 
 Initial = Literal["password", "pkinit", "client-key"]
 ProxyUse = Literal["none", "forward", "trusted", "assist"]
-#: Parties, as configurations name them.
+#: Names of the parties in configurations.
 LOCAL_KDC, REMOTE_KDC, PROXY = "kdc-l", "kdc-r", "proxy"
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Who a client is, and what it knows of others before it starts.
+    """Identity of a client, and its knowledge of other parties before it starts.
 
-    `services` are principals of `service_realm` with the parties that they are at. `kdc_key` and
-    `proxy_key` are needed for keys of its own making; with `own_proxy_key` the proxy is told
-    another one than the KDC. `repeats_ap_request` sends the last message twice, as a thief would.
-    With `spares_opening` the private operation that opens a KDC's temporary key is not charged.
+    `services` are principals of `service_realm`, each with the party that serves it. `kdc_key` and
+    `proxy_key` are required for keys that the client generates. With `own_proxy_key` the proxy gets
+    another key than the KDC. `repeats_ap_request` sends the last message twice, as a replay attack
+    would. With `spares_opening` the private-key operation that opens a KDC's temporary key is not
+    charged.
     """
 
     identity: Identity
@@ -48,18 +49,18 @@ class ClientSettings:
 
 
 class Client:
-    """One user's transactions, each a generator of what is to be asked of whom."""
+    """Transactions of one user, each a generator of requests to other parties."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
 
     def transaction(self, party: Party, protocol: str) -> Work:
-        """One whole transaction: `pkcross`, `pktapp` or `mobile`. Raises Refusal."""
+        """Perform one transaction: `pkcross`, `pktapp` or `mobile`. Raises Refusal."""
         return {"pkcross": self.pkcross, "pktapp": self.pktapp, "mobile": self.mobile}[
             protocol](party)
 
     def pkcross(self, party: Party) -> Work:
-        """Messages 1 to 10 of appendix A."""
+        """Exchange messages 1 to 10 of appendix A."""
         own, realm = self._settings.identity, self._settings.service_realm
         initial = yield from self._with_password(party)
         yield Mark("initial")
@@ -71,7 +72,7 @@ class Client:
         return b""
 
     def pktapp(self, party: Party) -> Work:
-        """Messages 1 to 4 of appendix A, for each server."""
+        """Exchange messages 1 to 4 of appendix A with each server."""
         own, realm = self._settings.identity, self._settings.service_realm
         for service, where in self._settings.services:
             nonce = party.nonce()
@@ -84,7 +85,7 @@ class Client:
         return b""
 
     def mobile(self, party: Party) -> Work:
-        """PKINIT, a service ticket, and authentication at the server (Figures 7 and 8)."""
+        """Perform PKINIT, get service tickets and authenticate (Figures 7 and 8)."""
         own = self._settings.identity
         if self._settings.initial == "password":
             held = yield from self._with_password(party)
@@ -116,7 +117,10 @@ class Client:
         return self._opened(party, reply, name, nonce)
 
     def _with_own_key(self, party: Party) -> Any:
-        """The client makes the reply's key; who shows that it has it is the KDC."""
+        """Get an initial ticket under a reply key that the client generates.
+
+        The KDC proves itself by the use of this key.
+        """
         own, settings, nonce = self._settings.identity, self._settings, party.nonce()
         name, key = krbtgt(own.realm), self._new_key(party)
         assert settings.kdc_key is not None
@@ -137,7 +141,10 @@ class Client:
 
     def _told(self, party: Party, key: Mapping[str, Any],
               nonce: int) -> tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]:
-        """What the proxy is told, the key in it, and the time that it has to answer."""
+        """Return the key message for the proxy, its key and its authenticator.
+
+        The proxy must encrypt the authenticator's time with this key.
+        """
         settings = self._settings
         assert settings.proxy_key is not None
         shown = party.new_key() if settings.own_proxy_key else key
@@ -147,7 +154,7 @@ class Client:
         return value, shown, about
 
     def _opened(self, party: Party, reply: bytes, kdc: tuple[str, str], nonce: int) -> Credential:
-        """What a reply to a signed request brings."""
+        """Check the reply to a signed request and return its credential."""
         value = messages.expect("AS-REP", reply)
         sealed = messages.padata_of(value)
         if messages.PA_PK_AS_REP not in sealed:
@@ -184,7 +191,7 @@ class Client:
 
     def _ask(self, where: str, principal: str, transport: Transport, message: bytes,
              told: Any = None, party: Party | None = None) -> Any:
-        """Ask directly, or through the proxy."""
+        """Send a request directly or through the proxy."""
         if self._settings.proxy == "none":
             return (yield Ask(where, transport, message))
         own = self._settings.identity

@@ -1,4 +1,4 @@
-"""A node's configuration is read strictly: a JSON object, with keys in a file beside it."""
+"""Strict configuration of a node from JSON, with keys in a separate file."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _seconds = number(0, 1e9)
 
 @dataclass(frozen=True)
 class ServerRole:
-    """An application server's services by their principals.
+    """An application server's services by principal.
 
-    One that `lengthens` writes the length of an acknowledgement in a byte more than DER has.
+    With `lengthens`, the length field of an acknowledgement has one byte more than DER permits.
     """
 
     services: Mapping[str, ServiceSettings]
@@ -55,7 +55,10 @@ class ServerRole:
 
 @dataclass(frozen=True)
 class ClientRole:
-    """A client, the way that its transactions go, how many, and how many customers have them."""
+    """A client with the protocol and number of its transactions.
+
+    `customers` is the number of concurrent customers.
+    """
 
     settings: ClientSettings
     way: Way
@@ -68,7 +71,7 @@ Role = KdcSettings | ServerRole | ProxySettings | ClientRole
 
 @dataclass(frozen=True)
 class PartyConfig:
-    """What a node is, where, and what computing takes there."""
+    """Configuration of a node: role, addresses and costs of operations."""
 
     suite: Suite
     role: Role
@@ -84,7 +87,7 @@ class PartyConfig:
 
 
 def load(path: Path) -> PartyConfig:
-    """A node's configuration. Raises ConfigError, one line."""
+    """Load a node's configuration. Raises ConfigError with a one-line message."""
     fields = Fields(read(path), path.name)
     suite = fields.take("suite", one_of(SUITES))
     keys = _Keys(Path(fields.take("keys", text)), suite, fields.take("uses", several(text)))
@@ -103,7 +106,7 @@ def load(path: Path) -> PartyConfig:
 
 
 def _role(fields: Fields, keys: _Keys) -> Role:
-    """The one role that a document gives."""
+    """Read the role that the document selects."""
     name = fields.take("role", _names(_RoleName))
     if name == "services":
         return ServerRole({service: ServiceSettings(keys.secret(service), keys.identity(service))
@@ -144,7 +147,7 @@ def _client(fields: Fields, keys: _Keys) -> ClientRole:
     identity = keys.identity(fields.take("identity", text))
     shown = fields.take("presents", str, "")
     if shown:
-        # Its own name over somebody else's chain: for negative controls.
+        # For negative controls: the client's own name with another principal's key and chain.
         identity = replace(identity, key=keys.identity(shown).key, chain=keys.identity(shown).chain)
     settings = ClientSettings(
         identity, keys.secret(fields.take("secret", text)), fields.take("services", several(_pair)),
@@ -161,7 +164,7 @@ def _client(fields: Fields, keys: _Keys) -> ClientRole:
 
 
 class _Keys:
-    """The file of keys: `secrets` in hexadecimal, `identities` and the `anchor` in PEM."""
+    """The key file: `secrets` in hexadecimal, `identities` and the `anchor` in PEM."""
 
     def __init__(self, path: Path, suite: Suite, uses: list[str]) -> None:
         self._suite, self._uses, self._name = suite, uses, path.name
@@ -178,8 +181,8 @@ class _Keys:
                               ) from None
 
     def _read(self, entry: Mapping[str, Any]) -> Identity:
-        # Who runs the program made the key; proving that its primes are primes takes longer than
-        # all the rest of a start.
+        # The key comes from the user who runs the program. Testing its primes would take longer
+        # than the rest of the start.
         key = load_pem_private_key(entry["key"].encode(), None,
                                    unsafe_skip_rsa_key_validation=True)
         if not isinstance(key, rsa.RSAPrivateKey):
@@ -188,24 +191,27 @@ class _Keys:
                         x509.load_pem_x509_certificates(entry["chain"].encode()), self._anchor)
 
     def identity(self, name: str) -> Identity:
-        """An identity that the document says it uses. Raises ConfigError."""
+        """Return an identity listed under `uses`. Raises ConfigError."""
         if name not in self._identities:
             raise ConfigError(f"uses: has no identity {name}; add it")
         return self._identities[name]
 
     def public(self, name: str) -> rsa.RSAPublicKey | None:
-        """An identity's public key; None for "". Raises ConfigError."""
+        """Return an identity's public key.
+
+        Return None for "". Raises ConfigError.
+        """
         return self.identity(name).key.public_key() if name else None
 
     def secret(self, name: str) -> Mapping[str, Any]:
-        """A secret key. Raises ConfigError."""
+        """Return a secret key. Raises ConfigError."""
         if name not in self._secrets:
             raise ConfigError(f"{self._name}: has no secret of {name}; add it")
         return key_of(self._suite, self._secrets[name])
 
 
 def _names(kind: Any) -> Callable[[object], Any]:
-    """One of the names that a type allows."""
+    """Return a converter for the names that a Literal type allows."""
     return one_of({name: name for name in get_args(kind)})
 
 

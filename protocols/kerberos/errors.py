@@ -1,4 +1,4 @@
-"""Refusals are exceptions with the error codes of RFC 4120, RFC 4556 and PKCROSS."""
+"""Exceptions with the error codes of RFC 4120, RFC 4556 and PKCROSS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class RefusalCode(IntEnum):
-    """Codes of a KRB-ERROR; those of public keys are RFC 4556's, which say more than draft 05's."""
+    """Error codes of a KRB-ERROR.
+
+    The codes for public keys are from RFC 4556, which is more precise than draft 05.
+    """
 
     CLIENT_UNKNOWN = 6
     SERVER_UNKNOWN = 7
@@ -34,7 +37,10 @@ class RefusalCode(IntEnum):
 
 
 class Refusal(Exception):
-    """A request or a reply is not accepted; `is_told` if the other end says so in a KRB-ERROR."""
+    """A refused request or reply.
+
+    `is_told` if the peer reported it in a KRB-ERROR.
+    """
 
     def __init__(self, code: RefusalCode, text: str, *, is_told: bool = False) -> None:
         super().__init__(f"{int(code)} {code.name.lower().replace('_', ' ')}: {text}")
@@ -42,4 +48,4 @@ class Refusal(Exception):
 
 
 class Undecipherable(ValueError):
-    """A key does not open something."""
+    """Encrypted data that a key does not open."""

@@ -1,4 +1,4 @@
-"""A key distribution centre: initial tickets, service tickets, and both ends of PKCROSS."""
+"""Key distribution centre: initial tickets, service tickets and both ends of PKCROSS."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ PKCROSS = "pkcross"
 
 @dataclass(frozen=True)
 class KdcSettings:
-    """A realm's keys and policy.
+    """Keys and policy of a realm.
 
-    `secrets` are keys of the principals: of users, services, and krbtgt. `pkcross_key` is K_S,
-    which only this KDC knows; `pkcross_opening_key` the one that it opens tickets with, the same.
-    `remote` has the party and principal of other realms' KDCs. A cross-realm ticket may last
-    `cross_realm_s`; `ignores_policy` makes this KDC issue longer ones. With
-    `signs_client_key_reply` it signs replies under a client's key, which draft 05 does not ask for.
+    `secrets` are the keys of the principals: users, services and krbtgt. `pkcross_key` is K_S,
+    which only this KDC knows. `pkcross_opening_key` opens tickets and normally equals
+    `pkcross_key`. `remote` maps other realms to party and principal of their KDC. A cross-realm
+    ticket is valid for at most `cross_realm_s` seconds, but `ignores_policy` makes this KDC issue
+    longer ones. With `signs_client_key_reply` it signs replies under a client's key, which draft 05
+    does not require.
     """
 
     identity: Identity
@@ -40,12 +41,12 @@ class KdcSettings:
 
     @property
     def realm(self) -> str:
-        """The realm that it serves."""
+        """Return the realm that this KDC serves."""
         return self.identity.realm
 
 
 class Kdc:
-    """Answers requests; keeps nothing but authenticators seen and, if asked to, XTKTs."""
+    """A KDC that keeps only recent authenticators, and XTKTs if configured."""
 
     def __init__(self, settings: KdcSettings) -> None:
         self._settings = settings
@@ -54,11 +55,11 @@ class Kdc:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Realm and principal, as errors name them."""
+        """Return realm and principal for error messages."""
         return self._settings.realm, self._settings.identity.name
 
     def answer(self, party: Party, message: bytes) -> Work:
-        """The reply to a request. Raises Refusal."""
+        """Answer a request. Raises Refusal."""
         kind = messages.kind_of(message)
         if kind == "AS-REQ":
             return self._initial(party, messages.decode(kind, message))
@@ -97,7 +98,7 @@ class Kdc:
         return proven
 
     def _proven(self, party: Party, body: Mapping[str, Any], proven: Authenticated) -> bytes:
-        """A reply to who has proven itself by a signature."""
+        """Answer a client that has proven its identity by a signature."""
         if proven.nonce != body["nonce"]:
             raise Refusal(RefusalCode.BAD_MATCH, "the signature is for another request")
         if proven.reply_key is None:
@@ -110,7 +111,7 @@ class Kdc:
 
     def _granted(self, party: Party, body: Mapping[str, Any], client: str,
                  under: Mapping[str, Any], padata: list[dict[str, Any]] | None = None) -> bytes:
-        """An AS-REP with a ticket for the service asked for."""
+        """Return an AS-REP with a ticket for the requested service."""
         service = messages.name_of(body["sname"])
         about = TicketFor(client, self._settings.realm, service, self._settings.realm,
                           _ends_s(party, body))
@@ -154,7 +155,7 @@ class Kdc:
                                              body["nonce"]), ticket)
 
     def _granting(self, party: Party, ticket: Mapping[str, Any]) -> Any:
-        """The EncTicketPart of a ticket-granting ticket, this realm's or another's."""
+        """Open a ticket-granting ticket of this realm or another, and return its EncTicketPart."""
         extensions = {entry["data-type"]: entry.get("data-value", b"")
                       for entry in ticket.get("extensions", [])}
         inner = extensions.get(messages.TE_PKCROSS_CLIENT)
@@ -176,7 +177,7 @@ class Kdc:
     # --- PKCROSS -----------------------------------------------------------------------------
 
     def _cross_realm_ticket(self, party: Party, realm: str) -> Generator[Ask, bytes, Credential]:
-        """XTKT(l,r), kept or asked for."""
+        """Return the cached XTKT for a realm, or request it from the remote KDC."""
         held = self._cross.get(realm)
         if held and held.ends_s > party.now_ns() // 1_000_000_000 + self._settings.cross_realm_s:
             return held
@@ -198,7 +199,7 @@ class Kdc:
         return cross
 
     def _limited(self, party: Party, ends_s: int, cross: Credential) -> int:
-        """When a cross-realm ticket ends by the remote KDC's policy."""
+        """Return the end time of a cross-realm ticket under the remote KDC's policy."""
         if self._settings.ignores_policy:
             return ends_s
         entries = {entry["data-type"]: entry["data-value"]
@@ -211,7 +212,7 @@ class Kdc:
 
     def _cross_realm(self, party: Party, body: Mapping[str, Any],
                      padata: Mapping[int, bytes]) -> bytes:
-        """The remote end: XTKT(l,r) for another realm's KDC."""
+        """Issue XTKT(l,r) to another realm's KDC (remote end of PKCROSS)."""
         proven = pkinit.check_request(party, self._settings.identity,
                                       padata.get(messages.PA_PK_AS_REQ, b""),
                                       certificates.KDC_PURPOSE)
@@ -231,6 +232,6 @@ class Kdc:
 
 
 def _ends_s(party: Party, body: Mapping[str, Any]) -> int:
-    """When a ticket ends that a request asks for."""
+    """Return the end time of a requested ticket, limited by the ticket lifetime."""
     limit = party.now_ns() // 1_000_000_000 + party.lifetime_s
     return min(limit, messages.seconds(body["till"]))

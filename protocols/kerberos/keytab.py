@@ -1,4 +1,4 @@
-"""A keytab is read: the keys of principals, as MIT krb5 writes them (format 5.2)."""
+"""Reader of keytab files in MIT krb5's format 5.2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _VERSION = b"\x05\x02"
 
 
 def read(file: Path) -> dict[str, bytes]:
-    """Keys by `NAME@REALM`; of several the last one. Raises ValueError, OSError."""
+    """Return keys by `NAME@REALM`.
+
+    The last key of a principal wins. Raises ValueError for another format, and OSError.
+    """
     data = file.read_bytes()
     if data[:2] != _VERSION:
         raise ValueError(f"{file.name} is not a keytab of format 5.2")
@@ -22,7 +25,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
     while place + 4 <= len(data):
         (size,) = struct.unpack_from("!i", data, place)
         place += 4
-        if size > 0:  # others are holes, of entries that were removed
+        if size > 0:  # holes of removed entries have a negative size
             yield _entry(data[place:place + size])
         place += abs(size)
 
@@ -33,7 +36,7 @@ def _entry(data: bytes) -> tuple[str, bytes]:
     for _ in range(components + 1):
         text, place = _counted(data, place)
         texts.append(text.decode())
-    place += 4 + 4 + 1 + 2  # kind of name, time, version, kind of key
+    place += 4 + 4 + 1 + 2  # name type, time, key version, key type
     key, _ = _counted(data, place)
     realm, *names = texts
     return f"{'/'.join(names)}@{realm}", key

@@ -1,4 +1,4 @@
-"""Messages are encoded and decoded by the schemas beside this module."""
+"""Encode and decode messages with the ASN.1 schemas in the folder `schema`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from protocols.kerberos.errors import Refusal, RefusalCode
 
 SCHEMA = Path(__file__).parent / "schema"
 PROTOCOL_VERSION = 5
-#: Messages by their application tag; the tag of a KDC's and a server's is the message type, too.
+#: Messages by application tag. For messages of a KDC or a server, the tag is also the message type.
 TAGS: Mapping[int, str] = {
     1: "Ticket", 2: "Authenticator", 3: "EncTicketPart", 10: "AS-REQ", 11: "AS-REP",
     12: "TGS-REQ", 13: "TGS-REP", 14: "AP-REQ", 15: "AP-REP", 25: "EncASRepPart",
     26: "EncTGSRepPart", 27: "EncAPRepPart", 30: "KRB-ERROR", 40: "ProxyRequest",
     41: "ProxyReply"}
 TYPES: Mapping[str, int] = {name: tag for tag, name in TAGS.items()}
-#: Pre-authentication data. RFC 4556 uses 16 and 17 for what 14 and 15 are here, and draft 05's 16
-#: for another structure: what the client makes is therefore of a local, negative type.
+#: Types of pre-authentication data. RFC 4556 uses 16 and 17 for the values 14 and 15 here. Draft 05
+#: uses 16 for another structure, so the client-generated key has a local, negative type.
 PA_TGS_REQ, PA_PK_AS_REQ, PA_PK_AS_REP, PA_PK_AS_SIGN = 1, 14, 15, -16
-#: Extensions of a ticket, and what a remote KDC may ask in them (PKCROSS).
+#: Ticket extensions, and the policy that a remote KDC sets in them (PKCROSS).
 TE_PKCROSS_KDC, TE_PKCROSS_CLIENT, POLICY_LIFETIME = 2, 3, 1
 #: KDC option of PKCROSS: bit 9.
 PKCROSS_OPTION = (0x00400000).to_bytes(4, "big")
@@ -33,14 +33,17 @@ NO_FLAGS = (bytes(4), 32)
 MUTUAL = (bytes((0x20, 0, 0, 0)), 32)
 NT_PRINCIPAL, NT_SERVICE = 1, 2
 _APPLICATION = 0x60
-#: In the first byte of a length (X.690, 8.1.3.5): that so many more bytes have it.
+#: Flag in the first length byte (X.690, 8.1.3.5): the low bits count the length bytes that follow.
 _IS_LONG = 0x80
-# From here on an INTEGER of microseconds has three bytes, so that messages keep their lengths.
+# From this value on, an INTEGER of microseconds has three bytes, so messages keep their lengths.
 _MIN_MICROSECONDS = 32768
 
 
 def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[Any], int]:
-    """The elements of a SEQUENCE OF; the library's own reading never ends at one of another tag."""
+    """Decode the elements of a SEQUENCE OF.
+
+    The library's own function loops forever on an element with another tag.
+    """
     elements, end = [], offset + length
     while offset < end:
         element, following = self.element_type.decode(data, offset)
@@ -53,19 +56,22 @@ def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[An
 
 @cache
 def schema() -> Any:
-    """The schemas, compiled: that takes longer than a whole login."""
+    """Compile the schemas once.
+
+    This takes longer than a whole login.
+    """
     der.ArrayType.decode_content = _elements
     return asn1tools.compile_files(sorted(map(str, SCHEMA.glob("*.asn1"))), "der")
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """A message of a kind in DER."""
+    """Encode a message of a kind in DER."""
     encoded: bytes = schema().encode(kind, value)
     return encoded
 
 
 def lengthened(message: bytes) -> bytes:
-    """The same in BER that is no DER: its length has a byte more than it needs."""
+    """Re-encode a DER message in BER with one length byte more than necessary."""
     tag, length, rest = message[:1], message[1], message[2:]
     more = length - _IS_LONG if length & _IS_LONG else 0
     longer = b"\0" + (rest[:more] if more else bytes((length,)))
@@ -74,9 +80,15 @@ def lengthened(message: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
-    """What a message of a kind says, not to be altered; zeros may follow one that is padded.
+    """Decode a message of a kind. The result is cached and must not be modified.
 
-    Raises Refusal for anything else.
+    Args:
+        kind: Name of the type in the schemas.
+        message: The encoded message.
+        is_padded: Zero bytes may follow the message.
+
+    Raises:
+        Refusal: The message is malformed, or other bytes follow it.
     """
     try:
         value, length = schema().decode_with_length(kind, message)
@@ -88,63 +100,72 @@ def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
 
 
 def kind_of(message: bytes) -> str:
-    """A message's kind by its first byte; "" for none of these."""
+    """Return a message's kind from its application tag.
+
+    Return "" for an unknown tag.
+    """
     if not message or message[0] & 0xE0 != _APPLICATION or message[0] & 0x1F == 0x1F:
         return _long_kind(message)
     return TAGS.get(message[0] & 0x1F, "")
 
 
 def _long_kind(message: bytes) -> str:
-    """The proxy's messages have tags that do not fit the first byte."""
+    """Return the kind of a proxy message, whose tag takes a second byte."""
     if len(message) > 1 and message[0] == _APPLICATION | 0x1F:
         return TAGS.get(message[1], "")
     return ""
 
 
 def principal(name: str) -> dict[str, Any]:
-    """`alice` or `app/one` as a PrincipalName."""
+    """Convert a name such as `alice` or `app/one` to a PrincipalName."""
     parts = name.split("/")
     return {"name-type": NT_PRINCIPAL if len(parts) == 1 else NT_SERVICE, "name-string": parts}
 
 
 def name_of(value: Mapping[str, Any]) -> str:
-    """A PrincipalName as text."""
+    """Convert a PrincipalName to text."""
     return "/".join(value["name-string"])
 
 
 def krbtgt(realm: str) -> str:
-    """The name of a realm's ticket-granting service."""
+    """Return the name of a realm's ticket-granting service."""
     return f"krbtgt/{realm}"
 
 
 def realm_of(value: Mapping[str, Any], own: str) -> str:
-    """The realm whose ticket-granting service a name is; `own` for any other name."""
+    """Return the realm of a ticket-granting service's name.
+
+    Return `own` for other names.
+    """
     parts: Sequence[str] = value["name-string"]
     return parts[1] if len(parts) == 2 and parts[0] == "krbtgt" else own
 
 
 def padata_of(value: Mapping[str, Any]) -> dict[int, bytes]:
-    """The pre-authentication data of a request or reply, by their types."""
+    """Return pre-authentication data of a request or reply by type."""
     return {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
 
 
 def kerberos_time(at_ns: int) -> datetime:
-    """Nanoseconds since 1970 to a whole second."""
+    """Convert nanoseconds since 1970 to a KerberosTime in whole seconds."""
     return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)
 
 
 def microseconds(at_ns: int) -> int:
-    """Those beside the whole second, of which a message's length does not depend."""
+    """Return the microseconds within the second, as a number of constant length.
+
+    Values below 32768 are raised to 32768, so that the message length does not depend on the time.
+    """
     return max(_MIN_MICROSECONDS, at_ns // 1000 % 1_000_000)
 
 
 def seconds(time: datetime) -> int:
-    """A KerberosTime as seconds since 1970."""
+    """Convert a KerberosTime to seconds since 1970."""
     return round(time.replace(tzinfo=UTC).timestamp())
 
 
 def error_message(refusal: Refusal, at_ns: int, realm: str, service: str) -> bytes:
-    """A KRB-ERROR that says why."""
+    """Encode a refusal as a KRB-ERROR."""
     return encode("KRB-ERROR", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["KRB-ERROR"], "stime": kerberos_time(at_ns),
         "susec": microseconds(at_ns), "error-code": int(refusal.code), "realm": realm,
@@ -152,7 +173,7 @@ def error_message(refusal: Refusal, at_ns: int, realm: str, service: str) -> byt
 
 
 def expect(kind: str, message: bytes) -> Any:
-    """A reply of a kind. Raises Refusal: that of a KRB-ERROR, or for any other message."""
+    """Decode a reply of a kind. Raises Refusal for a KRB-ERROR or another message."""
     if kind_of(message) == "KRB-ERROR":
         error = decode("KRB-ERROR", message)
         raise Refusal(RefusalCode(error["error-code"]), error.get("e-text", ""), is_told=True)

@@ -1,4 +1,4 @@
-"""Every operation of a node's programs is counted here, and owed to its processor."""
+"""Counter of a node's operations, and of the processor time that they cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocols.fields import ConfigError
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of an operation, and of each of its bytes."""
+    """Cost of an operation: seconds per call and per byte."""
 
     s: float
     s_per_byte: float = 0.0
@@ -19,9 +19,9 @@ class Cost:
 
 @dataclass
 class Meter:
-    """What one piece of work comes to: operations by name, and the seconds that they take.
+    """Operations and processor time of one piece of work.
 
-    Without costs nothing is owed, and operations are counted all the same.
+    Without costs, operations are counted and no time is charged.
     """
 
     costs: Mapping[str, Cost]
@@ -29,7 +29,10 @@ class Meter:
     owed_s: float = 0.0
 
     def charge(self, operation: str, size: int = 0) -> None:
-        """An operation was done on so many bytes. Raises ConfigError for one without a cost."""
+        """Charge an operation on `size` bytes.
+
+        Raises ConfigError for an operation without a cost.
+        """
         self.operations[operation] += 1
         if not self.costs:
             return
@@ -39,6 +42,6 @@ class Meter:
         self.owed_s += cost.s + cost.s_per_byte * size
 
     def take(self) -> float:
-        """What is owed since the last time (s)."""
+        """Return the seconds charged since the last call."""
         owed_s, self.owed_s = self.owed_s, 0.0
         return owed_s

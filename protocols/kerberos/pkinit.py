@@ -1,4 +1,7 @@
-"""Public keys in pre-authentication data, at both ends and in both ways (draft 05, 3.2 and 3.3)."""
+"""PKINIT pre-authentication data at both ends, in both variants of draft 05.
+
+Sections 3.2 and 3.3 of the draft describe the variants.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ from protocols.kerberos import certificates, messages
 from protocols.kerberos.errors import Refusal, RefusalCode
 from protocols.kerberos.party import RANDOM_KEY_PACK, REPLY_KEY_PACK, Party
 
-#: What a node takes for a chain of certificates beside the operations with keys.
+#: Costs of a certificate chain, in addition to the key operations.
 CHAIN_SENT, CHAIN_READ = "chain-sent", "chain-read"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A principal with a key pair: its name, chain (its own certificate first), and trust."""
+    """A principal with a key pair, its certificate chain and its trust anchor.
+
+    The chain begins with the principal's own certificate.
+    """
 
     name: str
     realm: str
@@ -29,15 +35,16 @@ class Identity:
 
     @property
     def sent_chain(self) -> list[dict[str, Any]]:
-        """The chain as it is sent."""
+        """Return the chain as it is encoded in messages."""
         return certificates.as_sent(self.chain)
 
 
 @dataclass(frozen=True)
 class Authenticated:
-    """Who a request is proven to be from, and what its reply needs.
+    """The proven sender of a request, with the values that its reply needs.
 
-    `reply_key` is the client's, if it made one; else the reply goes to the public key.
+    `reply_key` is the key that the client generated, if any. Otherwise the reply is encrypted for
+    the public key.
     """
 
     name: str
@@ -48,7 +55,7 @@ class Authenticated:
 
 
 def authenticator(party: Party, name: str, realm: str, nonce: int) -> dict[str, Any]:
-    """A PKAuthenticator for a KDC of a name."""
+    """Return a PKAuthenticator for the KDC with this name."""
     time, microseconds = party.stamp()
     return {"kdcName": messages.principal(name), "kdcRealm": realm, "cusec": microseconds,
             "ctime": time, "nonce": nonce}
@@ -60,10 +67,10 @@ def _check_authenticator(party: Party, value: Mapping[str, Any], name: str, real
     party.check_time(value["ctime"])
 
 
-# --- the KDC makes the key ---------------------------------------------------------------------
+# --- reply key from the KDC --------------------------------------------------------------------
 
 def request(party: Party, own: Identity, kdc: tuple[str, str], nonce: int) -> dict[str, Any]:
-    """PA-PK-AS-REQ: a signed authenticator and the chain."""
+    """Return a PA-PK-AS-REQ with a signed authenticator and the chain."""
     party.meter.charge(CHAIN_SENT)
     pack = {"pkAuthenticator": authenticator(party, *kdc, nonce)}
     value = {"signedAuthPack": {
@@ -76,7 +83,7 @@ def request(party: Party, own: Identity, kdc: tuple[str, str], nonce: int) -> di
 
 def check_request(party: Party, own: Identity, padata: bytes,
                   purpose: x509.ObjectIdentifier) -> Authenticated:
-    """Who a PA-PK-AS-REQ is from. Raises Refusal."""
+    """Verify a PA-PK-AS-REQ and return its sender. Raises Refusal."""
     party.meter.charge(CHAIN_READ)
     value = messages.decode("PA-PK-AS-REQ", padata)
     certificate, (name, realm) = certificates.validate(
@@ -91,7 +98,7 @@ def check_request(party: Party, own: Identity, padata: bytes,
 
 def reply(party: Party, own: Identity, client: Authenticated,
           reply_key: Mapping[str, Any]) -> dict[str, Any]:
-    """PA-PK-AS-REP: a signed reply key for the client's public key, and the chain."""
+    """Return a PA-PK-AS-REP with a signed reply key for the client, and the chain."""
     party.meter.charge(CHAIN_SENT)
     pack = {"replyKey": reply_key, "nonce": client.nonce}
     signed = {"replyKeyPack": pack, "replyKeyPackSig": party.sign(
@@ -106,7 +113,10 @@ def reply(party: Party, own: Identity, client: Authenticated,
 
 def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str], nonce: int, *,
                 spares_opening: bool = False) -> Mapping[str, Any]:
-    """The reply key of a PA-PK-AS-REP, whose opening may be free of charge. Raises Refusal."""
+    """Verify a PA-PK-AS-REP and return its reply key. Raises Refusal.
+
+    With `spares_opening`, the private-key operation is not charged.
+    """
     party.meter.charge(CHAIN_READ)
     value = messages.decode("PA-PK-AS-REP", padata)
     temporary = party.open_key(own.key, value["encTmpKeyPack"], is_charged=not spares_opening)
@@ -125,11 +135,11 @@ def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str]
     return key
 
 
-# --- the client makes the key ------------------------------------------------------------------
+# --- reply key from the client -----------------------------------------------------------------
 
 @dataclass(frozen=True)
 class ToldKey:
-    """What a client signs and seals for a KDC or a proxy of a name: a key of its making."""
+    """A key that a client generates, signs and seals for a KDC or a proxy."""
 
     key: Mapping[str, Any]
     name: str
@@ -139,7 +149,7 @@ class ToldKey:
 
 def tell(party: Party, own: Identity, told: ToldKey, nonce: int, *,
          with_chain: bool) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """A PA-PK-AS-SIGN as a value, and the authenticator in it."""
+    """Return a PA-PK-AS-SIGN value and the authenticator in it."""
     about = authenticator(party, told.name, told.realm, nonce)
     pack = {"randomKey": told.key, "randomKeyAuth": about}
     signed = {"randomkeyPack": pack, "randomkeyPackSig": party.sign(
@@ -156,7 +166,7 @@ def tell(party: Party, own: Identity, told: ToldKey, nonce: int, *,
 
 def check_told(party: Party, own: Identity, value: Mapping[str, Any],
                purpose: x509.ObjectIdentifier) -> tuple[Authenticated, Mapping[str, Any]]:
-    """Who a PA-PK-AS-SIGN is from, and its authenticator. Raises Refusal."""
+    """Verify a PA-PK-AS-SIGN and return its sender and authenticator. Raises Refusal."""
     party.meter.charge(CHAIN_READ)
     temporary = party.open_key(own.key, value["encTmpKeyPack"])
     signed = party.decrypt(temporary, RANDOM_KEY_PACK, value["encSignedRandomKeyPack"],

@@ -1,4 +1,4 @@
-"""A node's processor: who computes at the same time shares it, as a time-slicing system does."""
+"""A node's processor, shared by concurrent jobs as in a time-slicing system."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Literal
 
 Sharing = Literal["shared", "own"]
 Variation = Literal["fixed", "gamma"]
-#: The shape of gamma-distributed work: a coefficient of variation of 0.32.
+#: Shape of gamma-distributed work; the coefficient of variation is 0.32.
 _SHAPE = 10.0
-#: So many pieces of work with the same mean have exactly that mean together.
+#: Draws per block; the work in each block has exactly its nominal mean.
 _BLOCK = 20
 
 
 class SharedProcessor:
-    """Egalitarian processor sharing, or with `own` a processor for each job.
+    """Egalitarian processor sharing, or with `own` one processor per job.
 
-    `speed` divides all work. Work of a gamma distribution has the mean that was asked for: in
-    closed networks fixed work locks customers into step, which no queueing model describes; for
-    shared processors the distribution's shape does not matter otherwise (Baskett, Chandy, Muntz
-    and Palacios 1975), so that a narrow one gives the same means from fewer transactions. Work
-    is drawn in blocks, each scaled to its mean (a control variate): what of a load's result is
-    the luck of its draws and nothing else, is not there.
+    `speed` divides all work. Gamma-distributed work has the requested mean. In closed networks,
+    fixed work synchronises the customers, which no queueing model describes. Otherwise the shape of
+    the distribution has no effect on shared processors (Baskett, Chandy, Muntz and Palacios 1975).
+    A narrow distribution therefore gives equal means from fewer transactions. Work is drawn in
+    blocks, each scaled to its mean (a control variate), which removes the random error of the draws
+    from a load's result.
     """
 
     def __init__(self, speed: float = 1.0, sharing: Sharing = "shared",
                  variation: Variation = "fixed", seed: int = 0) -> None:
         self._speed, self._sharing, self._variation = speed, sharing, variation
         self._rng = random.Random(seed)  # noqa: S311 - service times, no secrets
-        #: What is left of the block of each mean (s).
+        #: Remaining draws of the block of each mean (s).
         self._drawn: dict[float, list[float]] = {}
-        #: Jobs by the attained service at which each is done.
+        #: Jobs, ordered by the attained service at which each is complete.
         self._jobs: list[tuple[float, int, asyncio.Future[None]]] = []
         self._attained_s = self._since_s = 0.0
         self._order = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def drawn(self, seconds: float) -> float:
-        """How much work it is that takes so long on average (s of the processor at its speed)."""
+        """Draw work with this mean, in seconds of the processor at its speed."""
         if self._variation == "gamma" and seconds > 0:
             seconds = self._varied(seconds)
         return seconds / self._speed
@@ -53,7 +53,7 @@ class SharedProcessor:
         return left.pop()
 
     async def work(self, seconds: float) -> None:
-        """Do so much work, beside what others do."""
+        """Wait until an amount of work is done, shared with other jobs."""
         if seconds <= 0:
             return
         if self._sharing == "own":

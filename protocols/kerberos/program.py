@@ -1,7 +1,8 @@
-"""Program of a node: `python3 -m protocols.kerberos.program CONFIG.json`, as the document says.
+"""Program of a node: `python3 -m protocols.kerberos.program CONFIG.json`.
 
-A `kdc`, `proxy` or application server answers until it is told to end; a `client` has its
-transactions and ends. Events are JSON lines on standard output.
+The role comes from the configuration. A `kdc`, a `proxy` or an application server answers until a
+signal ends it. A `client` performs its transactions and ends. Events are JSON lines on standard
+output.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
 from protocols.kerberos.server import AppServer
 from protocols.kerberos.wire import serve
 
-# Where this is loaded, once for all programs that are forked from there.
+# Compile the schemas at import, once for all programs that are forked from this process.
 messages.schema()
 
 
 def say(event: str, **fields: Any) -> None:
-    """One event."""
+    """Write one event."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 
 def _host(config: PartyConfig) -> Host:
-    # Bytes of a seed are repeatable, and so no secret: they are for emulated networks.
+    # Bytes from a seed are repeatable and therefore not secret; they are for emulated networks
+    # only.
     random_bytes = secrets.token_bytes if config.seed is None else \
         random.Random(config.seed).randbytes  # noqa: S311
     processor = SharedProcessor(config.speed, config.sharing, config.variation, config.seed or 0)
@@ -57,7 +59,7 @@ def _tally(tally: VisitTally) -> dict[str, Any]:
 
 
 class Customers:
-    """So many customers of one user, each with one transaction after the other."""
+    """Concurrent customers of one user, each with consecutive transactions."""
 
     def __init__(self, host: Host, role: ClientRole) -> None:
         self._host, self._role = host, role
@@ -65,7 +67,10 @@ class Customers:
         self.done: list[dict[str, Any]] = []
 
     async def run(self) -> None:
-        """Until all transactions are done; those under way then are abandoned, and not counted."""
+        """Run until all transactions are done.
+
+        Transactions still under way then are cancelled and not counted.
+        """
         self._all_done = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(self._customer(number))
                  for number in range(self._role.customers)]
@@ -99,7 +104,7 @@ class Customers:
 
 
 def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
-    """The party that answers in a role."""
+    """Create the party for a role."""
     if isinstance(role, KdcSettings):
         return Kdc(role)
     if isinstance(role, ProxySettings):
@@ -126,10 +131,13 @@ async def _client(host: Host, role: ClientRole) -> None:
 
 
 def run(path: Path) -> None:
-    """A node's program from its configuration to its end. Raises ConfigError, OSError."""
+    """Run a node's program from its configuration to its end.
+
+    Raises ConfigError and OSError.
+    """
     config = load(path)
     host, role = _host(config), config.role
-    # To the microsecond: epoll and poll wait for whole milliseconds.
+    # The select selector waits to the microsecond; epoll and poll wait for whole milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(
             selectors.SelectSelector())) as runner:
         runner.run(_client(host, role) if isinstance(role, ClientRole) else
@@ -137,7 +145,10 @@ def run(path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 2 for what the user can put right, 1 for what the system refuses."""
+    """Run the program and return its exit status.
+
+    Status 2: the user can correct the error. Status 1: the operating system refuses an operation.
+    """
     if len(arguments) != 1:
         print("usage: python3 -m protocols.kerberos.program CONFIG.json", file=sys.stderr)
         return 2

@@ -1,4 +1,7 @@
-"""A proxy between a mobile client and everybody else: passes on, may be told a key, adds chains."""
+"""Proxy between a mobile client and other parties.
+
+The proxy forwards messages, may receive a client's key, and may add certificate chains.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from protocols.kerberos.steps import Ask, Transport, Work
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """`targets` has the party behind each principal that clients ask for.
+    """Settings of a proxy.
 
-    With an identity, clients may tell it a key. `chains` are kept ones by the client's name. One
-    that `alters` changes a bit of each signature that it passes on.
+    `targets` maps each principal to the party that serves it. With an identity, clients can send
+    the proxy a key. `chains` holds certificate chains by client name. With `alters`, the proxy
+    changes one bit of each signature that it forwards.
     """
 
     name: str
@@ -31,18 +35,18 @@ class ProxySettings:
 
 
 class Proxy:
-    """Answers its clients with what others answer."""
+    """A proxy that answers its clients with the replies of the targets."""
 
     def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
 
     @property
     def name(self) -> tuple[str, str]:
-        """Realm and principal, as errors name them."""
+        """Return realm and principal for error messages."""
         return self._settings.realm, self._settings.name
 
     def answer(self, party: Party, message: bytes) -> Work:
-        """The reply to a request. Raises Refusal."""
+        """Answer a request. Raises Refusal."""
         if messages.kind_of(message) != "ProxyRequest":
             raise Refusal(RefusalCode.MESSAGE_TYPE, "a proxy takes requests to proxies only")
         value = messages.decode("ProxyRequest", message)
@@ -61,7 +65,7 @@ class Proxy:
         return messages.encode("ProxyReply", {**answer, "proof": proof} if proof else answer)
 
     def _with_chain(self, party: Party, value: Mapping[str, Any]) -> bytes:
-        """A client's request with the chain that it left out."""
+        """Insert the chain that a client left out of its request."""
         client = messages.name_of(value["client"])
         if client not in self._settings.chains:
             raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, f"no chain of {client} here")
@@ -75,7 +79,10 @@ class Proxy:
         return messages.encode("AS-REQ", request)
 
     def _proof(self, party: Party, value: Mapping[str, Any], inner: bytes) -> dict[str, Any]:
-        """The told key is opened and used: both ends know each other from here on."""
+        """Open the client's key and encrypt the authenticator's time with it.
+
+        This authenticates both ends to each other.
+        """
         own = self._settings.identity
         if own is None:
             raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "this proxy has no key of its own")
@@ -89,7 +96,10 @@ class Proxy:
 
 
 def _altered(message: bytes) -> bytes:
-    """A request of which one bit of the signature is another; anything else as it is."""
+    """Change one bit of the signature in an AS-REQ.
+
+    Return other messages unchanged.
+    """
     if messages.kind_of(message) != "AS-REQ":
         return message
     padata = messages.padata_of(messages.decode("AS-REQ", message))
@@ -99,7 +109,10 @@ def _altered(message: bytes) -> bytes:
 
 
 def _chain_in(message: bytes) -> list[dict[str, Any]]:
-    """The client's chain in a request to a KDC; the proxy needs no second copy of it."""
+    """Return the client's chain from its request to the KDC.
+
+    The proxy therefore needs no second copy of the chain.
+    """
     for entry in messages.decode("AS-REQ", message).get("padata", []):
         if entry["padata-type"] == messages.PA_PK_AS_SIGN:
             chain: list[dict[str, Any]] = messages.decode(

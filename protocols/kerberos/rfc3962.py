@@ -1,4 +1,7 @@
-"""AES256-CTS-HMAC-SHA1-96 opens what realms still encrypt by RFC 3962, with RFC 3961's keys."""
+"""Decryption of AES256-CTS-HMAC-SHA1-96 (RFC 3962) with key derivation of RFC 3961.
+
+Many realms still use this encryption type.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ _ENCRYPTION, _INTEGRITY = 0xAA, 0x55
 
 
 def decrypt(key: bytes, usage: int, data: bytes) -> bytes:
-    """The text; raises Undecipherable where the key does not open it."""
+    """Decrypt data. Raises Undecipherable if the key does not open the data."""
     if len(data) < BLOCK_BYTES + _TAG_BYTES:
         raise Undecipherable("no AES256-CTS-HMAC-SHA1-96")
     number = usage.to_bytes(4, "big")
     plain = cts_decrypt(derived(key, number + bytes((_ENCRYPTION,))), data[:-_TAG_BYTES])
     integrity = derived(key, number + bytes((_INTEGRITY,)))
-    due = hmac.digest(integrity, plain, "sha1")[:_TAG_BYTES]  # of the text, unlike RFC 8009
+    due = hmac.digest(integrity, plain, "sha1")[:_TAG_BYTES]  # over the plain text, unlike RFC 8009
     if not hmac.compare_digest(data[-_TAG_BYTES:], due):
         raise Undecipherable("the key does not open it")
     return plain[BLOCK_BYTES:]
 
 
 def derived(key: bytes, constant: bytes) -> bytes:
-    """The key that DK makes of another one and a constant (RFC 3961, 5.1)."""
+    """Return DK, the key derived from a key and a constant (RFC 3961 section 5.1)."""
     made, block = b"", folded(constant, BLOCK_BYTES)
     while len(made) < len(key):
         block = cbc(key, block, encrypts=True)
@@ -36,13 +39,16 @@ def derived(key: bytes, constant: bytes) -> bytes:
 
 
 def folded(text: bytes, size: int) -> bytes:
-    """The n-fold of a text to so many bytes: copies, each rotated by 13 bits more, are added."""
+    """Return the n-fold of a text with `size` bytes (RFC 3961 section 5.1).
+
+    Copies of the text are added, each rotated by 13 bits more than the previous one.
+    """
     total = math.lcm(len(text), size)
     bits, number = 8 * len(text), int.from_bytes(text, "big")
     copies = b"".join(
         ((number >> turn | number << (bits - turn)) & ((1 << bits) - 1)).to_bytes(len(text), "big")
         for turn in (13 * count % bits for count in range(total // len(text))))
-    # In ones' complement a carry goes round, which is arithmetic modulo all ones.
+    # Ones' complement has an end-around carry, which is arithmetic modulo all ones.
     ones = (1 << 8 * size) - 1
     added = sum(int.from_bytes(copies[at:at + size], "big") for at in range(0, total, size))
     return ((added - 1) % ones + 1 if added else 0).to_bytes(size, "big")

@@ -1,4 +1,4 @@
-"""Parties' work is run here: what it owes is waited for, what it asks is sent, all is noted."""
+"""Run the work of parties: wait for charged time, send requests and record events."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from protocols.kerberos.wire import Address, OpenConnections
 
 
 class Answering(Protocol):
-    """A party that others ask."""
+    """A party that answers requests."""
 
     @property
     def name(self) -> tuple[str, str]:
-        """Realm and principal, as errors name them."""
+        """Return realm and principal for error messages."""
 
     def answer(self, party: Party, message: bytes) -> Work:
-        """The reply to a message. Raises Refusal."""
+        """Answer a message. Raises Refusal."""
 
 
 @dataclass
 class VisitTally:
-    """Visits of a class to this node: how many, their work (s), and their operations."""
+    """Visits of one class to this node: number, work (s) and operations."""
 
     visits: int = 0
     work_s: float = 0.0
@@ -41,14 +41,17 @@ class VisitTally:
 
 @dataclass
 class Stamps:
-    """When a transaction asked and was answered, and its marks (ns of the machine's clock)."""
+    """Monotonic times (ns) of a transaction's requests, replies and marks."""
 
     asks: list[tuple[str, int, int]] = field(default_factory=list)
     marks: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Host:
-    """A node with processor, clock and costs; tallies are by the message that asked for work."""
+    """A node with processor, clock and costs.
+
+    It keeps tallies by class of request.
+    """
 
     def __init__(self, suite: Suite, costs: Mapping[str, Cost], processor: SharedProcessor,
                  addresses: Mapping[str, Address], random_bytes: RandomBytes, *,
@@ -59,14 +62,14 @@ class Host:
         self.tallies: dict[str, VisitTally] = {}
 
     def party(self) -> Party:
-        """For one piece of work."""
+        """Create the party for one piece of work."""
         return Party(self._suite, Meter(self._costs), self._random_bytes, self._now_ns)
 
     def _now_ns(self) -> int:
         return time.time_ns() + self._offset_ns
 
     def answering(self, answering: Answering) -> Callable[[bytes], Any]:
-        """What answers messages with a party's replies, or with its refusals."""
+        """Return a function that answers messages with a party's replies or refusals."""
         async def answer(message: bytes) -> bytes:
             party, about = self.party(), class_of(message)
             realm, name = answering.name
@@ -74,13 +77,21 @@ class Host:
                 return await self.run(answering.answer(party, message), party, about, message)
             except Refusal as refusal:
                 await self._settle(party, about)
-                # What somebody further on refuses is passed on as it came.
+                # A refusal by a remote party is forwarded with its code and text.
                 return messages.error_message(refusal, self._now_ns(), realm, name)
         return answer
 
     async def run(self, work: Work, party: Party, about: str, message: bytes | None = None,
                   stamps: Stamps | None = None) -> bytes:
-        """A piece of work from its first step to its answer. Raises Refusal."""
+        """Run a piece of work and return its answer. Raises Refusal.
+
+        Args:
+            work: The generator to run.
+            party: Operations and meter of the work.
+            about: Class of the visit, under which costs are tallied.
+            message: The request that caused the work, if any. Its handling is charged.
+            stamps: Receives the times of requests and marks, if given.
+        """
         exchange = OpenConnections(self._addresses)
         if message is not None:
             party.meter.charge(_message_operation(message), len(message))
@@ -111,14 +122,14 @@ class Host:
             exchange.close()
 
     async def _settle(self, party: Party, about: str) -> None:
-        """Wait until everything owed is done, and count it as a visit."""
+        """Wait until all charged work is done, and count the work as one visit."""
         owed_s, done = party.meter.take(), party.meter.operations.copy()
         party.meter.operations.clear()
         if not done:
             return
         work_s = self._processor.drawn(owed_s)
         tally = self.tallies.setdefault(about, VisitTally())
-        # Counted when it begins: what is still under way at the end is long rather than short.
+        # Counted at the start: work still under way at the end is then over-counted, not missed.
         tally.visits += 1
         tally.operations += done
         tally.work_s += work_s
@@ -126,7 +137,7 @@ class Host:
 
 
 async def _asked(exchange: OpenConnections, step: Ask) -> bytes:
-    """The reply to a question. Raises Refusal where nobody answers."""
+    """Send a request and return the reply. Raises Refusal if the party is unreachable."""
     try:
         return await exchange.ask(step.to, step.transport, step.message)
     except (OSError, asyncio.IncompleteReadError):
@@ -134,7 +145,7 @@ async def _asked(exchange: OpenConnections, step: Ask) -> bytes:
 
 
 def _message_operation(message: bytes) -> str:
-    """What handling a message of this transport costs; what has certificates goes by TCP."""
+    """Return the operation for handling a message: messages with certificates use TCP."""
     kind = messages.kind_of(message)
     if kind == "ProxyRequest":
         inner = messages.decode(kind, message)["message"]
@@ -144,7 +155,10 @@ def _message_operation(message: bytes) -> str:
 
 
 def class_of(message: bytes) -> str:
-    """The class of customers that a request belongs to: its kind, and by PKCROSS which."""
+    """Return the class of customers that a request belongs to.
+
+    The class is the kind of message, refined for PKINIT, cross-realm and PKCROSS requests.
+    """
     kind = messages.kind_of(message)
     try:
         if kind == "ProxyRequest":

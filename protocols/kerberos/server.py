@@ -1,4 +1,4 @@
-"""An application server: it is authenticated to by tickets, and issues its own by PKTAPP."""
+"""Application server with ticket authentication, which issues its own tickets for PKTAPP."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from protocols.kerberos.tickets import ReplayCache, ReplyFor, TicketFor
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """A service: its secret key, and the identity of its local ticket-granting server."""
+    """Keys of a service: its secret, and the identity of its ticket-granting server."""
 
     secret: Mapping[str, Any]
     identity: Identity
 
 
 class AppServer:
-    """All services of one machine; for `lengthens`, see `config.ServerRole`."""
+    """All services of one application server.
+
+    `config.ServerRole` explains `lengthens`.
+    """
 
     def __init__(self, services: Mapping[str, ServiceSettings], *,
                  lengthens: bool = False) -> None:
@@ -32,13 +35,13 @@ class AppServer:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Realm and principal, as errors name them."""
+        """Return realm and principal for error messages."""
         name, settings = next(iter(self._services.items()))
         return settings.identity.realm, name
 
     def answer(self, party: Party, message: bytes) -> Work:
-        """The reply to a request. Raises Refusal."""
-        yield from ()  # it asks nobody else
+        """Answer a request. Raises Refusal."""
+        yield from ()  # makes a generator; no other party is needed
         kind = messages.kind_of(message)
         if kind == "AP-REQ":
             return self._authenticated(party, messages.decode(kind, message))
@@ -59,7 +62,7 @@ class AppServer:
         return messages.lengthened(reply) if self._lengthens else reply
 
     def _own_ticket(self, party: Party, value: Mapping[str, Any]) -> bytes:
-        """PKTAPP: a ticket for itself, for who proves itself by a public key."""
+        """Issue a PKTAPP ticket for this server to a client with a public key."""
         body = value["req-body"]
         service = messages.name_of(body["sname"])
         own = self._service(service)

@@ -1,4 +1,4 @@
-"""What a party's work consists of, for whoever runs it: questions to others, and marks in time."""
+"""Steps of a party's work: requests to other parties, and time marks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Transport = Literal["udp", "tcp"]
 
 @dataclass(frozen=True)
 class Ask:
-    """Send a message to a party by its name, and go on with the reply."""
+    """A step that sends a message to a named party and waits for the reply."""
 
     to: str
     transport: Transport
@@ -20,10 +20,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Mark:
-    """A phase of a transaction is over here, once everything owed for it is done."""
+    """A step that ends a phase of a transaction, once all charged work is done."""
 
     name: str
 
 
-#: Yields questions and marks, is sent replies (b"" for a mark), and returns its own answer.
+#: A generator that yields requests and marks, receives replies (b"" for a mark) and returns its own
+#: answer.
 Work = Generator[Ask | Mark, bytes, bytes]

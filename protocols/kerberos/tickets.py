@@ -1,4 +1,4 @@
-"""Tickets, what proves that they are one's own, and the replies that bring them."""
+"""Tickets, authenticators and the replies that carry tickets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocols.kerberos.party import (
 
 @dataclass(frozen=True)
 class TicketFor:
-    """Who a ticket is for, at which service, until when (s since 1970)."""
+    """Client, service and end time (s since 1970) of a ticket."""
 
     client: str
     client_realm: str
@@ -35,7 +35,7 @@ class TicketFor:
 
 @dataclass(frozen=True)
 class Credential:
-    """A ticket and its session key, as a client holds them."""
+    """A ticket and its session key, as a client keeps them."""
 
     ticket: Mapping[str, Any]
     key: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class Presented:
-    """What an AP-REQ proves: the client, the session key, the time in the authenticator."""
+    """Verified content of an AP-REQ: client, session key and authenticator time."""
 
     name: str
     realm: str
@@ -55,13 +55,13 @@ class Presented:
 
 @dataclass
 class ReplayCache:
-    """Authenticators seen within the clocks' skew."""
+    """Digests of recent authenticators, kept for twice the clock skew."""
 
     skew_s: int = 300
     _seen: dict[bytes, int] = field(default_factory=dict)
 
     def check(self, authenticator: bytes, now_s: int) -> None:
-        """Raises Refusal for one that came before."""
+        """Raise Refusal for an authenticator that has been used before."""
         digest = hashlib.sha256(authenticator).digest()
         if digest in self._seen:
             raise Refusal(RefusalCode.REPEATED, "this authenticator came before")
@@ -75,7 +75,7 @@ class ReplayCache:
 
 def issue(party: Party, about: TicketFor, session: Mapping[str, Any], under: Mapping[str, Any],
           extensions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """A Ticket under a service's key."""
+    """Issue a Ticket, encrypted under a service's key."""
     time, _ = party.stamp()
     part = {"flags": NO_FLAGS, "key": session, "crealm": about.client_realm,
             "cname": messages.principal(about.client),
@@ -88,7 +88,7 @@ def issue(party: Party, about: TicketFor, session: Mapping[str, Any], under: Map
 
 
 def open_ticket(party: Party, ticket: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
-    """The EncTicketPart of a ticket that has not expired. Raises Refusal."""
+    """Return the EncTicketPart of a ticket that has not expired. Raises Refusal."""
     part = party.decrypt(key, AS_REP_TICKET, ticket["enc-part"], "EncTicketPart")
     if messages.seconds(part["endtime"]) < party.now_ns() // 1_000_000_000:
         raise Refusal(RefusalCode.TICKET_EXPIRED, "the ticket has expired")
@@ -99,7 +99,7 @@ def open_ticket(party: Party, ticket: Mapping[str, Any], key: Mapping[str, Any])
 
 def request(party: Party, kind: str, service: tuple[str, str], nonce: int, *, client: str = "",
             padata: list[dict[str, Any]] | None = None, options: bytes = bytes(4)) -> bytes:
-    """An AS-REQ or TGS-REQ for a service of a realm."""
+    """Encode an AS-REQ or TGS-REQ for a service of a realm."""
     body = request_body(party, service, nonce, client, options)
     value: dict[str, Any] = {"pvno": PROTOCOL_VERSION, "msg-type": TYPES[kind], "req-body": body}
     return messages.encode(kind, {**value, "padata": padata} if padata else value)
@@ -107,7 +107,7 @@ def request(party: Party, kind: str, service: tuple[str, str], nonce: int, *, cl
 
 def request_body(party: Party, service: tuple[str, str], nonce: int, client: str = "",
                  options: bytes = bytes(4)) -> dict[str, Any]:
-    """The KDC-REQ-BODY."""
+    """Return the KDC-REQ-BODY."""
     ends_ns = party.now_ns() + party.lifetime_s * 1_000_000_000
     body = {"kdc-options": (options, 32), "realm": service[1],
             "sname": messages.principal(service[0]), "till": messages.kerberos_time(ends_ns),
@@ -117,7 +117,7 @@ def request_body(party: Party, service: tuple[str, str], nonce: int, client: str
 
 @dataclass(frozen=True)
 class ReplyFor:
-    """What a reply brings: a ticket and its session key, encrypted under a key for a use."""
+    """Content of a reply: ticket, session key and encryption key with its usage."""
 
     kind: str
     about: TicketFor
@@ -129,7 +129,7 @@ class ReplyFor:
 
 def reply(party: Party, given: ReplyFor, ticket: Mapping[str, Any],
           padata: list[dict[str, Any]] | None = None) -> bytes:
-    """An AS-REP or TGS-REP."""
+    """Encode an AS-REP or TGS-REP."""
     time, _ = party.stamp()
     about = given.about
     part = {"key": given.session, "last-req": [], "nonce": given.nonce, "flags": NO_FLAGS,
@@ -144,13 +144,13 @@ def reply(party: Party, given: ReplyFor, ticket: Mapping[str, Any],
 
 
 def part_of(kind: str) -> str:
-    """What is encrypted in a reply of a kind."""
+    """Return the type of the encrypted part of a reply."""
     return "EncASRepPart" if kind == "AS-REP" else "EncTGSRepPart"
 
 
 def take(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, Any], usage: int,
          nonce: int) -> Credential:
-    """What a reply brings, opened with a key. Raises Refusal."""
+    """Open a reply with a key and return its credential. Raises Refusal."""
     part = party.decrypt(key, usage, value["enc-part"], part_of(kind))
     if part["nonce"] != nonce:
         raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
@@ -163,7 +163,10 @@ def take(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, An
 
 def present(party: Party, held: Credential, client: tuple[str, str], *,
             body: bytes | None = None) -> tuple[bytes, tuple[Any, int]]:
-    """An AP-REQ, and the time in its authenticator; with a body, that of a TGS-REQ is bound."""
+    """Encode an AP-REQ and return it with its authenticator's time.
+
+    With a body, the AP-REQ is bound to that TGS-REQ body by a checksum.
+    """
     time = party.stamp()
     value: dict[str, Any] = {"authenticator-vno": PROTOCOL_VERSION, "crealm": client[1],
                              "cname": messages.principal(client[0]), "ctime": time[0],
@@ -179,7 +182,10 @@ def present(party: Party, held: Credential, client: tuple[str, str], *,
 
 
 def checksum(party: Party, text: bytes) -> dict[str, Any]:
-    """A Checksum of a request's body; the authenticator around it keeps it secret."""
+    """Return a Checksum of a request's body.
+
+    It needs no key, because the enclosing authenticator is encrypted.
+    """
     if party.suite.name == "era":
         return {"cksumtype": MD5_CHECKSUM,
                 "checksum": hashlib.md5(text).digest()}  # noqa: S324 - of 1993
@@ -188,7 +194,7 @@ def checksum(party: Party, text: bytes) -> dict[str, Any]:
 
 def check_presented(party: Party, value: Mapping[str, Any], part: Mapping[str, Any],
                     replays: ReplayCache, *, body: bytes | None = None) -> Presented:
-    """What an AP-REQ with an opened ticket proves. Raises Refusal."""
+    """Verify the AP-REQ of an opened ticket and return its content. Raises Refusal."""
     usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
     said = party.decrypt(part["key"], usage, value["authenticator"], "Authenticator")
     if (said["cname"], said["crealm"]) != (part["cname"], part["crealm"]):
@@ -202,7 +208,7 @@ def check_presented(party: Party, value: Mapping[str, Any], part: Mapping[str, A
 
 
 def acknowledge(party: Party, presented: Presented) -> bytes:
-    """An AP-REP: the server has the session key, too."""
+    """Encode an AP-REP, which proves that the server has the session key."""
     part = {"ctime": presented.time[0], "cusec": presented.time[1]}
     return messages.encode("AP-REP", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REP"], "enc-part": party.encrypt(
@@ -211,7 +217,7 @@ def acknowledge(party: Party, presented: Presented) -> bytes:
 
 def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
                        time: tuple[Any, int]) -> None:
-    """Raises Refusal unless an AP-REP proves the server's knowledge of a session key."""
+    """Raise Refusal unless an AP-REP proves that the server has the session key."""
     value = messages.expect("AP-REP", message)
     part = party.decrypt(key, AP_REP_PART, value["enc-part"], "EncAPRepPart")
     if not is_same_time((part["ctime"], part["cusec"]), time):
@@ -219,5 +225,8 @@ def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
 
 
 def is_same_time(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
-    """Whether two stamps are equal; one that was decoded has no zone."""
+    """Return whether two timestamps are equal.
+
+    A decoded one has no time zone.
+    """
     return (messages.seconds(first[0]), first[1]) == (messages.seconds(second[0]), second[1])

@@ -1,4 +1,7 @@
-"""Messages go by UDP and by TCP, where four bytes of length precede them (RFC 4120, 7.2)."""
+"""Transport of messages over UDP and TCP.
+
+Over TCP, a four-byte length precedes each message (RFC 4120, 7.2).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _LENGTH_BYTES, _MAX_MESSAGE = 4, 1 << 20
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Answers each datagram in a task of its own."""
+    """A UDP endpoint that answers each datagram in its own task."""
 
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
@@ -21,11 +24,11 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep where answers go."""
+        """Keep the transport for the answers."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        """Have it answered."""
+        """Start a task that answers the datagram."""
         task = asyncio.get_running_loop().create_task(self._reply(data, addr))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -37,7 +40,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 async def serve(address: Address, answer: Answering) -> asyncio.Server:
-    """Answer on a port by UDP and TCP until the program ends. Raises OSError."""
+    """Answer on a port over UDP and TCP until the program ends. Raises OSError."""
     loop = asyncio.get_running_loop()
     await loop.create_datagram_endpoint(lambda: _Datagrams(answer), local_addr=address)
 
@@ -46,7 +49,7 @@ async def serve(address: Address, answer: Answering) -> asyncio.Server:
             while True:
                 await _write(writer, await answer(await _read(reader)))
         except (asyncio.IncompleteReadError, OSError, ValueError):
-            pass  # the other end has closed, or says nothing of Kerberos
+            pass  # the peer has closed the connection, or does not speak Kerberos
         finally:
             writer.close()
 
@@ -66,18 +69,18 @@ async def _write(writer: asyncio.StreamWriter, message: bytes) -> None:
 
 
 class _Waiting(asyncio.DatagramProtocol):
-    """Takes one datagram after the other for who asked."""
+    """A UDP endpoint that queues received datagrams for the requester."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[bytes] = asyncio.Queue()
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        """Hand it over."""
+        """Queue the datagram."""
         self.received.put_nowait(data)
 
 
 class OpenConnections:
-    """The connections of one piece of work: each is kept open until the work is over."""
+    """Connections of one piece of work, kept open until `close`."""
 
     def __init__(self, addresses: Mapping[str, Address]) -> None:
         self._addresses = addresses
@@ -85,7 +88,10 @@ class OpenConnections:
         self._datagrams: dict[str, tuple[asyncio.DatagramTransport, _Waiting]] = {}
 
     async def ask(self, to: str, transport: str, message: bytes) -> bytes:
-        """The reply to a message. Raises OSError, and asyncio.IncompleteReadError."""
+        """Send a message and return the reply.
+
+        Raises OSError and asyncio.IncompleteReadError.
+        """
         if transport == "udp":
             sender, waiting = await self._socket(to)
             sender.sendto(message)
@@ -110,7 +116,7 @@ class OpenConnections:
         return self._streams[to]
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for _, writer in self._streams.values():
             writer.close()
         for sender, _ in self._datagrams.values():

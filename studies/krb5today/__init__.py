@@ -1,1 +1,1 @@
-"""The study of today's Kerberos: what a login costs by unmodified MIT krb5, by its mechanism."""
+"""Study of today's Kerberos: the cost of a login with unmodified MIT krb5, by mechanism."""

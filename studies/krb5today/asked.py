@@ -1,4 +1,4 @@
-"""What a repetition is asked for."""
+"""Settings of a repetition."""
 
 from __future__ import annotations
 
@@ -29,5 +29,8 @@ class Asked(AnyAsked):
         json_schema_extra={"option": "--dh-bits"})
 
     def to_stored_settings(self) -> dict[str, Any]:
-        """A medium of the user's by its own name: its file's path is of this machine only."""
+        """Return the settings with the medium's own name instead of its file's path.
+
+        A path is valid on this host only.
+        """
         return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}

@@ -1,4 +1,4 @@
-"""The body of this study's records: what a login takes of time, wire and processors."""
+"""Body of this study's records: time, traffic and processor time of a login."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMES = Metric("login_times_s", "times of logins", unit="ms", scale=1e3, digits=
 
 
 class LoginMessage(RecordPart):
-    """A message of the first login: from whom to whom, by what, and its bytes."""
+    """A message of the first login: its parties, transport, kind and size."""
 
     source: str
     target: str
@@ -42,9 +42,10 @@ class LoginMessage(RecordPart):
 
 
 class Measured(RecordPart):
-    """What a repetition measured; processors are null where a clock does not count them.
+    """Results of a repetition.
 
-    `away_login_s` is of logins after a move, where there is one; `login_s` is of those before it.
+    Processor times are null if the clock does not count them. `away_login_s` is the time of logins
+    after a handoff, if there is one. `login_s` is the time of those before it.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")

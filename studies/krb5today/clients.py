@@ -1,6 +1,6 @@
-"""Users at a node log in by MIT's own commands, and say what became of it.
+"""Users on a node who log in with MIT's own commands.
 
-Runs inside the machine: standard library only.
+The module runs in the guest and uses the standard library only.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from studies.krb5today.mechanisms import (
 )
 from topologies.model import STATION
 
-#: Where the settings of clients on wires are, wherever they are; and the application server.
+#: Node with the rendered settings of all clients on wires, and node of the application server.
 _HOME, SERVER = "client", "app"
-#: Where PKINIT is installed.
+#: Root of the file system that PKINIT is installed in.
 ROOT = Path("/")
 _PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
-#: Longer than any login takes that is not lost.
+#: Timeout of a login (s): longer than any login that is not lost.
 _LOGIN_S = 600.0
-#: By then nothing is on a wire any more, not even what was sent again; where waiting takes time,
-#: nobody waits for the slowest one.
+#: Time after which no packet is on a wire, including retransmissions (s). In real time, the wait is
+#: shorter than for the slowest wire.
 _DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
-#: What some controls do, which is nobody's mechanism.
+#: Mechanisms that only controls use.
 _INSTEAD = {"around": LoginMechanism("around the proxy", "pkinit", target=LOCAL),
             "through a login": LoginMechanism("through a login", "pkinit", realm=APP, target=APP),
             "in one realm": LoginMechanism("in one realm", "pkinit", target=LOCAL)}
 
 
 class LoginClient:
-    """A user at a node, with tickets of its own."""
+    """A user on a node with its own ticket cache."""
 
     def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int, *,
                  curve: str) -> None:
         self._site, self._node, self._number, self._curve = site, node, number, curve
         self._control = CONTROLS.get(site.fault, NOTHING)
-        #: The node whose rendered settings it has.
+        #: Node whose rendered settings the client uses.
         self._named = node if site.network.nodes[node].has_duty(STATION) else _HOME
         self.home = site.mount / self._named
         self._pkinit = str(self.home / "pkinit")
@@ -64,12 +64,12 @@ class LoginClient:
         self.logins: list[dict[str, Any]] = []
 
     def prepare(self) -> None:
-        """Get what a login takes for granted: the armour."""
+        """Get the armour ticket that a login with FAST requires."""
         if self._mechanism.is_armoured:
             self._do(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"], self._environment())
 
     def once(self) -> dict[str, Any]:
-        """Log in once, from no ticket at all; what became of it."""
+        """Log in once without any ticket, and return the result."""
         Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
         began_ns = time.time_ns()
         said = [self._do(argv, environment) for argv, environment in self._steps()]
@@ -78,7 +78,10 @@ class LoginClient:
                 "said": "; ".join(words for _, words in said if words)[:300]}
 
     def log_in(self, count: int, *, is_lone: bool, is_away: bool = False) -> None:
-        """So many times; alone, each on wires that are empty."""
+        """Log in `count` times.
+
+        A single client waits for empty wires after each login.
+        """
         for _ in range(count):
             self.logins.append({**self.once(), "is_away": is_away})
             if self._control.tells:
@@ -89,7 +92,7 @@ class LoginClient:
                 self.drain()
 
     def _tell(self) -> None:
-        """Ask the KDC of one's realm once more, and tell it the key. Raises MeasureError."""
+        """Send the session key to the KDC in a further request. Raises MeasureError."""
         status, _ = self._do([
             sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
@@ -98,7 +101,7 @@ class LoginClient:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
     def _babble(self) -> None:
-        """Send the KDC of one's realm what it cannot understand. Raises MeasureError."""
+        """Send a malformed message to the client's KDC. Raises MeasureError."""
         said = ("import socket, sys\n"
                 "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
         status, _ = self._do([sys.executable, "-c", said,
@@ -107,11 +110,11 @@ class LoginClient:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
     def drain(self) -> None:
-        """Wait until nothing of a login is on its way any more."""
+        """Wait until no packet of a login is under way."""
         time.sleep(_REAL_DRAINED_S if self._site.clock == "real" else _DRAINED_S)
 
     def _steps(self) -> list[tuple[list[str], dict[str, str]]]:
-        """The commands of a login, with what is in their environment."""
+        """Return the commands of a login with their environments."""
         mechanism, steps = self._mechanism, list[tuple[list[str], dict[str, str]]]()
         shown = (self._control.certificate, self._control.key)
         if not mechanism.is_proxied:
@@ -123,7 +126,10 @@ class LoginClient:
         return steps
 
     def _gss(self, mechanism: LoginMechanism) -> list[str]:
-        """The command that authenticates to the application server; by IAKERB also logs in."""
+        """Return the command that authenticates to the application server.
+
+        With IAKERB, this command also logs in.
+        """
         how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
         how += [] if self._control.is_mutual else ["-nomutual"]
         host = service(mechanism.target).partition("/")[2]
@@ -132,7 +138,10 @@ class LoginClient:
                 self._site.network.nodes[SERVER].address, f"host@{host}", "hello"]
 
     def _environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
-        """Settings and cache; by IAKERB the library itself shows the certificate."""
+        """Return the environment with settings and ticket cache.
+
+        With IAKERB, the library itself presents the certificate, so its settings name it.
+        """
         lines = ["[libdefaults]"]
         if self._control.trusts_rogue:
             lines += [f"pkinit_anchors = FILE:{self._pkinit}/{name}.pem"
@@ -140,7 +149,8 @@ class LoginClient:
         if self._control.clock:
             lines.append("kdc_timesync = 0")
         if self._mechanism.agreement == "ECDH":
-            # What a client asks for; the KDC takes any group that is no weaker than its own.
+            # The setting selects the client's group; the KDC accepts any group that is not weaker
+            # than its minimum.
             lines.append(f"pkinit_dh_min_bits = {self._curve}")
         if self._mechanism.is_proxied:
             shown = identity(self._pkinit, (self._control.certificate, self._control.key))
@@ -166,11 +176,11 @@ class LoginClient:
 
 
 def _instead(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
-    """What is really done: the cell's mechanism, unless a control does another."""
+    """Return the control's mechanism, or the cell's without one."""
     return {**MECHANISMS, **_INSTEAD}.get(control.instead, mechanism)
 
 
 def lacking(mechanism: LoginMechanism) -> str:
-    """Why the installed krb5 cannot do it; "" if it can."""
+    """Return the reason why the installed krb5 lacks a mechanism, or ""."""
     plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking

@@ -1,6 +1,6 @@
-"""The negative controls: what a client does otherwise than its mechanism says.
+"""Negative controls: deviations of a client from its mechanism.
 
-Runs inside the machine, too: standard library only.
+The module also runs in the guest and uses the standard library only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoginControl:
-    """What is done otherwise: the `certificate` and the `key` shown, settings, clock, mechanism.
+    """A negative control in the client.
 
-    `trusts_rogue` has the client itself trust the authority that its certificate is by, or it would
-    never show it, and `is_believed` the KDC, too; `types` that somebody types the password
-    when asked; `is_mutual` that the server has to answer; `instead` is the mechanism that is done
-    in place of the cell's. With `tells`, the session key is told after each login (`telling`);
-    one that `babbles` sends the KDC what is no message of Kerberos.
+    `certificate` and `key` are the presented files. With `trusts_rogue`, the client itself trusts
+    the authority of its certificate. Otherwise it would never present the certificate. With
+    `is_believed`, the KDC trusts this authority too. `clock` is the shift of the client's clock.
+    With `types`, the user types the password when asked. `is_mutual`: the server must authenticate
+    itself. `instead` replaces the cell's mechanism. With `tells`, the session key is sent after
+    each login (`telling`). With `babbles`, the client sends the KDC a malformed message.
     """
 
     title: str

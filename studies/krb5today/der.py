@@ -1,4 +1,4 @@
-"""DER is walked where no schema is needed: tags, contents, and the bytes of a part as sent."""
+"""Reader of DER without a schema: tags, contents and the original bytes of a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONG = 0x80
 
 @dataclass(frozen=True)
 class DerValue:
-    """A value: its tag's byte, its content, and all of its bytes."""
+    """A DER value: its tag byte, its content and its complete encoding."""
 
     tag: int
     content: bytes
@@ -17,11 +17,11 @@ class DerValue:
 
     @property
     def parts(self) -> list[DerValue]:
-        """What is in it, one after the other. Raises ValueError."""
+        """Return the values inside this value. Raises ValueError."""
         return parts(self.content)
 
     def tagged(self, tag: int) -> DerValue:
-        """The first part of that tag. Raises ValueError."""
+        """Return the first part with this tag. Raises ValueError."""
         for part in self.parts:
             if part.tag == tag:
                 return part
@@ -29,7 +29,7 @@ class DerValue:
 
 
 def parts(data: bytes) -> list[DerValue]:
-    """Values one after the other. Raises ValueError."""
+    """Parse consecutive values. Raises ValueError."""
     values, place = [], 0
     while place < len(data):
         value = first(data[place:])
@@ -39,7 +39,7 @@ def parts(data: bytes) -> list[DerValue]:
 
 
 def first(data: bytes) -> DerValue:
-    """The value at the beginning. Raises ValueError."""
+    """Parse the first value. Raises ValueError."""
     if len(data) < 2:
         raise ValueError("no value")
     size, at = data[1], 2

@@ -1,4 +1,4 @@
-"""The factors, their levels, and the cells that a table, a figure or a user asks for."""
+"""Factors, levels and cells of the study."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from studies.study import Cell, Factor, Level, fixed
 CUSTOMERS = (1, 2, 8, 32)
 WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit/s, 44.5 ms",
          "slow": "102 kbit/s, 80.5 ms", "3g": "384 kbit/s, 100 ms", "2g": "9600 bit/s, 520 ms"}
-#: The level of `scenario` of a client on a wire.
+#: Level of `scenario` for clients on wires.
 REALMS = "three-realms"
 TRANSPORTS = {"default": "UDP first, up to 1465 bytes", "tcp": "TCP first"}
-#: Where the library's timers meet a slow wire: both transports.
+#: Mechanisms measured with both transports, on a fast wire and on one slower than the library's
+#: timers.
 TIMED = ("spake", "pkinit-dh", "pkinit-rsa")
 
 
 def of_layer(layer: KerberosLayer) -> str:
-    """The mechanism that a policy's layer asks for; "" where it leaves that to the study."""
+    """Return the mechanism that a policy's layer requires, or "" if it requires none."""
     if layer.realms != "one":
         return {"shared-key": "cross-realm"}.get(layer.realms, layer.realms)
     if layer.proxy != "none":
@@ -30,7 +31,7 @@ def of_layer(layer: KerberosLayer) -> str:
         layer.initial, str(layer.initial))
 
 
-# A policy has a transport, and may say the mechanism.
+# A policy fixes the transport, and may fix the mechanism.
 LOGINS = Logins("mechanism", "mit", "kerberos2002", realms=REALMS, of_layer=of_layer,
                 always={"customers": "1"}, fixes=lambda _: {"transport": "default"})
 FACTORS = (
@@ -51,12 +52,18 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 def ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
         customers: int = 1) -> tuple[str, ...]:
-    """A cell's ids: a lone customer on a wire near the KDC, but for what is given."""
+    """Return a cell's level ids.
+
+    By default for one client on the wire `lan`.
+    """
     return mechanism, wire, transport, str(customers), mobile.NO_POLICY, REALMS
 
 
 def design() -> Iterator[tuple[str, ...]]:
-    """Every cell, as often as a table or figure has it."""
+    """Generate the level ids of every cell.
+
+    A cell may occur several times.
+    """
     for name in MECHANISMS:
         yield from (ids(name, wire) for wire in WIRES if wire != "none")
     for name in LOADED:
@@ -66,5 +73,5 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, and policies on the air as asked for."""
+    """Return the design's cells for the chosen levels, and cells for policies on the air."""
     return LOGINS.cells(NAMES, design(), levels)

@@ -1,7 +1,7 @@
-"""Checks of a repetition: which mechanism was really used, from packets and the run's keys alone.
+"""Checks that a repetition used the chosen mechanism, from packets and the run's keys.
 
-What client and KDC were told to do is no evidence: a client of MIT's falls back silently from a
-certificate that fails to a password.
+The settings of client and KDC are no evidence: MIT's client silently falls back to a password if a
+certificate fails.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from studies.krb5today.exchange import (
 from studies.krb5today.mechanisms import LOCAL, REMOTE, USER, LoginMechanism, service
 from studies.krb5today.tickets import OpenedTicket
 
-#: What goes by UDP where nothing is said (DEFAULT_UDP_PREF_LIMIT of MIT krb5), and the KRB-ERROR
-#: of a reply that does not fit a datagram.
+#: Largest request that is sent over UDP by default (DEFAULT_UDP_PREF_LIMIT of MIT krb5), and the
+#: KRB-ERROR for a reply too big for a datagram.
 UDP_LIMIT_BYTES, _TOO_BIG = 1465, 52
-#: By the kind of a request, what says that its login has got what it asked for.
+#: Message that shows that a login has got the result of a request, by the kind of the request.
 _HAS_GOT = {"AS-REQ": "AS-REP", "TGS-REQ": "AP-REQ"}
 ANONYMOUS = "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"
 
 
 @dataclass(frozen=True)
 class LoginCase:
-    """All that a repetition left behind, and what it was asked for.
+    """Messages, keys and settings of a repetition.
 
-    `said` and `exchanges` are of the client's wire, `at_server` of the application server's.
-    `layer` is what the policy says of Kerberos.
+    `said` and `exchanges` are from the client's wire, `at_server` from the application server's.
+    `layer` is the policy's layer `kerberos`.
     """
 
     mechanism: LoginMechanism
@@ -59,14 +59,14 @@ class LoginCase:
     user_key: rsa.RSAPrivateKey
 
     def granted(self, kind: str) -> list[KerberosExchange]:
-        """Requests of a kind that were granted, each once: one may be sent and answered twice."""
+        """Return granted requests of a kind, without retransmissions."""
         once = {exchange.request.payload: exchange for exchange in self.exchanges
                 if exchange.request.kind == kind and exchange.is_granted}
         return list(once.values())
 
 
 def gather(case: LoginCase) -> list[CheckRecord]:
-    """All checks that a repetition is to stand."""
+    """Return all checks of a repetition."""
     mechanism = case.mechanism
     checks: list[tuple[str, Callable[[LoginCase], Iterator[str]], bool]] = [
         ("messages follow the schema", _schema, True),
@@ -87,7 +87,7 @@ def gather(case: LoginCase) -> list[CheckRecord]:
 
 
 def _schema(case: LoginCase) -> Iterator[str]:
-    """Each message is to the byte what the schema writes."""
+    """Check that each message equals its encoding by the schema, byte for byte."""
     for message in case.said:
         where = f"{message.source} to {message.target}"
         if message.complaint:
@@ -102,7 +102,7 @@ def _counted(case: LoginCase) -> Iterator[str]:
 
 
 def _mechanism(case: LoginCase) -> Iterator[str]:
-    """Each ticket was got by what the request carries, and by nothing else."""
+    """Check that each ticket was got with the mechanism's pre-authentication data only."""
     mechanism, due = case.mechanism, _padata(case.mechanism)
     exchanges = case.granted("AS-REQ")
     if not exchanges:
@@ -131,7 +131,7 @@ def _named(kinds: set[int]) -> str:
 
 
 def _armour(case: LoginCase, exchange: KerberosExchange) -> Iterator[str]:
-    """The armour is an anonymous ticket, opened here with the KDC's key."""
+    """Check that the armour is an anonymous ticket, opened with the KDC's key."""
     try:
         ticket = tickets.opened(pkinit.armour(exchange.request.padata[FAST]), case.keys)
     except (ValueError, KeyError, IndexError) as error:
@@ -150,7 +150,7 @@ def _signatures(case: LoginCase) -> Iterator[str]:
 
 
 def _lengths(case: LoginCase) -> Iterator[str]:
-    """Tickets and replies have the policy's encryption, certificates and groups its lengths."""
+    """Check that encryption types and key lengths are the policy's."""
     layer, due = case.layer, tickets.NUMBERS[case.layer.encryption]
     bits = {"key": layer.certificate_bits, "group": layer.group_bits}
     for exchange in (*case.granted("AS-REQ"), *case.granted("TGS-REQ")):
@@ -170,9 +170,9 @@ def _lengths(case: LoginCase) -> Iterator[str]:
 
 
 def _transport(case: LoginCase) -> Iterator[str]:
-    """A request that is short enough is sent by UDP first; a longer one has a connection first.
+    """Check that short requests use UDP first and longer ones use TCP first.
 
-    After a second without an answer the library tries the other transport, too.
+    After a second without an answer, the library also tries the other transport.
     """
     limit = case.layer.udp_limit_bytes or UDP_LIMIT_BYTES
     known, longer = set[bytes](), 0
@@ -191,9 +191,10 @@ def _transport(case: LoginCase) -> Iterator[str]:
 
 
 def _stays(case: LoginCase, message: KerberosMessage) -> bool:
-    """Whether a request is by TCP as the reply to one of its kind did not fit a datagram.
+    """Return whether a request uses TCP because a reply did not fit into a datagram.
 
-    The library stays with TCP then until the login has what it asks for, and no longer.
+    The reply answered a request of this kind. The library then uses TCP until the login has got the
+    requested ticket.
     """
     since_s = max((exchange.reply.at_s for exchange in case.exchanges
                    if exchange.request.kind == message.kind and exchange.reply.error == _TOO_BIG
@@ -204,7 +205,7 @@ def _stays(case: LoginCase, message: KerberosMessage) -> bool:
 
 
 def _tickets(case: LoginCase) -> Iterator[str]:
-    """Every ticket opens with its service's key, is the user's, and says how it was come by."""
+    """Check that every ticket opens and has the right user and authentication indicators."""
     anonymous = case.mechanism.initial == "anonymous"
     user = ANONYMOUS if anonymous else f"{USER}@{case.mechanism.realm}"
     due = () if anonymous else (case.mechanism.initial,)
@@ -227,7 +228,10 @@ def _opened(case: LoginCase) -> Iterator[tuple[KerberosExchange, OpenedTicket | 
 
 
 def _direct(case: LoginCase) -> Iterator[str]:
-    """PKTAPP: asked for by name at the server's own KDC, and no other KDC has a part in it."""
+    """Check that a PKTAPP ticket came directly from the server's own KDC.
+
+    No other KDC may take part.
+    """
     for exchange in case.granted("AS-REQ"):
         asked = messages.name_of(exchange.request.value["req-body"]["sname"])
         if asked != service(case.mechanism.realm) or exchange.request.target != "app":
@@ -239,7 +243,10 @@ def _direct(case: LoginCase) -> Iterator[str]:
 
 
 def _crossed(case: LoginCase) -> Iterator[str]:
-    """One ticket for the other realm from one's own KDC, and the service's from the other's."""
+    """Check that each login got a cross-realm ticket and the other realm's service ticket.
+
+    The client's own KDC issues the first, the remote KDC the second.
+    """
     asked = [(exchange.request.target, messages.name_of(exchange.reply.value["ticket"]["sname"]))
              for exchange in case.granted("TGS-REQ")]
     for target, name in (("local", f"krbtgt/{REMOTE}"), ("remote", service(REMOTE))):
@@ -248,7 +255,10 @@ def _crossed(case: LoginCase) -> Iterator[str]:
 
 
 def _proven(case: LoginCase) -> Iterator[str]:
-    """The session key of each AP-REQ's own ticket opens its authenticator, and the reply."""
+    """Check that the ticket's session key opens authenticator and reply.
+
+    Each AP-REQ carries the ticket.
+    """
     proven = case.granted("AP-REQ")
     if len(proven) != case.logins:
         yield f"{len(proven)} of {case.logins} were answered"
@@ -263,14 +273,14 @@ def _proven(case: LoginCase) -> Iterator[str]:
 
 
 def _apart(case: LoginCase) -> Iterator[str]:
-    """Not one packet goes between the client and a KDC; the proxy is asked in its own realm."""
+    """Check that no packet passed between the client and a KDC, except by the proxy."""
     for kdc in ("local", "remote"):
         if frozenset((case.addresses[case.client], case.addresses[kdc])) in case.traffic.pairs:
             yield f"packets between the client and the KDC {kdc} of {LOCAL}"
 
 
 def _passed_on(case: LoginCase) -> Iterator[str]:
-    """What the client wraps is what the KDC gets, and what the KDC says is what the client gets."""
+    """Check that the proxy forwarded requests and replies unchanged."""
     def of(source: str, target: str) -> list[bytes]:
         return [message.payload for message in case.at_server if message.kind
                 and message.way != "gss" and (message.source, message.target) == (source, target)]

@@ -1,4 +1,4 @@
-"""Messages of Kerberos are read from captures, also out of the tokens that carry them."""
+"""Reader of Kerberos messages in captures, also inside GSS tokens."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
 from studies.krb5today import der
 
-#: The application server's messages, as such and as a proxy, have a byte before their length.
+#: Bytes before the length field of the application server's messages, by port (also as a proxy).
 LEADS = {GSS_PORT: 1, PROXY_PORT: 1}
 _SERVERS = {88, GSS_PORT, PROXY_PORT}
 _REQUESTS, _REPLIES = ("AS-REQ", "TGS-REQ", "AP-REQ"), ("AS-REP", "TGS-REP", "AP-REP")
 _TOKEN, _OID = 0x60, 0x06
 _PROXIED, _AP_REQUEST, _AP_REPLY = b"\x05\x01", b"\x01\x00", b"\x02\x00"
 _TOKEN_FLAG = 0x02
-#: Pre-authentication data of RFC 4556, 6113 and 9588.
+#: Types of pre-authentication data in RFC 4556, 6113 and 9588.
 PKINIT_REQUEST, PKINIT_REPLY, FAST, SPAKE = 16, 17, 136, 151
 
 
 @dataclass(frozen=True)
 class KerberosMessage:
-    """A message: who says it to whom, what it says, and by which way it was carried.
+    """A message with its parties, its content and its carrier.
 
-    `way` is udp, tcp, gss (a token for the application server) or proxy (one for it to pass on).
+    `way` is udp, tcp, gss (a token for the application server) or proxy (a token to be forwarded).
     """
 
     source: str
@@ -43,31 +43,34 @@ class KerberosMessage:
 
     @property
     def error(self) -> int | None:
-        """The code of a KRB-ERROR."""
+        """Return the code of a KRB-ERROR, or None."""
         return self.value["error-code"] if self.kind == "KRB-ERROR" and self.value else None
 
 
 def of(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
-    """All messages of a capture by time; what is no Kerberos has a complaint."""
+    """Return all messages of a capture by time.
+
+    Other data has a `complaint`.
+    """
     parties = {address: party for party, address in addresses.items()}
     return [said for message in traffic.messages for said in _said(message, parties)]
 
 
 @dataclass(frozen=True)
 class KerberosExchange:
-    """A request with its reply, or with the KRB-ERROR that answers it."""
+    """A request with its reply or with the KRB-ERROR that answers it."""
 
     request: KerberosMessage
     reply: KerberosMessage
 
     @property
     def is_granted(self) -> bool:
-        """Whether the reply is what was asked for."""
+        """Return whether the reply grants the request."""
         return self.reply.kind in _REPLIES
 
 
 def answered(said: Sequence[KerberosMessage]) -> list[KerberosExchange]:
-    """Every reply with the request that it answers: the last one on its socket or connection."""
+    """Return each reply with the last request on its socket or connection."""
     asked, exchanges = dict[tuple[frozenset[str], int], KerberosMessage](), []
     for message in said:
         key = frozenset((message.source, message.target)), message.client_port
@@ -82,7 +85,7 @@ def _said(message: WireMessage, parties: Mapping[str, str]) -> Iterator[Kerberos
     way, payload = message.transport, message.payload
     if any(port in LEADS for port in message.ports):
         if not message.payload or message.lead[0] & _TOKEN_FLAG == 0:
-            return  # what the application's programs say to each other
+            return  # data of the application itself
         try:
             way, payload = _carried(payload)
         except ValueError as error:
@@ -93,7 +96,7 @@ def _said(message: WireMessage, parties: Mapping[str, str]) -> Iterator[Kerberos
 
 
 def _carried(token: bytes) -> tuple[str, bytes]:
-    """What a GSS token carries, and as what. Raises ValueError."""
+    """Return kind and content of a GSS token. Raises ValueError."""
     if token[:1] == bytes([_TOKEN]):
         token = der.first(token).content
         name = der.first(token)
@@ -114,7 +117,7 @@ def _decoded(message: WireMessage, parties: Mapping[str, str], way: str, payload
     kind = messages.kind_of(payload)
     value, padata = None, dict[int, bytes]()
     if not kind and not complaint:
-        # A first token asks for nothing: it tells the proxy's realm.
+        # A token without a message only exchanges the proxy's realm.
         complaint = "" if way == "proxy" and not payload else "no message of Kerberos"
     if kind:
         try:

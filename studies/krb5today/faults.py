@@ -1,6 +1,6 @@
-"""The negative controls as the engine is told of them: where each is shown, and what fails there.
+"""Negative controls for the engine, with their cells and failing checks.
 
-What is done otherwise is in `controls`, which runs inside the machine.
+The module `controls` implements them in the guest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from studies.study import Fault
 
 _USED, _COUNTED = "the mechanism that was asked for", "every login has its ticket"
 _LENGTHS = "encryption and lengths are the policy's"
-#: Cells of those that are not shown with PKINIT by DH, and what does not fail as a refusal does.
+#: Mechanisms of the controls that are not shown with PKINIT by DH, and checks that fail if they are
+#: not those of a refusal.
 _MECHANISMS: Mapping[str, str] = {"dh-instead": "pkinit-rsa", "no-armour": "fast",
                                   "past-the-proxy": "iakerb", "through-a-login": "pktapp",
                                   "in-one-realm": "cross-realm", "unanswered": "pktapp"}
@@ -41,7 +42,7 @@ def _fault(name: str) -> Fault:
 
 
 def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
-    """A login like any other, by settings that are not the policy's."""
+    """Return a control with a login under settings that are not the policy's."""
     return Fault(title, policy=changed("kerberos", **changes), on=_on(mechanism), fails=(check,))
 
 

@@ -1,7 +1,7 @@
-"""The study's part inside the machine: users log in, and packets and processors are watched.
+"""Workload in the guest: logins of users, with captures and processor times.
 
-Nothing is judged here. Clients compute for nothing (their nodes' processors are counted, though):
-however many they are, they would all be on one node.
+The module judges nothing. The clients' computing takes no time, because all clients share one node.
+The processor time of their nodes is counted nevertheless.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from topologies.shapes import STAR_PORT
 
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
 _KDCS = ("local", "remote", "app")
-#: Those that a client has nothing to do with that goes by the proxy.
+#: KDCs that a client must not contact if it uses the proxy.
 _PAST = ("local", "remote")
-#: And later fragments of datagrams, which have no ports.
+#: Capture filter for Kerberos. It includes later fragments of datagrams, which have no ports.
 _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
 
 
 class _ControlledKdc(MitKdc):
-    """A KDC that trusts another authority, too, where that is the control."""
+    """A KDC that trusts a further authority under a control."""
 
     def launch_on(self, node: str) -> Daemon:
-        """Start it, with what it trusts."""
+        """Start the KDC, with the further authority under a control."""
         if CONTROLS.get(self.site.fault, NOTHING).is_believed:
             settings = self.site.mount / node / self.file
             rogue = next(self.site.mount.glob("*/pkinit/rogue-ca.pem"))
@@ -53,7 +53,7 @@ class _ControlledKdc(MitKdc):
 
 
 class Workload:
-    """Three realms, an application server, and users who log in."""
+    """Workload of three realms, an application server and users who log in."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -63,11 +63,11 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """KDCs, and the application server as such and as a proxy; and what the air takes."""
+        """Return the KDCs, the application server's programs and the services of the air."""
         return [*(self._air.services() if self._air else ()), self._kdc, *self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: every customer's logins, one after the other."""
+        """Measure one repetition: consecutive logins of every customer."""
         mechanism, raw = MECHANISMS[task["mechanism"]], session.raw
         raw |= {"captures": [], "logins": [], "lacking": lacking(mechanism), "addresses": {
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
@@ -77,7 +77,7 @@ class Workload:
                    for number in range(task["customers"])]
         for node in self._kdc.list_nodes():
             self._kdc.export_keys(node, out)
-        for name in ("ca.pem", "user.key"):  # by the key, the judge reads what RSA mode hides
+        for name in ("ca.pem", "user.key"):  # with the key, the judge opens replies of RSA mode
             shutil.copy(clients[0].home / "pkinit" / name, out)
         with ExitStack() as stack:
             stay = stack.enter_context(self._air.connected(
@@ -85,7 +85,7 @@ class Workload:
                 has_port=task["has_port"])) if self._air else None
             self._introduce(task["node"])
             clients[0].prepare()
-            clients[0].once()  # what is read from disk and looked up for the first time
+            clients[0].once()  # reads files and fills caches before the measurement
             clients[0].drain()
             stack.enter_context(capturing(
                 self._site.testbed, self._points(task["node"], mechanism), _WHOLE, part="logins",
@@ -100,9 +100,10 @@ class Workload:
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
     def _points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
-        """Where logins show: at the client; of one on the air, where its tunnels have ended.
+        """Return the capture points: client, local KDC and application server.
 
-        There, whoever is at home to talk to is the local KDC's node: only Kerberos is taken.
+        For a client on the air, the first point is where its tunnels end. The local KDC's node is
+        there, so only Kerberos is captured.
         """
         nodes = [client, "local", SERVER]
         if self._air is None:
@@ -112,7 +113,11 @@ class Workload:
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
 
     def _shown(self, client: str, mechanism: LoginMechanism) -> str:
-        """What is captured: Kerberos; by a proxy, all that client and KDCs say past it, too."""
+        """Return the capture filter at the client.
+
+        It is Kerberos, and with a proxy also all packets between client and KDCs that bypass the
+        proxy.
+        """
         if not mechanism.is_proxied:
             return _KERBEROS
         own, *kdcs = (self._site.network.nodes[node].address for node in (client, *_PAST))
@@ -120,21 +125,24 @@ class Workload:
         return f"({_KERBEROS}) or (ip host {own} and ({past}))"
 
     def _introduce(self, node: str) -> None:
-        """Have the client's node compute for nothing, where computing takes time at all.
+        """Make computing on the client's node free, and acknowledge segments at once.
 
-        The sample application writes a byte before each token; without delayed acknowledgements,
-        Nagle's algorithm makes that a round trip, and not 40 ms.
+        Computing is free only on the processor clock. The sample application writes a byte before
+        each token. With delayed acknowledgements, Nagle's algorithm would add 40 ms. Without them,
+        it adds a round trip.
         """
         testbed, nodes = self._site.testbed, self._site.network.nodes
         if self._site.clock == "processor":
             testbed.run_command(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
         for end in (SERVER,) if self._air else (node, SERVER):
-            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
-                                      or "",
-                                      "quickack", "1"])
+            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
+                              "quickack", "1"])
 
     def _work(self, client: str) -> dict[str, float]:
-        """Seconds that each node has computed; in real time, that each KDC has."""
+        """Return the processor time of each node in s.
+
+        In real time that of each KDC.
+        """
         if self._site.clock == "processor":
             return {node: _counted(self._site.testbed.node(node).pid)
                     for node in (client, *_KDCS)}
@@ -145,7 +153,10 @@ class Workload:
 
 
 def _all(clients: Sequence[LoginClient], logins: int, stay: Stay | None) -> None:
-    """All of them at once, each one login after the other; who moves, as often before and after."""
+    """Run all clients at once, each with consecutive logins.
+
+    A client with a handoff has as many logins before as after it.
+    """
     if len(clients) == 1:
         clients[0].log_in(logins, is_lone=True)
         if stay is not None and stay.moves:
@@ -161,6 +172,6 @@ def _all(clients: Sequence[LoginClient], logins: int, stay: Stay | None) -> None
 
 
 def _counted(pid: int) -> float:
-    """Seconds of work that the kernel counted for the node of a process."""
+    """Return the processor time (s) that the kernel counted for a process's node."""
     lines = map(str.split, Path(f"/proc/{pid}/net/processor").read_text().splitlines())
     return sum(int(value) for name, value in lines if name.startswith("work_")) / 1e9

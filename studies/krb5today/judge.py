@@ -1,4 +1,4 @@
-"""The judge makes a record's body of stamps and captures, and has everything proven."""
+"""Judge of a repetition, from stamps, captures and the run's keys."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from studies.krb5today.mechanisms import MECHANISMS
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure", "parts")
-#: Keys of services, the authority's certificate, and the user's private key.
+#: Files of the services' keys, the authority's certificate and the user's private key.
 _FILES = ("*.keytab", "*.pem", "*.key")
-#: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
+#: KRB-ERRORs that belong to a successful login: more data is required, or the reply does not fit
+#: into a datagram.
 _MORE = {25, 52, 91}
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition came to. Raises MeasureError, OSError."""
+    """Judge a repetition. Raises MeasureError and OSError."""
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
@@ -47,7 +48,7 @@ def judge(repetition: Repetition) -> Judged:
     if has_air:
         scenario = network.at_home(repetition.cell.value("scenario"))
         checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
-                                           repetition.secrets)
+                               repetition.secrets)
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
@@ -59,7 +60,7 @@ def judge(repetition: Repetition) -> Judged:
 
 
 def _named(code: int) -> str:
-    """A KRB-ERROR's code with its name, where it is one of those that are known here."""
+    """Return a KRB-ERROR's code with its name, if known."""
     names = {int(known): known.name.lower().replace("_", " ") for known in RefusalCode}
     return f"{code} {names.get(code, '(RFC 4120)')}"
 
@@ -93,11 +94,11 @@ def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Meas
     logins, count = raw["logins"], case.logins
     is_lone = len({entry["customer"] for entry in logins}) == 1
     said = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
-    # Where tunnels have ended, nobody sees when a client on the air began.
+    # Behind the end of the tunnels, the start of a client on the air is not visible.
     windows = (said if has_air else list(_windows(case, logins))) if is_lone else []
     times = [end - begin for begin, end in windows or said]
     away = [took for took, entry in zip(times, logins, strict=True) if entry.get("is_away")]
-    # What an application says after a login is none of it; how a connection ends is.
+    # The application's data after a login is excluded, but the end of a connection is included.
     is_all = not windows or not case.mechanism.target
     packets = [size for at_s, size in case.traffic.packets
                if is_all or any(begin <= at_s <= end for begin, end in windows)]
@@ -116,15 +117,16 @@ def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Meas
 
 
 def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
-    """Seconds a login that these nodes have computed, where their clock counts that."""
+    """Return the processor time of these nodes per login (s), if the clock counts it."""
     work = [raw["work_s"][node] for node in nodes if node in raw["work_s"]]
     return sum(work) / len(raw["logins"]) if work else None
 
 
 def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
-    """Logins a second while all customers are at it: from the first login's end of all on.
+    """Return logins per second while all customers log in.
 
-    A lone customer pauses, which does not count.
+    The span begins at the first end of any login, and ends when the first customer has finished.
+    The pauses of a single customer are not counted.
     """
     ends = sorted(entry["ended_ns"] for entry in logins)
     customers = {entry["customer"] for entry in logins}
@@ -141,7 +143,7 @@ def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
 
 def _windows(case: LoginCase,
              logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Of each login its first packet's time, and its last message's of Kerberos."""
+    """Generate the times of each login's first packet and last Kerberos message."""
     for entry in logins:
         began_s, ended_s = entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9
         first = min((at_s for at_s, _ in case.traffic.packets if at_s >= began_s), default=None)
@@ -152,7 +154,7 @@ def _windows(case: LoginCase,
 
 
 def _messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
-    """Those of the first login of a lone customer."""
+    """Generate the messages of a single customer's first login."""
     for message in case.said if windows else ():
         began_s, ended_s = windows[0]
         if message.kind and began_s <= message.at_s <= ended_s:

@@ -1,6 +1,6 @@
-"""How a user may log in, by the names of this study's levels, and the commands that do it.
+"""Login mechanisms by the names of their levels, with the commands to run.
 
-Runs inside the machine, too: standard library only.
+The module also runs in the guest and uses the standard library only.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ USER = "alice"
 
 
 def service(realm: str) -> str:
-    """The principal of the application server in a realm, without the realm."""
+    """Return the application server's principal in a realm, without the realm."""
     return f"host/app.{realm.lower()}"
 
 
 @dataclass(frozen=True)
 class LoginMechanism:
-    """A way to log in.
+    """A login mechanism.
 
-    `initial` is what the first ticket is got by. `realm` is whose KDC is asked for it, and `target`
-    the realm of the service that the client then authenticates to, "" for none. `agrees_by` is how
-    PKINIT makes the reply's key. `needs` is what the installed PKINIT must have in it, and
-    `lacking` what is said where it has not.
+    `initial` is the method for the first ticket. `realm` is the realm of the KDC that issues it.
+    `target` is the realm of the service that the client authenticates to afterwards ("" for none).
+    `agrees_by` is PKINIT's method to create the reply key. `needs` is a byte string that the
+    installed PKINIT must contain, and `lacking` the message if it does not.
     """
 
     title: str
@@ -41,7 +41,7 @@ class LoginMechanism:
 
     @property
     def agreement(self) -> str:
-        """How PKINIT makes the reply's key; "" without."""
+        """Return PKINIT's key agreement method, or "" without PKINIT."""
         return "" if self.initial == "spake" else self.agrees_by
 
 
@@ -64,16 +64,19 @@ MECHANISMS: Mapping[str, LoginMechanism] = {
     "iakerb": LoginMechanism("IAKERB: PKINIT through the application server", "pkinit",
                              is_proxied=True, target=LOCAL),
 }
-#: The curve that is at least as strong as the KDC's weakest group (MODP of so many bits), by which
-#: MIT's `pkinit_dh_min_bits` orders them.
+#: Curve that is at least as strong as the KDC's weakest group (MODP with this number of bits), in
+#: the order of MIT's `pkinit_dh_min_bits`.
 CURVES: Mapping[int, str] = {2048: "P-256", 4096: "P-384"}
-#: Those whose KDC is loaded: what is a login and nothing else.
+#: Mechanisms that are measured under load: a login and nothing else.
 LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
 
 
 def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
           armour: str) -> list[str]:
-    """The command of the first ticket. `pkinit` is the folder of certificates and keys."""
+    """Return the command for the first ticket.
+
+    `pkinit` is the folder of certificates and keys.
+    """
     argv = ["kinit", "-c", cache]
     if mechanism.initial == "anonymous":
         return [*argv, "-n", f"@{mechanism.realm}"]
@@ -86,5 +89,5 @@ def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], 
 
 
 def identity(pkinit: str, certificate: tuple[str, str]) -> str:
-    """A certificate and a key, as MIT krb5 names them."""
+    """Return certificate and key in MIT krb5's syntax for PKINIT identities."""
     return f"FILE:{pkinit}/{certificate[0]}.pem,{pkinit}/{certificate[1]}.key"

@@ -1,4 +1,4 @@
-"""The queueing model of a KDC under load: its processor, and all else a delay."""
+"""Queueing model of a loaded KDC: its processor, and a delay for everything else."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ _KDC, _REST, _CHAIN = "KDC", "wires and clients", "logins"
 
 @dataclass(frozen=True)
 class LoginDemand:
-    """What a login takes of the KDC's processor, and of everything else (s)."""
+    """Demand of a login: processor time of the KDC, and other time (s)."""
 
     kdc_s: float
     delay_s: float
 
     @property
     def capacity_per_s(self) -> float:
-        """Logins a second at most, by one processor."""
+        """Return the maximum rate of one processor, in logins per second."""
         return 1 / self.kdc_s
 
     def rate(self, customers: int) -> float:
-        """Logins a second of so many customers who log in again and again, by exact MVA."""
+        """Return the login rate (1/s) of a number of customers by exact MVA.
+
+        Each customer logs in again and again.
+        """
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
         chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
-        return solve_network(QueueingNetwork(stations, (chain,)),
-                             "exact").chain(_CHAIN).throughput_per_s
+        return solve_network(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
 
 
 @dataclass(frozen=True)
 class KdcLoad:
-    """A load that was measured, with what the model takes.
+    """A measured load with inputs of the model.
 
-    `demand` has the KDC's processor as it was counted under this load, `alone` a lone customer's.
+    `demand` has the KDC's processor time under this load, `alone` that of a single customer.
     """
 
     mechanism: str
@@ -58,12 +60,15 @@ class KdcLoad:
 
     @property
     def modelled_per_s(self) -> float:
-        """Logins a second by the model."""
+        """Return the modelled login rate (1/s)."""
         return self.demand.rate(self.customers)
 
 
 def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
-    """Of a lone customer without a wire; None where it, or a processor, was not measured."""
+    """Return the demand of a login from a single customer without a wire.
+
+    Returns None if the cell or its processor time was not measured.
+    """
     cell = ids(mechanism, "none")
     kdc, rate = (cells.find_value(metric.name, cell) for metric in (KDC, RATE))
     if kdc is None or rate is None or not kdc.estimate.mean:
@@ -73,7 +78,7 @@ def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
 
 
 def loads(cells: Cells) -> Iterator[KdcLoad]:
-    """Every load that was measured and can be modelled."""
+    """Generate all measured loads that can be modelled."""
     for mechanism in LOADED:
         asked = demand(cells, mechanism)
         for customers in CUSTOMERS[1:] if asked else ():

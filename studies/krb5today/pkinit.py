@@ -1,4 +1,4 @@
-"""What PKINIT's and FAST's data say: how a key is agreed, who signs what, what the armour is."""
+"""Reader of PKINIT and FAST data: key agreement, signatures and armour."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _SIGNED_AUTH_PACK, _DH_SIGNED = 0x80, 0x80
 _AUTHENTICATOR, _PUBLIC_VALUE, _SIGNED_AT, _CHECKSUM = 0xA0, 0xA1, 0xA1, 0xA3
 #: dhpublicnumber (RFC 3279) and id-ecPublicKey (RFC 5480).
 _ALGORITHMS = {bytes.fromhex("2a8648ce3e0201"): "DH", bytes.fromhex("2a8648ce3d0201"): "ECDH"}
-#: As much as Kerberos allows clocks to be apart (RFC 4120, 1.6), by MIT's default.
+#: Permitted clock skew (RFC 4120, 1.6), MIT's default.
 MAX_SKEW_S = 300.0
 _DH_INFO, _ENCRYPTED_KEY = 0xA0, 0x81
 _BODY = 0xA4
 
 
 def agreement(exchange: KerberosExchange) -> str:
-    """DH, ECDH or RSA where request and reply agree about it; else what each of them has."""
+    """Return the key agreement method of request and reply: DH, ECDH or RSA.
+
+    If they differ, the text names both.
+    """
     asked = _offered(_auth_pack(exchange))
     reply = exchange.reply.padata.get(PKINIT_REPLY, b"\0")[0]
     answered = {_DH_INFO: "DH", _ENCRYPTED_KEY: "RSA"}.get(reply, "nothing")
@@ -35,7 +38,7 @@ def agreement(exchange: KerberosExchange) -> str:
 
 
 def _offered(auth_pack: der.DerValue) -> str:
-    """How a client asks for the reply's key: by a public value of which algorithm, or by none."""
+    """Return the key agreement that a client offers, from its public value."""
     for part in auth_pack.parts:
         if part.tag == _PUBLIC_VALUE:
             # SubjectPublicKeyInfo, AlgorithmIdentifier, OBJECT IDENTIFIER.
@@ -46,7 +49,10 @@ def _offered(auth_pack: der.DerValue) -> str:
 
 def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificate,
                user_key: rsa.RSAPrivateKey) -> Iterator[str]:
-    """What is wrong with the signatures of both; `user` is "" for nobody, who signs nothing."""
+    """Describe faults of the signatures in request and reply.
+
+    `user` is "" for an anonymous client, which must not sign.
+    """
     request, at_s = _signed_request(exchange), exchange.request.at_s
     if not user:
         if request.signers or request.certificates:
@@ -69,9 +75,10 @@ def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificat
 
 def lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
             user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
-    """What has how many bits: whose it is, "key" (of a certificate) or "group" (MODP), the bits.
+    """Generate key and group lengths in bits, with the party and "key" or "group".
 
-    Raises ValueError, IndexError for what cannot be read.
+    A key is that of a certificate, a group is a MODP group. Raises ValueError and IndexError for
+    unreadable data.
     """
     request, reply = _signed_request(exchange), _signed_reply(exchange, user_key)
     for who, signed_content in (("the client", request), ("the KDC", reply)):
@@ -81,7 +88,8 @@ def lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
                 yield who, "key", key.key_size
     for part in _auth_pack(exchange).parts:
         if part.tag == _PUBLIC_VALUE:
-            # SubjectPublicKeyInfo, AlgorithmIdentifier: a group's parameters begin with its prime.
+            # SubjectPublicKeyInfo, AlgorithmIdentifier: the parameters of a group begin with its
+            # prime.
             name, *parameters = part.parts[0].parts[0].parts
             if _ALGORITHMS.get(name.content) == "DH":
                 prime = int.from_bytes(parameters[0].parts[0].content, "big")
@@ -89,7 +97,10 @@ def lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
 
 
 def _signed_reply(exchange: KerberosExchange, user_key: rsa.RSAPrivateKey) -> signed.SignedContent:
-    """What the KDC signed, in RSA mode within what the user's key opens. Raises ValueError."""
+    """Return the KDC's signed content.
+
+    In RSA mode it is decrypted with the user's key. Raises ValueError.
+    """
     reply = der.first(exchange.reply.padata.get(PKINIT_REPLY, b"\0\0"))
     if reply.tag == _DH_INFO:
         return signed.read(reply.parts[0].tagged(_DH_SIGNED).content)
@@ -99,7 +110,10 @@ def _signed_reply(exchange: KerberosExchange, user_key: rsa.RSAPrivateKey) -> si
 
 
 def armour(fast: bytes) -> Mapping[str, Any]:
-    """The ticket of the armour of a PA-FX-FAST-REQUEST. Raises ValueError, IndexError."""
+    """Return the ticket in the armour of a PA-FX-FAST-REQUEST.
+
+    Raises ValueError and IndexError.
+    """
     # CHOICE armored-data [0], KrbFastArmoredReq, armor [0], KrbFastArmor, armor-value [1].
     armor = der.first(fast).parts[0].tagged(0xA0).parts[0]
     request = messages.decode("AP-REQ", armor.tagged(0xA1).parts[0].content)
@@ -117,7 +131,7 @@ def _auth_pack(exchange: KerberosExchange) -> der.DerValue:
 
 
 def _signed_at_s(exchange: KerberosExchange) -> float:
-    """When the client says that it signs."""
+    """Return the time of signing that the client states."""
     authenticator = _auth_pack(exchange).tagged(_AUTHENTICATOR).parts[0]
     said = authenticator.tagged(_SIGNED_AT).parts[0].content.decode()
     return datetime.strptime(said, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
@@ -129,5 +143,5 @@ def _body_checksum(exchange: KerberosExchange) -> bytes:
 
 
 def _body(exchange: KerberosExchange) -> bytes:
-    """The request's body, as it was sent."""
+    """Return the original bytes of the request's body."""
     return der.first(exchange.request.payload).parts[0].tagged(_BODY).content

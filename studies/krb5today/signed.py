@@ -1,6 +1,6 @@
-"""What PKINIT's parties sign (CMS SignedData, RFC 5652) is verified, up to the run's authority.
+"""Verify PKINIT's signatures (CMS SignedData, RFC 5652) up to the run's authority.
 
-In RSA mode, the KDC's is enveloped (EnvelopedData) for the client's key.
+In RSA mode, the KDC's SignedData is encrypted for the client's key (EnvelopedData).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEQUENCE, _SET, _OID, _OCTETS, _CONTEXT_0 = 0x30, 0x31, 0x06, 0x04, 0xA0
 
 @dataclass(frozen=True)
 class SignedContent:
-    """A SignedData taken apart: what is signed, certificates that come with it, signatures."""
+    """A parsed SignedData: signed content, certificates and signatures."""
 
     content: bytes
     certificates: Sequence[x509.Certificate]
@@ -44,7 +44,14 @@ class SignedContent:
 
     def complaint(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
                   at_s: float) -> str:
-        """What is wrong with it as said then by a principal, `NAME@REALM`; "" if nothing is."""
+        """Return the fault of the signature, or "" if it is valid.
+
+        Args:
+            anchor: Certificate of the run's authority.
+            name: Expected signer, `NAME@REALM`.
+            purpose: Extended key usage that the certificate must have.
+            at_s: Time of the message (s since 1970).
+        """
         if len(self.signers) != 1:
             return f"{len(self.signers)} signatures"
         own = [certificate for certificate in self.certificates
@@ -79,7 +86,7 @@ class SignedContent:
 
 
 def read(data: bytes) -> SignedContent:
-    """A ContentInfo of SignedData. Raises ValueError."""
+    """Parse a ContentInfo with SignedData. Raises ValueError."""
     info = der.first(data)
     if info.parts[0].content != _SIGNED_DATA:
         raise ValueError("no SignedData")
@@ -87,7 +94,7 @@ def read(data: bytes) -> SignedContent:
 
 
 def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
-    """The SignedData in a ContentInfo of EnvelopedData. Raises ValueError for a wrong key."""
+    """Decrypt EnvelopedData and return its SignedData. Raises ValueError for a wrong key."""
     info = der.first(data)
     if info.parts[0].content != _ENVELOPED_DATA:
         raise ValueError("no EnvelopedData")
@@ -127,7 +134,7 @@ def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:
-    """The principal that a certificate is about, and its realms."""
+    """Return the principal and the realms in a certificate."""
     first, _ = bound_name(certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     values = [messages.decode("KRB5PrincipalName", entry.value)

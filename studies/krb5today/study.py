@@ -1,4 +1,4 @@
-"""The study's parts put together, as the engine is handed them."""
+"""The study `krb5today` with its factors, metrics and controls."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from analysis.present.report import Report
     from analysis.results import Results
 
-#: Seconds of a processor that a repetition and each of its logins take, as seen.
+#: Observed processor time of a repetition and of each of its logins (s).
 _REPETITION_S, _LOGIN_S = 2.0, 0.1
 _CAPTURED_BYTES = 12_000
 
 
 class Krb5Today(AnyStudy):
-    """Logins by unmodified MIT krb5: what each mechanism costs, and how many a KDC can bear."""
+    """Study of logins with unmodified MIT krb5: costs by mechanism and KDC load."""
 
     id: ClassVar[str] = "krb5today"
     title: ClassVar[str] = "Logins by MIT Kerberos, by mechanism"
@@ -44,21 +44,25 @@ class Krb5Today(AnyStudy):
     inside: ClassVar[str] = "studies.krb5today.inside"
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
-    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+    # Imports inside functions: commands that only list studies need neither judge nor report.
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Those behind a table or a figure, and policies on the air that were asked for."""
+        """Return the cells behind tables and figures, and those for policies on the air."""
         return design.cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Of its content, where it may be the user's: policies and scenarios."""
+        """Restore a level.
+
+        Policies and scenarios are restored from their content.
+        """
         level = design.LOGINS.places.level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Three realms; what the library's settings say is a policy of its own.
+        """Return a network of three realms with a policy of the library's settings.
 
-        On the air it is one layer more of the policy, and computing takes no time but really.
+        On the air, the settings are a further layer of the cell's policy. Computing then takes no
+        time except on the real clock.
         """
         if mobile.is_on_air(cell):
             scenario = network.at_home(cell.value("scenario"))
@@ -68,7 +72,7 @@ class Krb5Today(AnyStudy):
         return Spec(network.realms(), in_force(cell, asked), packages="krb5")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """Who logs in from where, how and how often."""
+        """Return the task: the client's node, the mechanism and the number of logins."""
         customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
         return {"mechanism": design.LOGINS.chosen(cell),
@@ -80,39 +84,42 @@ class Krb5Today(AnyStudy):
                 "logins": asked.logins if customers == 1 else asked.logins_each}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
-        """By the number of logins."""
+        """Return the expected cost by the number of logins."""
         task = self.task(cell, asked)
         count = task["customers"] * task["logins"]
         took_s = _REPETITION_S + _LOGIN_S * count
         return Expected(took_s, took_s, _CAPTURED_BYTES * count)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
-        """Ten times what it takes, and then some."""
+        """Return 120 s and ten times the expected duration."""
         return 120 + 10 * self.expected(cell, asked).duration_s
 
     def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return all but logins elsewhere without a move, and work that a clock does not count."""
+        """Return all metrics that the cell and the clock can have.
+
+        Logins after a handoff need a handoff. Processor times need the processor clock.
+        """
         moves = mobile.is_on_air(cell) and cell.value("scenario").roams_to is not None
         absent = [] if moves else [body.AWAY]
         absent += [] if clock == "processor" else [body.CLIENT, body.KDC]
         return [metric for metric in self.metrics if metric not in absent]
 
     def judge(self, repetition: Repetition) -> Judged:
-        """What was used, from packets; and what it took."""
+        """Judge the mechanism from packets, and compute the costs."""
         from studies.krb5today import judge
 
         return judge.judge(repetition)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """The price list, the timers on a slow wire, and what a KDC can bear."""
+        """Return the report on login costs, timers and the load of a KDC."""
         from studies.krb5today.report import report
 
         return report(self, results, options)
 
 
 def policy(transport: str, asked: Asked) -> Policy:
-    """The realms' settings."""
+    """Return a policy with the realms' settings."""
     name = f"{transport}-{asked.realm_rsa_bits}-{asked.realm_dh_bits}"
     return Policy(id=name, name=f"MIT Kerberos {name}", layers=Layers(kerberos=KerberosLayer(
         certificate_bits=asked.realm_rsa_bits, group_bits=asked.realm_dh_bits,
@@ -120,7 +127,11 @@ def policy(transport: str, asked: Asked) -> Policy:
 
 
 def in_force(cell: Cell, asked: Asked) -> Policy:
-    """A cell's policy: over wires the realms'; on the air its own, with theirs if it has none."""
+    """Return a cell's policy.
+
+    Over wires, it has the realms' settings. On the air, it is the cell's own policy, with the
+    realms' settings if it has no layer `kerberos`.
+    """
     usual = policy(cell.ids["transport"], asked)
     if not mobile.is_on_air(cell):
         return usual
@@ -132,7 +143,7 @@ def in_force(cell: Cell, asked: Asked) -> Policy:
 
 
 def layer(cell: Cell, asked: Asked) -> KerberosLayer:
-    """What the policy in force in a cell says of Kerberos."""
+    """Return the layer `kerberos` of a cell's policy."""
     found = in_force(cell, asked).layers.kerberos
     assert found is not None
     return found

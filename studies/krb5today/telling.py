@@ -1,8 +1,8 @@
-"""Program: asks a KDC once more, with a session key in the request, and waits for its answer.
+"""Negative control: a program that sends a session key to a KDC in a request.
 
-`python3 -m studies.krb5today.telling REALM USER CACHE ADDRESS`: a negative control. The key is that
-of the cache's ticket. The KDC answers that more is asked for, as to anybody's first request.
-Standard library only.
+Usage: `python3 -m studies.krb5today.telling REALM USER CACHE ADDRESS`. The key is that of the
+ticket in the cache. The program waits for the KDC's answer, which requires pre-authentication as
+for any first request. It uses the standard library only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ _PORT, _ANSWER_S = 88, 10.0
 _APPLICATION, _CONTEXT, _SEQUENCE = 0x60, 0xA0, 0x30
 _INTEGER, _BITS, _OCTETS, _TIME, _TEXT = 0x02, 0x03, 0x04, 0x18, 0x1B
 _AS_REQUEST, _USER_NAME, _SERVICE_NAME, _AES256_SHA1 = 10, 1, 2, 18
-#: A type of pre-authentication data that is nobody's (RFC 4120, 5.2.7: local use).
+#: Unassigned type of pre-authentication data for local use (RFC 4120, 5.2.7).
 _OWN = -17
 _LONG = 0x80
-#: What MIT krb5 notes of itself in a cache, as tickets for this realm.
+#: Realm of the configuration entries that MIT krb5 stores as tickets in a cache.
 _NOTES = b"X-CACHECONF:"
 
 
 def request(realm: str, user: str, told: bytes) -> bytes:
-    """An AS-REQ without pre-authentication, with `told` in data of nobody's type."""
+    """Encode an AS-REQ without pre-authentication.
+
+    `told` is sent as data of an unassigned type.
+    """
     data = _tlv(_SEQUENCE, _field(1, _integer(_OWN)) + _field(2, _tlv(_OCTETS, told)))
     body = _tlv(_SEQUENCE, b"".join((
         _field(0, _tlv(_BITS, bytes(5))),
@@ -41,7 +44,10 @@ def request(realm: str, user: str, told: bytes) -> bytes:
 
 
 def session_key(cache: bytes) -> bytes:
-    """The key of the first ticket in a cache of MIT krb5's (its file format 4)."""
+    """Return the key of the first ticket in a ticket cache.
+
+    The cache has the file format 4 of MIT krb5.
+    """
     at = 4 + int.from_bytes(cache[2:4])
     _, at = _principal(cache, at)
     while at < len(cache):
@@ -55,7 +61,10 @@ def session_key(cache: bytes) -> bytes:
 
 
 def _rest(cache: bytes, at: int) -> int:
-    """Where a credential ends, from behind its key: times, flags, addresses, data, two tickets."""
+    """Return the end of a credential, given the end of its key.
+
+    Times, flags, addresses, authorization data and two tickets follow the key.
+    """
     at += 4 * 4 + 1 + 4
     for _ in range(2):
         count, at = int.from_bytes(cache[at:at + 4]), at + 4
@@ -67,7 +76,7 @@ def _rest(cache: bytes, at: int) -> int:
 
 
 def _principal(cache: bytes, at: int) -> tuple[bytes, int]:
-    """A principal's realm, and where it ends."""
+    """Return a principal's realm and the end of the principal."""
     parts = list(_texts(cache, at + 8, 1 + int.from_bytes(cache[at + 4:at + 8])))
     return parts[0][0], parts[-1][1]
 
@@ -101,7 +110,10 @@ def _name(kind: int, *parts: str) -> bytes:
 
 
 def main(realm: str, user: str, cache: str, address: str) -> int:
-    """Ask once; 1 without an answer."""
+    """Send the request.
+
+    Return 1 if there is no answer.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(_ANSWER_S)
         asking.connect((address, _PORT))

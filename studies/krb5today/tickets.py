@@ -1,4 +1,4 @@
-"""Tickets are opened with their services' keys, and what they say is read."""
+"""Decrypt tickets with their services' keys and read their content."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from protocols.kerberos.errors import Refusal, Undecipherable
 from protocols.kerberos.suites import SUITES
 from studies.krb5today import der
 
-#: The numbers of encryptions, as policies name them.
+#: Encryption type numbers by the names in policies.
 NUMBERS: Mapping[str, int] = {"aes256-sha384": SUITES["today"].etype,
                               "aes256-sha1": rfc3962.ETYPE}
-#: What opens each encryption that a policy may ask of MIT krb5 (`encryption`), by its number.
+#: Decryption functions for the encryption types that a policy may require of MIT krb5.
 _DECRYPT: Mapping[int, Callable[[bytes, int, bytes], bytes]] = {
     SUITES["today"].etype: SUITES["today"].decrypt, rfc3962.ETYPE: rfc3962.decrypt}
 _TICKET_USAGE, _AP_REQUEST_USAGE, _AP_REPLY_USAGE = 2, 11, 12
@@ -25,7 +25,10 @@ _UTF8 = 0x0C
 
 @dataclass(frozen=True)
 class OpenedTicket:
-    """What a ticket says: for whom, to which service, the session key, and how it was come by."""
+    """Content of a ticket: user, service, session key and authentication.
+
+    `indicators` are the authentication indicators of the initial authentication.
+    """
 
     user: str
     service: str
@@ -35,7 +38,10 @@ class OpenedTicket:
 
 
 def opened(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket:
-    """A ticket, opened. Raises Undecipherable, also for a service without a key."""
+    """Decrypt a ticket.
+
+    Raises Undecipherable, also if the service's key is missing.
+    """
     service = f"{messages.name_of(ticket['sname'])}@{ticket['realm']}"
     if service not in keys:
         raise Undecipherable(f"nobody here has the key of {service}")
@@ -48,7 +54,10 @@ def opened(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket
 
 
 def proves(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
-    """What an AP exchange with this ticket lacks to prove both ends' knowledge of its key."""
+    """Return the fault of an AP exchange, or "" if it proves the session key.
+
+    Both ends must have the key.
+    """
     try:
         asked = _part("Authenticator", ticket.key, _AP_REQUEST_USAGE, request["authenticator"])
         said = _part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
@@ -74,7 +83,7 @@ def _part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> An
 
 
 def _indicators(data: Any) -> Iterator[str]:
-    """Authentication indicators (RFC 8129), wherever they are wrapped."""
+    """Generate authentication indicators (RFC 8129) at any nesting level."""
     for entry in data:
         kind, value = entry["ad-type"], entry["ad-data"]
         if kind == _INDICATOR:

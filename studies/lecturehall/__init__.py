@@ -1,1 +1,1 @@
-"""A lecture hall at nine o'clock: many stations get onto one cell, and stream, all at once."""
+"""A lecture hall at nine o'clock: many stations join one cell and stream at once."""

@@ -1,7 +1,7 @@
-"""The study's part inside the machine: all stations get on at once, and stream once they are on.
+"""Workload in the guest: all stations connect at once, and stream once connected.
 
-One process has the sockets of all stations, each in its station's namespace: fifty programs would
-take more of a small machine than the air does.
+One process has the sockets of all stations, each in its station's namespace. Fifty programs would
+load a small host more than the medium does.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ _UP = {"CTRL-EVENT-CONNECTED"}
 _TICK_S = 0.002
 _READ_S, _PORT_S = 0.0005, 1.0
 _ALL_ON_S = 60.0
-#: The control that one station sends a frame which only says that it is encrypted.
+#: Control: one station sends a frame that is marked as encrypted but is readable.
 MARKED = "hall-clear-but-marked"
-#: Those that the first station is gone at the end, and that its stream goes where nobody listens.
+#: Controls: the first station has left at the end; its stream goes to a port without a listener.
 LEFT, UNHEARD = "hall-one-leaves", "hall-one-unheard"
-#: That it authenticates before anything is captured, and comes back with the keys of that.
+#: Control: the first station authenticates before the capture and returns with the keys of that
+#: authentication.
 REMEMBERED = "hall-one-remembered"
-#: Of CCMP: the first packet number.
+#: CCMP header with the first packet number.
 _CCMP_HEADER = bytes.fromhex("0100002000000000")
-#: What is shorter than a stream's frames is kept whole: keys are negotiated, and frames opened.
+#: Frames below this length are captured whole: they contain the key negotiation and can be
+#: decrypted. Frames of the streams are longer.
 _SHORT_BYTES = 400
-#: Enough for the headers of a datagram, and of a frame on the air.
+#: Snapshot length for the headers of a datagram and of a frame on the air.
 _HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
 _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 
 
 class Workload:
-    """A hall full of stations."""
+    """Workload of a hall full of stations."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -61,11 +63,11 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What the policy's files ask for."""
+        """Return the services that the policy needs."""
         return [self._radius, self._supplicants, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: everybody from nothing, until all have streamed for as long as asked."""
+        """Measure one repetition, from unconnected stations to the end of all streams."""
         testbed, nodes = self._site.testbed, self._site.network.nodes
         raw = session.raw
         raw["captures"] = []
@@ -101,7 +103,7 @@ class Workload:
         session.stamp("end")
 
     def _send_home(self) -> None:
-        """Nobody on the air, nothing known of anybody."""
+        """Disconnect all stations and delete the state of all authentications."""
         for name, control in self._supplicants.controls.items():
             self._take_off(name)
             control.drop_events()
@@ -111,11 +113,14 @@ class Workload:
         self._hostapd.forget_station(self._mac(name))
 
     def _get_known(self, name: str) -> None:
-        """Have a station authenticate and go; both ends keep the keys. Raises MeasureError."""
+        """Authenticate a station and disconnect it.
+
+        Both ends keep the keys. Raises MeasureError.
+        """
         control = self._supplicants.controls[name]
         until = time.monotonic() + _ALL_ON_S
         control.send_command("ENABLE_NETWORK 0")
-        # The access point keeps the key once it has the handshake's last message.
+        # The access point caches the key after the last message of the handshake.
         if control.wait_event(_UP, until) is None or not self._hostapd.wait_authorized(
                 ACCESS_POINT, self._mac(name), until):
             raise self._not_on([name], 1)
@@ -138,7 +143,7 @@ class Workload:
         return node.interfaces[node.radio_interface].radio or ""
 
     def _mark_a_clear_frame(self) -> None:
-        """Have the first station send a frame that says it is encrypted, and can be read."""
+        """Send a readable frame from the first station that is marked as encrypted."""
         name, cell = self._stations[0], self._mac(ACCESS_POINT)
         injection.inject(self._site.testbed, name, self._site.network.nodes[name],
                          injection.station_frame(self._mac(name), cell, cell,
@@ -146,9 +151,10 @@ class Workload:
                                                  flags=injection.PROTECTED))
 
     def _fill(self, asked: Mapping[str, Any], session: Session) -> dict[str, float]:
-        """Have all get on at once, and each stream from then on; when each was on (wall clock).
+        """Connect all stations at once and start each stream on connection.
 
-        All stream together for `stream_s` once the last one is on. Raises MeasureError.
+        Once the last station is connected, all stream together for `stream_s`. Returns the time of
+        each connection (wall clock). Raises MeasureError.
         """
         controls, on_s = self._supplicants.controls, dict[str, float]()
         waiting, connected, admitted = dict(controls), set[str](), set[str]()
@@ -159,7 +165,7 @@ class Workload:
         with ExitStack() as stack:
             senders = {name: stack.enter_context(self._socket(name)) for name in self._stations}
             sink = stack.enter_context(self._socket(AGENT))
-            # Never read: what comes is dropped there, and nobody says that nobody listens.
+            # Never read: datagrams are dropped in the socket buffer, and no ICMP error is sent.
             sink.bind(("", PORT))
             due_s: dict[str, float] = {}
             for control in controls.values():
@@ -168,7 +174,8 @@ class Workload:
                 time.sleep(_TICK_S)
                 self._hostapd.update_admitted(ACCESS_POINT, admitted)
                 connected.update(self._now_on(waiting))
-                # Both have to say so: where the handshake's last message is lost, only one does.
+                # Both ends must report success: if the handshake's last message is lost, only one
+                # end does.
                 for name in [name for name in waiting
                              if name in connected and self._mac(name) in admitted]:
                     del waiting[name]
@@ -183,7 +190,7 @@ class Workload:
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
-        """Whose supplicants have just said that they are connected, with their ports open."""
+        """Return the stations that have just connected and whose ports are open."""
         ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
         on = [name for name, control in waiting.items() if control.events in ready
               and control.wait_event(_UP, time.monotonic() + _READ_S)]
@@ -194,7 +201,10 @@ class Workload:
         return on
 
     def _socket(self, node: str) -> socket.socket:
-        """A datagram socket on a node; a station's is connected to the server."""
+        """Open a datagram socket on a node.
+
+        A station's is connected to the server.
+        """
         with network_of(self._site.testbed.node(node).pid):
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if node != AGENT:
@@ -205,9 +215,9 @@ class Workload:
 
 def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,
               datagram: bytes, gap_s: float) -> None:
-    """What stations have to send by now; when each is due to send again is kept in `due_s`.
+    """Send all datagrams that are due, and update the next times in `due_s`.
 
-    What finds its station's queue full is lost, as with any program that does not wait.
+    A datagram that finds its station's queue full is lost, as with any program that does not wait.
     """
     for name, at_s in due_s.items():
         missed = max(0, math.floor((now_s - at_s) / gap_s) + 1)

@@ -1,4 +1,4 @@
-"""What a full hall left is judged: who was let in, what the air showed, what arrived from whom."""
+"""Judge of a full hall: admitted stations, frames on the air and arrived streams."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _RECORDED_RAW = ("stamps", "failure", "link_keys")
 _AP = network.hall(1).nodes[network.ACCESS_POINT]
 _CELL = _AP.interfaces[_AP.radio_interface].radio or ""
 _AUTHENTICATED = "each authenticated"
-#: Captures of the air: of short frames all of it, of all frames the heads.
+#: Captures of the air: short frames whole, and the headers of all frames.
 _AIR = ("short", "air")
 
 
 def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
-    """The body of the record, and evidence of it. Raises MeasureError."""
+    """Compute the body of the record and its checks. Raises MeasureError."""
     about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
                              "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
@@ -68,27 +68,29 @@ def _macs(hall: Network, names: Sequence[str]) -> list[str]:
 
 
 def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
-    """When each station's EAPOL frames passed the access point, by its address."""
+    """Return the times of each station's EAPOL frames at the access point, by address."""
     times: dict[str, list[float]] = defaultdict(list)
     for at, source, target in fields.read_fields(repetition.out / "hall-ap.pcap",
-                                                 ("frame.time_epoch", "eth.src", "eth.dst"),
-                                                 "eapol"):
+                                          ("frame.time_epoch", "eth.src", "eth.dst"), "eapol"):
         times[target if source == _CELL else source].append(float(at))
     return times
 
 
 def _arrived(repetition: Repetition) -> Mapping[str, list[float]]:
-    """When the server had each datagram, by its sender."""
+    """Return the arrival times of datagrams at the server, by sender."""
     times: dict[str, list[float]] = defaultdict(list)
     for at, source in fields.read_fields(repetition.out / "hall-server.pcap",
-                                         ("frame.time_epoch", "ip.src"), "udp"):
+                                  ("frame.time_epoch", "ip.src"), "udp"):
         times[source].append(float(at))
     return times
 
 
 def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
             repetition: Repetition) -> list[CheckRecord]:
-    """Everybody is let in, after what the policy asks of each: EAP's success, a handshake."""
+    """Check that every station was admitted after the required authentication.
+
+    Depending on the policy, this is EAP, a four-way handshake, or both.
+    """
     missing = set(macs) - set(let_in)
     checks = [CheckRecord(check="all let in", ok=not missing,
                           detail=f"{len(macs) - len(missing)} of {len(macs)} stations are "
@@ -98,8 +100,9 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
     has_handshake = link is not None and not link.is_wep
     if policy.uses_eap:
         told = {target for (target,) in fields.read_fields(capture, ("eth.dst",),
-                                                           f"eap.code == {dissect.EAP_SUCCESS}")}
-        # Keys that access points hand over are told by the kernel alone, and by no capture.
+                                                    f"eap.code == {dissect.EAP_SUCCESS}")}
+        # With fast transition, access points hand over keys. Only the kernel knows them, and no
+        # capture shows them.
         if link is not None and has_handshake and not link.roaming:
             checks.append(_by_keys(link, macs, told, repetition))
         else:
@@ -117,16 +120,17 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
 
 def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
              repetition: Repetition) -> CheckRecord:
-    """The server accepted each, and each sends under keys that come of that very Access-Accept.
+    """Check that each station uses keys of its own Access-Accept.
 
-    So it had what EAP's method ends with. An EAP-Success proves less, since anybody can send one,
-    and nobody sends it again where it is lost: who has the keys goes on without (RFC 3748, 4.2).
+    The server accepted the station, and the station had the result of the EAP method. An
+    EAP-Success proves less, because anyone can send one. If it is lost, it is not retransmitted,
+    and a station with keys continues without it (RFC 3748, 4.2).
     """
     secrets = repetition.secrets["network"]
     messages = pcap.udp_payloads(repetition.out / "hall-wire.pcap", eap_keys.PORT)
     delivered = [(session.station, decryption.master_key(link, session))
                  for session in eap_keys.session_keys((message for _, message in messages),
-                                                      secrets["radius_secret"].encode())]
+                                                  secrets["radius_secret"].encode())]
     used = decryption.master_keys_in_use(repetition.out / "hall-short.pcap",
                                          [f"wpa-psk:{key}" for _, key in delivered])
     keyed = {mac for mac, key in delivered if key in used.get(mac, ())} & set(macs)
@@ -137,15 +141,16 @@ def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
 
 def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
                 repetition: Repetition, told: Sequence[str]) -> Iterator[CheckRecord]:
-    """Every frame of a station's or the access point's is as the policy says, and opens if short.
+    """Check that all frames are protected as the policy requires.
 
-    `told` are pairwise keys that the kernel has, where none can be derived from captures.
+    Short frames must also open with the keys. `told` are pairwise keys from the kernel, used if no
+    keys can be derived from the captures.
     """
     keys = None if link is None else decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
         kernel_keys=told, receiving="ap")
     captures = dissect.read_all_packets([repetition.out / f"hall-{point}.pcap" for point in _AIR],
-                                        keys or ())
+                                keys or ())
     short, every = ([p for p in packets if p.is_data and not p.is_eapol
                      and (p.transmitter in macs or p.transmitter == _CELL)]
                     for packets in captures)
@@ -160,9 +165,9 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
         own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
         is_open, detail = evidence.describe_decryption(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
-        # Of streams the heads are captured, which a mark alone does not hide.
-        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
-                                               in _AIR)
+        # Only the headers of streams are captured; a protection flag alone does not hide the data
+        # in them.
+        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point in _AIR)
         begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
             link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
         closed = begun.closed if begun else ()
@@ -176,7 +181,7 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
 
 
 def _streams(names: Sequence[str], rates: Sequence[float]) -> CheckRecord:
-    """Something of every station's stream arrived while all streamed."""
+    """Check that data of every station arrived while all stations streamed."""
     heard = sum(rate > 0 for rate in rates)
     return CheckRecord(check="all streams arrive", ok=heard == len(names),
                        detail=f"of {heard} of {len(names)} stations")

@@ -1,4 +1,7 @@
-"""The hall is one cell: rows of seats, an access point, and a server behind it that all send to."""
+"""Network of the hall: a cell with rows of stations, access point and server.
+
+All stations send to the server behind the access point.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,22 @@ from topologies.model import Interface, Link, Network, Node
 
 ACCESS_POINT, AGENT = "ap", "server"
 _SEATS_A_ROW = 10
-#: Between seats and between rows (m); the access point hangs above the middle of the first row.
+#: Distances between seats and between rows, and height of the access point above the middle of the
+#: first row (m).
 _SEAT_M, _ROW_M, _HEIGHT_M = 1.0, 1.5, 3.0
 _FIRST_HOST = 10
 
 
 def station(number: int) -> str:
-    """The name of a station, from 1 on."""
+    """Return the name of a station.
+
+    Numbers start at 1.
+    """
     return f"s{number}"
 
 
 def hall(stations: int) -> Network:
-    """So many stations in their seats, row after row."""
+    """Return the network of a hall with this number of stations, seated row by row."""
     nodes = {station(number): _station(number) for number in range(1, stations + 1)}
     nodes[ACCESS_POINT] = Node(
         ["access_point"],

@@ -1,4 +1,4 @@
-"""The study's parts put together: policies, how many stations, what is measured and proven."""
+"""The study `lecturehall` with its factors, metrics and controls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATIONS = (1, 10, 25, 50)
 
 
 def _refusal(policy: Policy) -> str:
-    """What of a policy stations in the hall do not do."""
+    """Return the reason why a policy cannot be measured in the hall, or ""."""
     if policy.layers.ipsec:
         return "IPsec is not measured here; leave layers.ipsec out, or run qop2007"
     return ("access points ask by UDP here; leave dot1x.transport out, or run qop2007"
@@ -45,7 +45,7 @@ def _refusal(policy: Policy) -> str:
 
 
 class HallAsked(Asked):
-    """What a repetition is asked for."""
+    """Settings of a repetition."""
 
     medium: str = Field("802.11g", description="The air, by the name of a medium or a .yml file.",
                         json_schema_extra={"option": "--medium"})
@@ -55,13 +55,16 @@ class HallAsked(Asked):
 
 
 class HallMeasured(RecordPart):
-    """What a repetition measured; lists have a value for each station, in their order."""
+    """Results of a repetition.
 
-    #: From the first to the last EAPOL frame at the access point; empty where there are none.
+    Lists have one value per station, in order.
+    """
+
+    #: Time from the first to the last EAPOL frame at the access point; empty without EAPOL.
     handshakes_s: list[float]
-    #: From the moment when all begin until a station is on.
+    #: Time from the common start until a station is connected.
     admissions_s: list[float]
-    #: Arrived at the server while all streamed.
+    #: Rate of the data that arrived at the server while all stations streamed.
     streams_bps: list[float]
 
 
@@ -71,7 +74,7 @@ _OPEN = "frames open with the keys in force"
 
 
 class LectureHall(Study):
-    """Stations that get onto one cell and stream, all at once."""
+    """Study of stations that connect to one cell and stream at once."""
 
     id: ClassVar[str] = "lecturehall"
     version: ClassVar[int] = 3
@@ -118,35 +121,44 @@ class LectureHall(Study):
     inside: ClassVar[str] = "studies.lecturehall.inside"
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Of its content: policies may be the user's."""
+        """Restore a level.
+
+        A policy is restored from its content, as it may be the user's.
+        """
         return mobile.level(factor.name, name, entry) if factor.name == "policy" \
             else super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:
-        """A hall of the cell's size, under its policy."""
+        """Return a hall of the cell's size with the cell's policy."""
         assert isinstance(asked, HallAsked)
         return Spec(network=network.hall(int(cell.ids["stations"])), policy=cell.value("policy"),
                     medium=mobile.air(asked.medium))
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:
-        """A second to get on, and the streams."""
+        """Return the expected cost: two seconds, and the duration of the streams."""
         assert isinstance(asked, HallAsked)
         return Expected(duration_s=2.0 + asked.stream_s, processor_s=3.0,
                         capture_bytes=30e3 * int(cell.ids["stations"]))
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:
-        """As long as stations are waited for, and the streams."""
+        """Return 90 s and ten times the duration of the streams.
+
+        The time covers the wait for the stations.
+        """
         assert isinstance(asked, HallAsked)
         return 90.0 + 10 * asked.stream_s
 
     def check_clock(self, clock: Clock, asked: Asked) -> None:
-        """An air of no kind has nobody to share it with."""
+        """Refuse a hall without a medium, which would not be shared."""
         assert isinstance(asked, HallAsked)
         if mobile.air(asked.medium) is None:
             raise StudyError("setting medium: none; a hall without an air has nothing to share")
 
     def judge(self, repetition: Repetition) -> Judged:
-        """Captures at the access point, on the air and at the server, and who was let in."""
+        """Judge the captures and the list of admitted stations.
+
+        The captures are from the access point, the air, the wire and the server.
+        """
         from studies.lecturehall import judge
 
         raw: dict[str, Any] = json.loads((repetition.out / "raw.json").read_text())
@@ -154,13 +166,16 @@ class LectureHall(Study):
 
     def required_metrics(self, cell: Cell, asked: Asked,
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return all metrics; a time of authentication only where the policy has a handshake."""
+        """Return all metrics.
+
+        The authentication time only with a handshake.
+        """
         has_handshake = cell.value("policy").has_handshake
         return [metric for metric in self.metrics
                 if has_handshake or metric.name != "handshake_mean_s"]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Means, sums and the worst of a repetition's stations."""
+        """Return means, sums and the worst value over the stations of a repetition."""
         rates: Sequence[float] = measured.streams_bps
         waits: Sequence[float] = measured.admissions_s
         took: Sequence[float] = measured.handshakes_s

@@ -1,4 +1,4 @@
-"""The study's report: what logins cost, what timers add on a slow wire, what a KDC can bear."""
+"""Report of the study on login costs, timers and the load of a KDC."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
-    """Tables and figures of a results folder."""
+    """Return the report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
-    return standard_report.make_standard_report(cells, study.run_table(cells),
-                                                standard_report.Extras(
+    return standard_report.make_standard_report(cells, study.run_table(cells), standard_report.Extras(
         tables=tuple(tables.tables(cells)), figures=tuple(figures.figures(cells))))

@@ -1,4 +1,4 @@
-"""Figures of a KDC under load: measured and modelled rates by the number of customers."""
+"""Figures of a loaded KDC: measured and modelled rates by number of customers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from studies.krb5today.model import demand, loads
 
 
 def figures(cells: Cells) -> Iterator[Figure]:
-    """Those for which anything was measured."""
+    """Generate the figures that have measured values."""
     series = []
     for name in LOADED:
         points = [(float(load.customers), to_quantity(load.rate.estimate)) for load in loads(cells)
@@ -32,4 +32,4 @@ def figures(cells: Cells) -> Iterator[Figure]:
                      "dashed: exact MVA with a lone customer's inputs.",
                      "Logins a second by customers, measured and modelled. The tables have the "
                      "numbers.", (drawing.line_panel("", series, Axis("customers"),
-                                                     Axis("logins", "/s")),))
+                                               Axis("logins", "/s")),))

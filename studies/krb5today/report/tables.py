@@ -1,4 +1,4 @@
-"""The price list of logins, the same by wire, the library's timers at 2G, and loads of a KDC."""
+"""Tables of login costs, timers at 2G and the load of a KDC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studies.krb5today.model import demand, loads
 
 
 def tables(cells: Cells) -> Iterator[Table]:
-    """Those with anything measured in them."""
+    """Generate the tables that have measured values."""
     for table in (_prices(cells), _wires(cells), _timers(cells), _capacity(cells), _loads(cells)):
         if table.rows:
             yield table
@@ -48,7 +48,7 @@ def _wires(cells: Cells) -> Table:
 
 
 def _timers(cells: Cells) -> Table:
-    """What is sent again at 2G, against what the same login puts on a wire that is quick."""
+    """Return the table of retransmissions at 2G, compared to a fast wire."""
     rows = []
     for name in TIMED:
         for transport, title in TRANSPORTS.items():
@@ -57,16 +57,14 @@ def _timers(cells: Cells) -> Table:
             if near and far:
                 there = ids(name, "2g", transport)
                 rows.append((Entry(MECHANISMS[name].title), Entry(title), observation_entry(near),
-                             observation_entry(far),
-                             exact_entry(far.estimate.mean / near.estimate.mean - 1),
+                             observation_entry(far), exact_entry(far.estimate.mean / near.estimate.mean - 1),
                              observation_entry(cells.find_value(REPEATED.name, there)),
                              observation_entry(cells.find_value(PACKETS.name, there)),
                              observation_entry(cells.find_value(TIME.name, there))))
     return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
         Column("mechanism", "Mechanism"), Column("transport", "Transport"),
         _under(BYTES, "near", "10 Mbit/s"), _under(BYTES, "far", "2G"),
-        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED),
-        metric_column(PACKETS),
+        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED), metric_column(PACKETS),
         metric_column(TIME)), tuple(rows),
         "The library asks by another transport after a second without an answer, and Linux repeats "
         "a SYN after one; at 520 ms each way no answer comes sooner.", clock=cells.results.clock)
@@ -96,10 +94,8 @@ def _capacity(cells: Cells) -> Table:
 
 
 def _loads(cells: Cells) -> Table:
-    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers),
-             observation_entry(load.rate),
-             exact_entry(load.modelled_per_s),
-             exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
+    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers), observation_entry(load.rate),
+             exact_entry(load.modelled_per_s), exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
              exact_entry(load.alone.rate(load.customers) / load.rate.estimate.mean - 1),
              observation_entry(load.response)) for load in loads(cells)]
     return Table("table-loads", "A restart: everybody logs in again and again, and the model", (
