@@ -3,8 +3,8 @@
 The steps are the same for every study:
 
     manifest = studies.records.read_manifest(folder)
-    study = studies.load(manifest.study.id)
-    results = analysis.load(folder, study, manifest, studies.records.read)
+    study = studies.load_study(manifest.study.id)
+    results = analysis.load(folder, study, manifest, studies.records.read_record)
     cells = analysis.Cells(results)                  # every number estimated once
     table = study.run_table(cells)                   # analysis.table.Table
     console.print(analysis.present.terminal.to_console(table))

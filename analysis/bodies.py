@@ -79,7 +79,7 @@ class Body(Protocol):
             Numbers in SI units or words, by name; None for a value that was not measured.
         """
 
-    def impossible(self, measured: Any) -> str:
+    def impossible_values(self, measured: Any) -> str:
         """Return a short description of an impossible value in a record.
 
         Args:
@@ -219,7 +219,7 @@ def body_of(record: Record, study: Body, where: str) -> Any:
         raise RecordError(
             f"{where}: measured.{describe_validation_error(error)}; not what the study "
                           f"{record.study.id} measures, move it away or measure again") from None
-    amiss = call_study(where, study, "impossible", lambda: study.impossible(body))
+    amiss = call_study(where, study, "impossible_values", lambda: study.impossible_values(body))
     if amiss:
         raise RecordError(f"{where}: {amiss}; measure again")
     return body

@@ -54,7 +54,7 @@ def _all_commands() -> dict[str, str]:
     import studies  # absent while a box is built, which only runs --version
 
     return COMMANDS | {page: f"Look on at a run of {study} on a page, and steer it."
-                       for page, study in studies.pages().items() if page not in COMMANDS}
+                       for page, study in studies.live_pages().items() if page not in COMMANDS}
 
 
 def _page_command(name: str) -> click.Command | None:
@@ -64,7 +64,7 @@ def _page_command(name: str) -> click.Command | None:
     """
     import studies
 
-    study = studies.pages().get(name)
+    study = studies.live_pages().get(name)
     if study is None:
         return None
     from harness.commands import live

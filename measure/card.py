@@ -16,7 +16,7 @@ class SoftwareCard:
     """A subscriber's card with the secrets of a run, for one testbed."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        self._card = Usim(MilenageKey.of(secrets), int(secrets["sqn"]))
+        self._card = Usim(MilenageKey.from_secrets(secrets), int(secrets["sqn"]))
 
     def answer_challenge(self, event: str) -> str:
         """Return the answer to `UMTS-AUTH:RAND:AUTN needed for SSID ...`.

@@ -41,17 +41,17 @@ def recompute_all(stations: Iterable[Path], wires: Iterable[Path],
     # Imported here: the container image lacks the AES library, and judges all other policies.
     from protocols.aka import packets
     from protocols.aka.milenage import MilenageKey
-    from protocols.aka.recomputed import recompute
+    from protocols.aka.recomputed import recompute_challenge
 
-    shared = MilenageKey.of(secrets["subscriber"])
+    shared = MilenageKey.from_secrets(secrets["subscriber"])
     secret = secrets["network"]["radius_secret"].encode()
     handed = [session.receive + session.send for file in wires for session in eap_keys.session_keys(
         (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret)]
     made = []
     for file in stations:
         for ended_s, exchange in _split_authentications(pcap.eapol_frames(file)):
-            said = [packet for eap in exchange if (packet := packets.parse(eap)) is not None]
-            worked_out = recompute(said, _first_identity(exchange), shared)
+            said = [packet for eap in exchange if (packet := packets.parse_packet(eap)) is not None]
+            worked_out = recompute_challenge(said, _first_identity(exchange), shared)
             faults = worked_out.faults
             if worked_out.msk not in handed:
                 faults = (*faults, "the access point was not given the keys of the challenge")

@@ -32,7 +32,7 @@ class Fields:
     def __init__(self, values: object, where: str = "") -> None:
         self.where = where
         if not isinstance(values, dict):
-            raise ConfigError(f"{self._place()}an object is needed")
+            raise ConfigError(f"{self._location()}an object is needed")
         self._values = dict(values)
 
     def take(self, key: str, convert: Callable[[object], T], default: object = _MISSING) -> T:
@@ -47,43 +47,43 @@ class Fields:
         Raises:
             ConfigError: The key is missing, or `convert` refuses the value.
         """
-        value = self._take(key, default)
+        value = self._take_value(key, default)
         try:
             return convert(value)
         except (ValueError, OSError) as error:
-            raise ConfigError(f"{self._place(key)}{error}") from None
+            raise ConfigError(f"{self._location(key)}{error}") from None
 
-    def inner(self, key: str, default: object = _MISSING) -> Fields:
+    def take_object(self, key: str, default: object = _MISSING) -> Fields:
         """Take a nested object and return a reader for it."""
-        return Fields(self._take(key, default), self._place(key)[:-2])
+        return Fields(self._take_value(key, default), self._location(key)[:-2])
 
-    def each(self, key: str, default: object = _MISSING) -> list[Fields]:
+    def take_objects(self, key: str, default: object = _MISSING) -> list[Fields]:
         """Take a list of objects and return one reader per object."""
-        values = self._take(key, default)
+        values = self._take_value(key, default)
         if not isinstance(values, list):
-            raise ConfigError(f"{self._place(key)}a list is needed")
-        return [Fields(value, self._place(f"{key}[{index}]")[:-2])
+            raise ConfigError(f"{self._location(key)}a list is needed")
+        return [Fields(value, self._location(f"{key}[{index}]")[:-2])
                 for index, value in enumerate(values)]
 
     def end(self) -> None:
         """Raise ConfigError if keys remain that were not taken."""
         if self._values:
-            raise ConfigError(f"{self._place()}unknown: {', '.join(sorted(self._values))}")
+            raise ConfigError(f"{self._location()}unknown: {', '.join(sorted(self._values))}")
 
-    def _take(self, key: str, default: object) -> object:
+    def _take_value(self, key: str, default: object) -> object:
         value = self._values.pop(key, default)
         if value is _MISSING:
-            raise ConfigError(f"{self._place()}{key} is missing")
+            raise ConfigError(f"{self._location()}{key} is missing")
         return value
 
-    def _place(self, *keys: str) -> str:
+    def _location(self, *keys: str) -> str:
         return "".join(f"{part}: " for part in (self.where, *keys) if part)
 
 
-def read(path: Path) -> object:
+def read_json(path: Path) -> object:
     """Read the JSON in a file. Raises ConfigError."""
     try:
-        return json.loads(path.read_text(), object_pairs_hook=_once)
+        return json.loads(path.read_text(), object_pairs_hook=_refuse_duplicates)
     except OSError as error:
         raise ConfigError(f"{path.name}: {error.strerror}") from None
     except _Twice as error:
@@ -96,7 +96,7 @@ class _Twice(Exception):
     """A key that occurs twice in one object."""
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
@@ -104,29 +104,29 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return values
 
 
-def text(value: object) -> str:
+def parse_text(value: object) -> str:
     """Check that a value is a name of 1 to 255 bytes."""
     if not isinstance(value, str) or not value or len(value.encode()) > 255:
         raise ValueError("a name of 1 to 255 bytes is needed")
     return value
 
 
-def address(value: object) -> str:
+def parse_address(value: object) -> str:
     """Check that a value is an IPv4 address."""
     try:
-        return str(IPv4Address(text(value)))
-    except ValueError:  # from `text` and IPv4Address
+        return str(IPv4Address(parse_text(value)))
+    except ValueError:  # from `parse_text` and IPv4Address
         raise ValueError(f"an IPv4 address is needed, not {value!r}") from None
 
 
-def boolean(value: object) -> bool:
+def parse_boolean(value: object) -> bool:
     """Check that a value is true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false is needed")  # noqa: TRY004 - see `take`
     return value
 
 
-def number(low: float = -math.inf, high: float = math.inf) -> Callable[[object], float]:
+def number_between(low: float = -math.inf, high: float = math.inf) -> Callable[[object], float]:
     """Return a converter for finite numbers within a range."""
     needed = (f"a number from {low:g} to {high:g}" if math.isfinite(high) else
               f"a number of at least {low:g}" if math.isfinite(low) else "a finite number")
@@ -146,7 +146,7 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def whole(low: int, high: int) -> Callable[[object], int]:
+def whole_number(low: int, high: int) -> Callable[[object], int]:
     """Return a converter for whole numbers within a range."""
     def convert(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -155,7 +155,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
     return convert
 
 
-def several(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
+def list_of(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
     """Return a converter for lists of at least one item."""
     def convert_all(value: object) -> list[T]:
         if not isinstance(value, list) or not value:
@@ -181,7 +181,7 @@ def none_or(convert: Callable[[object], T]) -> Callable[[object], T | None]:
 def key_file(folder: Path, load: Callable[[bytes], T]) -> Callable[[object], T]:
     """Return a converter that loads a key from a file next to the configuration."""
     def convert(value: object) -> T:
-        path = folder / text(value)
+        path = folder / parse_text(value)
         try:
             return load(path.read_bytes())
         except OSError as error:

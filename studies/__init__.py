@@ -18,7 +18,16 @@ DEFAULT = "qop2007"
 FOLDER = Path(__file__).parent
 _PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names", "pages", "unfinished"]
+__all__ = [
+    "DEFAULT",
+    "FOLDER",
+    "Study",
+    "StudyError",
+    "live_pages",
+    "load_study",
+    "study_names",
+    "unfinished_folders",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,7 +36,7 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module("studies.study"), name)
 
 
-def unfinished() -> list[str]:
+def unfinished_folders() -> list[str]:
     """Return the folders in studies/ that have content but no study.py."""
     return sorted(path.name for path in FOLDER.iterdir() if path.is_dir()
                   and path.name.isidentifier() and path.name != "__pycache__"
@@ -35,20 +44,20 @@ def unfinished() -> list[str]:
                   and any(inner.name != "__pycache__" for inner in path.iterdir()))
 
 
-def names() -> list[str]:
+def study_names() -> list[str]:
     """Return the names of all studies, the default first."""
     others = sorted(path.parent.name for path in FOLDER.glob("*/study.py"))
     return [DEFAULT, *(name for name in others if name != DEFAULT)]
 
 
-def pages() -> dict[str, str]:
+def live_pages() -> dict[str, str]:
     """Return the folders with a live page (`Study.live`), with their studies."""
     return {path.parent.name: path.parents[1].name
             for path in sorted(FOLDER.glob("*/*/page.html"), reverse=True)}
 
 
 @cache
-def load(name: str) -> Study:
+def load_study(name: str) -> Study:
     """Return a study by its id.
 
     Args:
@@ -59,17 +68,18 @@ def load(name: str) -> Study:
             contract.
     """
     from studies.study import Study, StudyError
-    from studies.validating import said, validate
+    from studies.validating import describe_exception, validate_study
 
     where = f"studies/{name}"
-    if name not in names():
+    if name not in study_names():
         raise StudyError(f"{where}: has no study.py; docs/first-study.md tells what belongs there"
                          if name.isidentifier() and (FOLDER / name).is_dir() else
-                         f"no study {name!r}; choose from {', '.join(names())}")
+                         f"no study {name!r}; choose from {', '.join(study_names())}")
     try:
         study = getattr(importlib.import_module(f"studies.{name}.study"), "STUDY", None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - its code may raise anything
-        raise StudyError(f"{where}: cannot be loaded ({said(error)}); correct it, or move the "
+        raise StudyError(
+            f"{where}: cannot be loaded ({describe_exception(error)}); correct it, or move the "
                          "folder out of studies/") from None
     if not isinstance(study, Study):
         raise StudyError(f"{where}/study.py: has no STUDY; give it an instance of "
@@ -81,5 +91,5 @@ def load(name: str) -> Study:
     if getattr(study, "id", None) != name:
         raise StudyError(f"{where}: its STUDY is called {getattr(study, 'id', None)!r}; call it as "
                          "its folder")
-    validate(study, FOLDER.parent)
+    validate_study(study, FOLDER.parent)
     return study

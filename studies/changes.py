@@ -13,25 +13,25 @@ from policies import Policy
 Change = Callable[[Policy], Policy]
 
 
-def on(policy: str, scenario: str = "N2") -> dict[str, str]:
+def control_cell(policy: str, scenario: str = "N2") -> dict[str, str]:
     """Return the cell that a control is shown in, as levels of policy and scenario."""
     return {"policy": policy, "scenario": scenario}
 
 
-def changed(layer: str, **changes: Any) -> Change:
+def change_layer(layer: str, **changes: Any) -> Change:
     """Return a change that sets fields of a layer."""
     def change(policy: Policy) -> Policy:
         altered = getattr(policy.layers, layer).model_copy(update=changes)
-        return added(layer, altered)(policy)
+        return add_layer(layer, altered)(policy)
     return change
 
 
-def added(layer: str, value: Any) -> Change:
+def add_layer(layer: str, value: Any) -> Change:
     """Return a change that adds or replaces a layer."""
     return lambda policy: policy.model_copy(update={"layers": policy.layers.model_copy(
         update={layer: value})})
 
 
-def without(layer: str) -> Change:
+def remove_layer(layer: str) -> Change:
     """Return a change that removes a layer."""
-    return added(layer, None)
+    return add_layer(layer, None)

@@ -47,10 +47,10 @@ class Logins:
         """
         return WiresAndAir(
             mobile.wires_level(self.realms, "realms and clients on wires"),
-            Policies((), runs={"kerberos"}, refusal=self._refusal), (), waits=True)
+            Policies((), runs={"kerberos"}, refusal=self._refusal_reason), (), waits=True)
 
-    def cells(self, names: Sequence[str], design: Iterable[tuple[str, ...]],
-              levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+    def list_cells(self, names: Sequence[str], design: Iterable[tuple[str, ...]],
+                   levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Return the design's cells for the chosen levels, and cells for policies on the air.
 
         Args:
@@ -63,9 +63,10 @@ class Logins:
         """
         rows = list(design)
         every = [*chosen_cells(names, rows, levels),
-                 *mobile.cells_on_air(levels, self.factor, self.always, self._said)]
+                 *mobile.cells_on_air(levels, self.factor, self.always, self._fixed_levels)]
         if not every and self._is_over_wires(levels):
-            raise StudyError(f"nothing of this can be measured: {_apart(names, rows, levels)}; "
+            raise StudyError(
+                f"nothing of this can be measured: {_describe_mismatch(names, rows, levels)}; "
                              "choose levels that fit")
         if not every:
             raise StudyError("nothing of this can be measured; a policy goes with a scenario "
@@ -74,7 +75,7 @@ class Logins:
                              "levels that fit")
         yield from every
 
-    def chosen(self, cell: Cell) -> str:
+    def chosen_mechanism(self, cell: Cell) -> str:
         """Return the mechanism of a cell, from its factor or from its policy."""
         if cell.ids[self.factor] != OF_POLICY:
             return cell.ids[self.factor]
@@ -85,14 +86,14 @@ class Logins:
         return {level.id for name in ("policy", "scenario") for level in levels[name]} == {
             NO_POLICY, self.realms}
 
-    def _refusal(self, policy: Policy) -> str:
+    def _refusal_reason(self, policy: Policy) -> str:
         layer = policy.layers.kerberos
         if layer is None or layer.by == self.by:
             return ""
         return (f"layers.kerberos is by {_BY[layer.by][0]}, and this study runs {_BY[self.by][1]}; "
                 f"write by: {self.by}, or choose {self.other}")
 
-    def _said(self, policy: Policy) -> dict[str, str]:
+    def _fixed_levels(self, policy: Policy) -> dict[str, str]:
         """Return the levels that a policy's layer fixes."""
         layer = policy.layers.kerberos
         if layer is None:
@@ -101,8 +102,8 @@ class Logins:
         return {**self.fixes(layer), **says_how}
 
 
-def _apart(names: Sequence[str], rows: Sequence[tuple[str, ...]],
-           levels: Mapping[str, Sequence[Level]]) -> str:
+def _describe_mismatch(names: Sequence[str], rows: Sequence[tuple[str, ...]],
+                       levels: Mapping[str, Sequence[Level]]) -> str:
     """Describe two factors whose chosen levels have no common cell in a design."""
     chosen = [{level.id for level in levels[name]} for name in names]
     for first, second in combinations(range(len(names)), 2):

@@ -19,7 +19,7 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load_named, load_policy
-from studies.changes import without
+from studies.changes import remove_layer
 from studies.parts import (
     Cell,
     Factor,
@@ -77,17 +77,18 @@ class Policies:
         known = policies.policy_ids()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
         for name in chosen_names:
-            if name not in known and (meant := _named(name, known)):
+            if name not in known and (meant := _find_policy_name(name, known)):
                 raise LevelError(f"{name}: no such policy; did you mean {meant}?")
             if name not in known and not name.endswith(_FILES):
                 raise LevelError(f"{name}: no such policy; choose from {', '.join(known)}, or give "
                                  "a file with --policy")
         for file in map(str, files):
-            if (name := _named(file, known)) and not Path(file).exists():
+            if (name := _find_policy_name(file, known)) and not Path(file).exists():
                 raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
                                  f"--policies {name}")
         try:
-            chosen = [load_named(name) if name in known else load_policy(name) for name in chosen_names]
+            chosen = [load_named(name) if name in known else load_policy(name) for name
+                      in chosen_names]
             chosen += [load_policy(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None
@@ -96,10 +97,10 @@ class Policies:
             if ids.count(policy.id) > 1:
                 raise StudyError(f"policy {policy.id} is there twice; give your file an id of its "
                                  "own")
-            self._check(policy)
+            self._check_policy(policy)
         return [policy_level(policy) for policy in chosen]
 
-    def _check(self, policy: Policy) -> None:
+    def _check_policy(self, policy: Policy) -> None:
         """Refuse layers that the study does not run. Raises StudyError."""
         strange = [name for name in policy.layers.upper_names if name not in self.runs]
         if strange:
@@ -123,7 +124,7 @@ class Policies:
             raise StudyError(f"policy {policy.id}: {words}")
 
 
-def _named(word: str, known: Collection[str]) -> str:
+def _find_policy_name(word: str, known: Collection[str]) -> str:
     """Return the project's policy with this name in any case, or ""."""
     return next((name for name in known if name.casefold() == word.casefold()), "")
 
@@ -133,7 +134,7 @@ class WiresAndAir:
     """The two factors of a study whose cells are over wires or on the air.
 
     `wires` is the level of `scenario` for wires. By default, a study measures over wires, and with
-    `policies` in `scenarios` unless it `waits` for the user to choose both.
+    `policies` in `read_scenarios` unless it `waits` for the user to choose both.
     """
 
     wires: Level
@@ -141,43 +142,44 @@ class WiresAndAir:
     scenarios: Sequence[str]
     waits: bool = False
 
-    def factors(self) -> tuple[Factor, Factor]:
+    def build_factors(self) -> tuple[Factor, Factor]:
         """Return the factors `policy` and `scenario`."""
         own, places = ("" if self.waits else "".join(f",{name}" for name in names)
                        for names in (self.policies.own, self.scenarios))
         return (
-            Factor("policy", "Policy", self._policies, plural="policies", option="--policies",
+            Factor("policy", "Policy", self._read_policies, plural="policies", option="--policies",
                    file_option="--policy", help="What else protects it: "
                    f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files; default: "
                    f"{NO_POLICY}{own}.",
                    file_help="A policy file of your own; may be repeated."),
-            Factor("scenario", "Scenario", self._scenarios, option="--scenarios",
+            Factor("scenario", "Scenario", self._read_scenarios, option="--scenarios",
                    help=f"Where it goes: {self.wires.id}, or from the peer of a scenario to its "
                    "mobile node: names or .yml files; default: "
                    f"{self.wires.id}{places}."))
 
-    def _policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        return self._beside(_WIRED, self.policies, names, files)
+    def _read_policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        return self._read_levels(_WIRED, self.policies, names, files)
 
-    def _scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        return self._beside(self.wires, lambda names, files: scenarios(
+    def _read_scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        return self._read_levels(self.wires, lambda names, files: read_scenarios(
             names or (() if files else self.scenarios), files), names, files)
 
-    def _beside(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
-                names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+    def _read_levels(self, wired: Level,
+                     read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
+                     names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Return the level for wires and those on the air, as chosen or by default."""
         of_air = [name for name in names if name != wired.id]
         is_asked = bool(names or files)
         chosen = read(of_air, files) if of_air or files or not (is_asked or self.waits) else []
         return [wired, *chosen] if wired.id in names or not is_asked else chosen
 
-    def level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
+    def restore_level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
         """Restore a policy or scenario from a results folder.
 
         Returns None for other levels. Raises StudyError.
         """
         wired = {"policy": NO_POLICY, "scenario": self.wires.id}
-        return level(factor, name, entry) if name != wired.get(factor, name) else None
+        return restore_level(factor, name, entry) if name != wired.get(factor, name) else None
 
 
 def wires_level(name: str, title: str) -> Level:
@@ -192,7 +194,7 @@ def is_on_air(cell: Cell) -> bool:
 
 def without_wep(title: str, on: Mapping[str, str]) -> Fault:
     """Return a negative control without WEP at both ends of the air."""
-    return Fault(title, policy=without("link"), on=on, fails=[
+    return Fault(title, policy=remove_layer("link"), on=on, fails=[
         "WEP-104 on every data frame", "initialisation vectors differ",
         "frames are as long as the air charges", "static WEP key in use"])
 
@@ -206,7 +208,7 @@ def policy_level(policy: Policy) -> Level:
         "name": policy.name, "layers": policy.layers.model_dump(mode="json")})
 
 
-def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
     """Return scenarios by name or file, by default all of the project.
 
     Raises StudyError.
@@ -228,20 +230,20 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
 
 
 def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
-                 said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
+                 fixed_by_policy: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
     """Return a study's cells on the air: every chosen policy in every chosen scenario.
 
     Args:
         levels: Chosen levels by factor.
         free: Name of the factor whose levels are all measured if the policy does not fix it.
         always: Fixed levels of other factors. Without one, the first chosen level is used.
-        said: Returns the levels that a policy fixes, by factor.
+        fixed_by_policy: Returns the levels that a policy fixes, by factor.
     """
     for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
         if policy.value is None or scenario.value is None:
             continue
         due = {"policy": policy.id, "scenario": scenario.id, "wire": AIR, **always,
-               **said(policy.value)}
+               **fixed_by_policy(policy.value)}
         fitting = [[level for level in chosen if level.id == due[name]] if name in due else
                    [level for level in chosen if level.id != OF_POLICY] if name == free else
                    chosen[:1] for name, chosen in levels.items()]
@@ -281,7 +283,7 @@ def scenario_level(scenario: Scenario) -> Level:
                  digest=scenario_digest(content))
 
 
-def level(factor: str, name: str, entry: LevelRecord) -> Level:
+def restore_level(factor: str, name: str, entry: LevelRecord) -> Level:
     """Restore a level of `policy` or `scenario` from a results folder.
 
     Raises StudyError.
@@ -316,7 +318,7 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
 
 
 @cache
-def air(name: str) -> Medium | None:
+def read_medium(name: str) -> Medium | None:
     """Return the medium of a name or file.
 
     Return None for `none`. Raises StudyError. Without a medium, frames take no time.
@@ -329,19 +331,19 @@ def air(name: str) -> Medium | None:
         raise StudyError(str(error)) from None
 
 
-def air_name(name: str) -> str:
+def medium_name(name: str) -> str:
     """Return the medium's own name, given a name or file. Raises StudyError."""
-    medium = air(name)
+    medium = read_medium(name)
     return medium.name if medium else NO_MEDIUM
 
 
-def air_of(scenario: Scenario, name: str) -> Medium | None:
+def medium_for(scenario: Scenario, name: str) -> Medium | None:
     """Return the medium of a name or file for a scenario.
 
     Raises StudyError if positions have no effect, if nodes without positions need a signal, or if a
     station is out of reach.
     """
-    medium = air(name)
+    medium = read_medium(name)
     _check_places(scenario, medium)
     for station, cell in _links_on_air(scenario):
         nodes = scenario.network.nodes

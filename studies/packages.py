@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import studies
 from studies.study import StudyError
-from studies.wording import refused
+from studies.wording import describe_refusal
 from topologies import reading
 from topologies.errors import TopologyError
 
@@ -54,17 +54,17 @@ class _Entry(BaseModel):
 _ENTRIES = TypeAdapter(dict[_Name, _Entry])
 
 
-def path(study: str) -> Path:
+def packages_path(study: str) -> Path:
     """Return the path of a study's packages.yml, which may not exist."""
     return studies.FOLDER / study / FILE
 
 
-def load(study: str) -> dict[str, Variant]:
+def load_variants(study: str) -> dict[str, Variant]:
     """Return a study's variants by name.
 
     Return none without a file. Raises StudyError.
     """
-    file = path(study)
+    file = packages_path(study)
     where = f"studies/{study}/{FILE}"
     if not file.is_file():
         return {}
@@ -75,7 +75,8 @@ def load(study: str) -> dict[str, Variant]:
     except ValidationError as error:
         place = error.errors()[0]["loc"]
         field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
-        raise StudyError(f"{where}: {refused(error)}; {_WORDS.get(field, _FORM)}") from None
+        raise StudyError(
+            f"{where}: {describe_refusal(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
         if not entry.debian and not entry.python and not entry.compiled:
             raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")
@@ -85,7 +86,7 @@ def load(study: str) -> dict[str, Variant]:
             for name, entry in entries.items()}
 
 
-def _said(message: str) -> str:
+def _to_single_line(message: str) -> str:
     return " ".join(message.split())[:200]
 
 
@@ -93,9 +94,10 @@ def _read_lock(study: str, name: str) -> str:
     """Read a requirements file with pinned versions and hashes. Raises StudyError."""
     where = f"studies/{study}/{name}"
     try:
-        text = path(study).with_name(name).read_text(encoding="utf-8")
+        text = packages_path(study).with_name(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{where}: cannot be read ({_said(str(error))}); give a requirements file "
+        raise StudyError(
+            f"{where}: cannot be read ({_to_single_line(str(error))}); give a requirements file "
                          "with hashes") from None
     lines = [re.sub(r"(^|\s)#.*", "", line).strip()
              for line in re.sub(r"\\\n", " ", text).splitlines()]

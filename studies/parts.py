@@ -63,8 +63,8 @@ class Factor:
     """A factor that a study varies.
 
     `read` returns the levels for names (none: the study's default) and for files of the user. It
-    raises LevelError for an unknown level; `fixed` creates such a function from a list. `option`
-    and `file_option` are command-line options for names and files, in addition to `--only
+    raises LevelError for an unknown level; `fixed_levels` creates such a function from a list.
+    `option` and `file_option` are command-line options for names and files, in addition to `--only
     NAME=LEVELS`.
     """
 
@@ -79,13 +79,14 @@ class Factor:
     help: str = ""
     file_help: str = ""
 
-    def counted(self, count: int) -> str:
+    def format_count(self, count: int) -> str:
         """Return a number of levels in words, such as "3 policies"."""
         singular = self.title.lower()
         return f"{count} {singular if count == 1 else self.plural or singular + 's'}"
 
 
-def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
+def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]],
+                                                      Sequence[Level]]:
     """Return a reader for a factor with a fixed list of levels."""
     def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
         known = {level.id: level for level in levels}
@@ -121,7 +122,7 @@ class TestbedSpec:
     clocks: tuple[Clock, ...] = ()
     memory_mb: int = 0
 
-    def joined(self, other: TestbedSpec) -> TestbedSpec | None:
+    def joined_with(self, other: TestbedSpec) -> TestbedSpec | None:
         """Return one spec for both on the union of their networks, or None.
 
         None means that the specs differ otherwise.

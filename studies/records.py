@@ -22,17 +22,17 @@ def _of_records() -> Mapping[int, record.Upgrade]:
 
     Schema 1 named no study, because there was only the default one.
     """
-    return studies.load(studies.DEFAULT).record_upgrades
+    return studies.load_study(studies.DEFAULT).record_upgrades
 
 
 def _of_manifests() -> Mapping[int, manifest.Upgrade]:
-    return studies.load(studies.DEFAULT).manifest_upgrades
+    return studies.load_study(studies.DEFAULT).manifest_upgrades
 
 
-def read(path: Path) -> Record:
+def read_record(path: Path) -> Record:
     """Read a record that tables can use. Raises RecordError."""
     entry = read_envelope(path)
-    check(entry, str(path))
+    check_record(entry, str(path))
     return entry
 
 
@@ -42,16 +42,16 @@ def read_envelope(path: Path) -> Record:
         text = record.read_document(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
-    entry = parse(text, str(path))
+    entry = parse_record(text, str(path))
     try:
         record.check_unaltered(text, str(path))
     except RecordError:
-        check(entry, str(path))  # an error of the body is more precise
+        check_record(entry, str(path))  # an error of the body is more precise
         raise
     return entry
 
 
-def parse(text: str | bytes, where: str) -> Record:
+def parse_record(text: str | bytes, where: str) -> Record:
     """Parse a record.
 
     `where` is its place in error messages. Raises RecordError. The caller checks whether the record
@@ -60,13 +60,13 @@ def parse(text: str | bytes, where: str) -> Record:
     return record.parse_record(text, where, _of_records())
 
 
-def check(entry: Record, where: str) -> None:
+def check_record(entry: Record, where: str) -> None:
     """Raise RecordError if the tables of its study cannot use a record.
 
     `where` is the record's file.
     """
     try:
-        study = studies.load(entry.study.id)
+        study = studies.load_study(entry.study.id)
     except StudyError:
         return  # the report itself states that the study is not installed
     bodies.check_record(entry, study, where)
@@ -77,7 +77,7 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(read(path))
+            records.append(read_record(path))
         except RecordError as error:
             complaints.append(str(error))
     return records, complaints
@@ -102,7 +102,7 @@ def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -
 def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
     """Raise ManifestError if a manifest or a level does not match its digest."""
     try:
-        study = studies.load(plan.study.id)
+        study = studies.load_study(plan.study.id)
     except StudyError:
         return  # the report itself states that the study is not installed
     manifest.check_unaltered(plan, text, where)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NO_CAUSE = "nothing that the repetition left has a value for it"
 
 
-def judge(study: Study, repetition: Repetition) -> Judged:
+def judge_repetition(study: Study, repetition: Repetition) -> Judged:
     """Judge a repetition, and fail it with a cause if a required metric is missing.
 
     Under a negative control no metric is required, because the control may suppress metrics. Raises
@@ -24,11 +24,11 @@ def judge(study: Study, repetition: Repetition) -> Judged:
     verdict = study.judge(repetition)
     if verdict.status != "ok" or verdict.reason or repetition.fault:
         return verdict
-    lacking = list(_missing(study, repetition, verdict))
+    lacking = list(_missing_metrics(study, repetition, verdict))
     return replace(verdict, status="failed", reason="; ".join(lacking)) if lacking else verdict
 
 
-def _missing(study: Study, repetition: Repetition, verdict: Judged) -> Iterator[str]:
+def _missing_metrics(study: Study, repetition: Repetition, verdict: Judged) -> Iterator[str]:
     """Return a reason for each required metric that is absent, null or no finite number."""
     try:
         row: Mapping[str, Any] = {} if verdict.measured is None else study.values(verdict.measured)

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from analysis.metrics import Metric, Stage
 from measure import manifest, record
 from measure.body import BodyUpgrades
-from studies import load
+from studies import load_study
 from studies.parts import (
     USED_FILE,
     Asked,
@@ -37,7 +37,7 @@ from studies.parts import (
     StudyError,
     TestbedSpec,
     chosen_cells,
-    fixed,
+    fixed_levels,
 )
 from studies.units import Bytes
 
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
            "Lab", "Level", "LevelContentError", "LevelError", "LivePage", "Metric", "Repetition",
-           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed"]
+           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells",
+           "fixed_levels"]
 
 
 class Study:
@@ -108,9 +109,9 @@ class Study:
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         # A study is a singleton with an id; other processes load it by this id.
-        return load, (self.id,)
+        return load_study, (self.id,)
 
-    def fault(self, name: str | None) -> Fault | None:
+    def find_fault(self, name: str | None) -> Fault | None:
         """Return a negative control by name.
 
         Return None without a name.
@@ -166,7 +167,7 @@ class Study:
 
         Args:
             cell: The cell to measure.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
 
         Raises:
             StudyError: The cell cannot be measured with these settings.
@@ -178,18 +179,18 @@ class Study:
 
         Args:
             cell: The cell to measure.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
         """
         return {"cell": cell.ids, "asked": settings.model_dump(mode="json")}
 
-    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:
+    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:
         """Return the settings that affect a cell's testbed or task but not its results.
 
         A user's setting that has no effect in any cell is refused.
 
         Args:
             cell: The cell to measure.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
 
         Returns:
             Names of the settings.
@@ -202,7 +203,7 @@ class Study:
         By default, they are those of the other repetitions.
 
         Args:
-            asked: Settings of the workload.
+            settings: Settings of the workload.
         """
         return settings
 
@@ -221,16 +222,16 @@ class Study:
 
         Args:
             cells: All cells of the run.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
         """
         return ()
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:
         """Return the expected cost of one repetition of a cell.
 
         Args:
             cell: The cell to measure.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
 
         Returns:
             Time and processor time in s, and size of the captures in bytes.
@@ -245,7 +246,7 @@ class Study:
 
         Args:
             cell: The cell to measure.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
         """
         return 60.0
 
@@ -254,7 +255,7 @@ class Study:
 
         Args:
             clock: Clock of the run.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
 
         Raises:
             StudyError: The clock and the settings do not fit.
@@ -288,7 +289,7 @@ class Study:
 
         Args:
             cell: The measured cell.
-            asked: Settings of the workload.
+            settings: Settings of the workload.
             clock: Clock of the run; None if unknown.
         """
         return self.metrics
@@ -318,7 +319,7 @@ class Study:
         """
         return None
 
-    def impossible(self, measured: Any) -> str:
+    def impossible_values(self, measured: Any) -> str:
         """Describe impossible values in a record, in a few words.
 
         A record with impossible values is reported and excluded from all results.

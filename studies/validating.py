@@ -41,7 +41,7 @@ _OVERRIDDEN = ("testbed", "judge")
 Problems = Iterator[str]
 
 
-def validate(study: Study, root: Path) -> None:
+def validate_study(study: Study, root: Path) -> None:
     """Raise StudyError for the first fault of a study.
 
     Args:
@@ -49,20 +49,21 @@ def validate(study: Study, root: Path) -> None:
         root: Folder that contains `studies/`.
     """
     checks: tuple[Callable[[Study], Problems], ...] = (
-        _title, _factors, _metrics, _declared, _classes, _methods, _settings, _options, _alone,
-        _baseline)
+        _check_title, _check_factors, _check_metrics, _check_declared, _check_classes,
+        _check_methods, _check_settings, _check_options, _check_report_alone,
+        _check_baseline)
     for check in checks:
         try:
             problem = next(check(study), "")
         except Exception as error:  # noqa: BLE001 - a study may have anything for its parts
-            problem = said(error)
+            problem = describe_exception(error)
         if problem:
             raise StudyError(f"studies/{study.id}: {problem}; studies/study.py says what belongs "
                              "there")
-    _workload(study, root)
+    _check_workload(study, root)
 
 
-def said(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """Describe an exception of a study's code and its place on one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [frame for frame in traceback.extract_tb(error.__traceback__)
@@ -73,7 +74,7 @@ def said(error: BaseException) -> str:
     return f"{text}, in line {lines[-1].lineno} of {place}"
 
 
-def _title(study: Study) -> Problems:
+def _check_title(study: Study) -> Problems:
     for part in ("title", "inside"):
         text: Any = getattr(study, part)
         if not isinstance(text, str) or not text.strip() or "\n" in text:
@@ -85,7 +86,7 @@ def _title(study: Study) -> Problems:
         yield f"version is {study.version!r}, not a number from 1"
 
 
-def _tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> Problems:
+def _check_tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> Problems:
     """Check that a part is a tuple or list of instances of a class."""
     items = getattr(study, part)
     if not isinstance(items, tuple | list):
@@ -98,14 +99,14 @@ def _tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> P
             yield f"{part} has {item!r:.80}, which is no {kind.__name__}"
 
 
-def _unique(names: Iterable[str], what: str) -> Problems:
+def _check_unique(names: Iterable[str], what: str) -> Problems:
     for name, count in Counter(names).items():
         if count > 1:
             yield f"{what} {name!r} is there twice"
 
 
-def _factors(study: Study) -> Problems:
-    yield from _tuple(study, "factors", Factor, is_needed=True)
+def _check_factors(study: Study) -> Problems:
+    yield from _check_tuple(study, "factors", Factor, is_needed=True)
     for factor in study.factors:
         if not _NAME.fullmatch(factor.name):
             yield f"factor {factor.name!r}: write its name with small letters, digits and '_'"
@@ -118,22 +119,23 @@ def _factors(study: Study) -> Problems:
             yield f"factor {factor.name!r}: read cannot be called"
         if not factor.title:
             yield f"factor {factor.name!r}: has no title"
-    yield from _unique([factor.name for factor in study.factors], "factor")
+    yield from _check_unique([factor.name for factor in study.factors], "factor")
 
 
-def _metrics(study: Study) -> Problems:
+def _check_metrics(study: Study) -> Problems:
     factors = {factor.name for factor in study.factors}
     for part in ("metrics", "distributions", "timelines"):
-        yield from _tuple(study, part, Metric, is_needed=part == "metrics")
+        yield from _check_tuple(study, part, Metric, is_needed=part == "metrics")
         metrics = list(getattr(study, part))
         metrics += [metric.difference for metric in metrics if metric.difference is not None]
         for metric in metrics:
-            yield from _metric(metric, factors)
-        yield from _unique([metric.name for metric in metrics], "metric")
-    yield from _unique([metric.short for metric in study.metrics if metric.short], "short name")
+            yield from _check_metric(metric, factors)
+        yield from _check_unique([metric.name for metric in metrics], "metric")
+    yield from _check_unique([metric.short for metric in study.metrics if metric.short],
+                             "short name")
 
 
-def _metric(metric: Metric, factors: set[str]) -> Problems:
+def _check_metric(metric: Metric, factors: set[str]) -> Problems:
     if not str(metric.name).isidentifier():
         yield f"metric {metric.name!r}: write its name with letters, digits and '_'"
     if metric.name in COLUMNS or metric.name in factors:
@@ -152,9 +154,9 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _declared(study: Study) -> Problems:
-    yield from _tuple(study, "stages", Stage)
-    yield from _tuple(study, "report_options", ReportOption)
+def _check_declared(study: Study) -> Problems:
+    yield from _check_tuple(study, "stages", Stage)
+    yield from _check_tuple(study, "report_options", ReportOption)
     for part in ("baseline", "baseline_digests"):
         texts: Any = getattr(study, part)
         if not isinstance(texts, Mapping) or not all(
@@ -173,32 +175,32 @@ def _declared(study: Study) -> Problems:
         yield f"live is {live!r:.80}, no LivePage"
 
 
-def _classes(study: Study) -> Problems:
+def _check_classes(study: Study) -> Problems:
     for part, base in (("asked", Asked), ("measured", BaseModel)):
         kind = getattr(study, part)
         if not isinstance(kind, type) or not issubclass(kind, base):
             yield f"{part} is {kind!r:.80}, not a class that derives from {base.__name__}"
 
 
-def _methods(study: Study) -> Problems:
+def _check_methods(study: Study) -> Problems:
     for name in _OVERRIDDEN:
         if getattr(type(study), name) is getattr(Study, name):
             yield f"its STUDY has no {name}"
 
 
-def _alone(study: Study) -> Problems:
+def _check_report_alone(study: Study) -> Problems:
     for option in study.report_options:
         if option.without_results and type(study).report_alone is Study.report_alone:
             yield f"its STUDY has no report_alone, which {option.name} asks for"
 
 
-def _settings(study: Study) -> Problems:
+def _check_settings(study: Study) -> Problems:
     for name in study.asked.model_fields:
         if name in PROFILE_KEYS:
             yield f"setting {name!r}: profiles have a key of that name"
 
 
-def _options(study: Study) -> Problems:
+def _check_options(study: Study) -> Problems:
     settings = [option for name in study.asked.model_fields
                 if (option := study.asked.option_of(name))]
     of_factors = [option for factor in study.factors
@@ -213,22 +215,22 @@ def _options(study: Study) -> Problems:
                 yield f"option {name!r}: write two dashes and small letters, as in --name"
             if name in taken:
                 yield f"option {name!r}: './qop {command}' has one of that name"
-        yield from _unique(own, f"an option of './qop {command}',")
+        yield from _check_unique(own, f"an option of './qop {command}',")
 
 
-def _baseline(study: Study) -> Problems:
+def _check_baseline(study: Study) -> Problems:
     for part in ("baseline", "baseline_digests"):
-        yield from _of_factors(study, part, getattr(study, part))
-    yield from _of_factors(study, "lab.levels", study.lab.levels)
+        yield from _check_factor_names(study, part, getattr(study, part))
+    yield from _check_factor_names(study, "lab.levels", study.lab.levels)
 
 
-def _of_factors(study: Study, part: str, texts: Mapping[str, str]) -> Problems:
+def _check_factor_names(study: Study, part: str, texts: Mapping[str, str]) -> Problems:
     for name in texts:
         if name not in [factor.name for factor in study.factors]:
             yield f"{part}: there is no factor {name!r}"
 
 
-def _workload(study: Study, root: Path) -> None:
+def _check_workload(study: Study, root: Path) -> None:
     """Check that the workload module exists and has a class Workload, without importing it."""
     where = f"studies/{study.id}"
     path = root / f"{study.inside.replace('.', '/')}.py"
@@ -238,14 +240,15 @@ def _workload(study: Study, root: Path) -> None:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise StudyError(f"{where}: {study.inside} cannot be read ({said(error)}); correct it") \
+        raise StudyError(
+            f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
             from None
-    if "Workload" not in set(_bound(tree)):
+    if "Workload" not in set(_bound_names(tree)):
         raise StudyError(f"{where}: {study.inside} has no class Workload; measure/workload.py says "
                          "what that is")
 
 
-def _bound(tree: ast.Module) -> Iterator[str]:
+def _bound_names(tree: ast.Module) -> Iterator[str]:
     """Return the names that a module binds at top level."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):

@@ -6,10 +6,10 @@ from pydantic import ValidationError
 
 from topologies.wording import describe_error
 
-__all__ = ["describe_error", "refused"]
+__all__ = ["describe_error", "describe_refusal"]
 
 
-def refused(error: ValidationError) -> str:
+def describe_refusal(error: ValidationError) -> str:
     """Describe the first error and its field on one line."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "[key]") or "top level"

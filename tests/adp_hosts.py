@@ -94,7 +94,7 @@ class World:
     def boot(self, name: str, keys: dict[str, PrivateKey] | None = None) -> None:
         """Begin a kernel session; the last one's channels are gone."""
         own = {owner: KEYS[self.version][owner] for owner in OWNERS[name]}
-        self.hosts[name] = adp_host.make(
+        self.hosts[name] = adp_host.create_host(
             self.version, host=name, keys=own if keys is None else keys, directory=self.directory,
             settings=self.settings, random=self._rng.randbytes,
             meter=lambda operation, _size: self.operations[name].update([operation]))
@@ -117,7 +117,7 @@ class World:
 
     def open(self, name: str, host: str, *owners: str) -> None:
         """Establish a channel ahead of demand."""
-        self.perform(name, self.hosts[name].open(host, owners, self.now_s))
+        self.perform(name, self.hosts[name].open_channel(host, owners, self.now_s))
 
     def arrive(self, packet: Packet) -> None:
         """Let a datagram arrive, whoever has sent it."""

@@ -29,7 +29,7 @@ from studies.qop2007.phases import find_components, summed_components
 from studies.qop2007.report import handoff
 from topologies.loader import load_medium, load_scenario, scenario_ids, to_json
 
-STUDY = studies.load("qop2007")
+STUDY = studies.load_study("qop2007")
 POLICIES = {policy.id: policy for policy in load_all()}
 REJECTED = "a2: EAP-Failure: the RADIUS server rejected the mobile node (Access-Reject)"
 ROAMING = ("R1", "R2")

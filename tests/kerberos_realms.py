@@ -13,7 +13,7 @@ from typing import Any
 
 from protocols.kerberos import messages
 from protocols.kerberos.client import Client
-from protocols.kerberos.config import ClientRole, load
+from protocols.kerberos.config import ClientRole, load_config
 from protocols.kerberos.errors import Refusal
 from protocols.kerberos.meter import Meter
 from protocols.kerberos.party import Party
@@ -58,7 +58,7 @@ class Realms:
         for name, document in self.documents.items():
             file = folder / f"{name}.json"
             file.write_text(json.dumps(document))
-            self._read[name] = load(file)
+            self._read[name] = load_config(file)
         self.parties: dict[str, Any] = {}
         for name, read in self._read.items():
             if not isinstance(read.role, ClientRole):
@@ -75,7 +75,7 @@ class Realms:
         """One transaction. Raises Refusal."""
         role = self._read["client"].role
         assert isinstance(role, ClientRole)
-        self._run("client", Client(role.settings).transaction(self.party("client"), way))
+        self._run("client", Client(role.settings).run_transaction(self.party("client"), way))
 
     def ask(self, asker: str, to: str, transport: str, message: bytes) -> bytes:
         """A party's reply."""

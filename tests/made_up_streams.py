@@ -16,7 +16,7 @@ from harness.engine.request import RunRequest, build_plan
 from studies.authenticast1998.thermostat.readings import EVERY_S
 from studies.authenticast1998.thermostat.watching import settings_from_configuration
 
-STUDY = studies.load("authenticast1998")
+STUDY = studies.load_study("authenticast1998")
 assert STUDY.live is not None
 PAGE = STUDY.live
 RATE_PPS = 117

@@ -37,11 +37,11 @@ def installed(place: Path, files: Mapping[str, Mapping[str, str]]) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "FOLDER", place / "studies")
         patch.setattr(studies, "__path__", [*studies.__path__, str(place / "studies")])
-        studies.load.cache_clear()
+        studies.load_study.cache_clear()
         try:
             yield
         finally:
-            studies.load.cache_clear()
+            studies.load_study.cache_clear()
             for name in [name for name in sys.modules if name.split(".")[:1] == ["studies"]
                          and name.split(".")[1:2] and name.split(".")[1] in files]:
                 del sys.modules[name]

@@ -13,7 +13,7 @@ from measure.record import Record
 from studies.qop2007.body import Measured
 from studies.study import Level
 
-STUDY = studies.load("qop2007")
+STUDY = studies.load_study("qop2007")
 
 
 def plan_of(policies: str | Sequence[str] = "P1,P2", scenarios: str = "N2", *,

@@ -119,7 +119,8 @@ def test_nothing_outside_a_machine_needs_one() -> None:
 
 def test_what_runs_in_a_machine_needs_only_what_is_there() -> None:
     """The worker and every study's workload start without what the harness alone has."""
-    modules = ["measure.worker", *(studies.load(name).inside for name in studies.names())]
+    modules = ["measure.worker",
+               *(studies.load_study(name).inside for name in studies.study_names())]
     for module in modules:
         for file in import_graph.files_of(module):
             assert import_graph.path_to(OUTSIDE_ONLY, file, at_once=True) == []

@@ -146,7 +146,7 @@ async def _measure_remaining(run: str, share: Share, measurer: Measurer, say: _V
     """Send the results that a killed worker left of a share, then measure the other steps."""
     for folder, name in spool.find_leftovers(run):
         if name in share.steps and share.is_expected(
-                entry := stored.read(folder.records / f"{name}.json")):
+                entry := stored.read_record(folder.records / f"{name}.json")):
             say.send_finding(folder, entry)
             share.mark_received(entry)
     with spool.open_spool(run, get_worker().id, share.captures) as results:

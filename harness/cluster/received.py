@@ -194,7 +194,7 @@ class ShareHearing:
             LieError: The record or a file does not belong to the share.
         """
         try:
-            entry = stored.parse(finding.record, "its record")
+            entry = stored.parse_record(finding.record, "its record")
         except RecordError as error:
             raise InvalidWorkerMessage(printable_line(str(error))) from None
         step = self._steps.get(entry.name)

@@ -55,7 +55,8 @@ _BENCHES = {
 @click.option("--seed", default=1, show_default=True, type=SEED,
               help="Decides which faults come when (with `faults`).")
 @click.option("--study", default=studies.DEFAULT, show_default=True,
-              type=click.Choice(studies.names()), help="Whose runs to disturb (with `faults`).")
+              type=click.Choice(studies.study_names()),
+              help="Whose runs to disturb (with `faults`).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to keep what was measured (with `clock` and `proof`); default: "
               "results/clock and results/proof.")

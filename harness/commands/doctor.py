@@ -86,7 +86,7 @@ def _check_packages() -> DoctorFinding:
     """Check that the images with packages of studies were built."""
     variant = builders.VARIANTS[builders.choose_builder(builders.AUTO, "guest")]
     try:
-        brought = [(study, packages) for study in studies.names()
+        brought = [(study, packages) for study in studies.study_names()
                    for packages in variants.declared_packages(study).values()]
     except StudyError as error:
         return DoctorFinding(False, "packages that studies bring", str(error), needed=False)

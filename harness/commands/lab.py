@@ -35,7 +35,7 @@ def _lab_options(study: Study) -> list[click.Parameter]:
     return [
         *one_cell.level_options(study, study.lab.levels), *options.setting_options(study),
         click.Option(["--study"], default=study.id, show_default=True,
-                     help=f"One of {', '.join(studies.names())}."),
+                     help=f"One of {', '.join(studies.study_names())}."),
         click.Option(["--node"], default="", help="Where to go; default: the first node, or the "
                      "one that the study names."),
         click.Option(["--on"], type=click.Choice(["guest", "host"]), default="guest",
@@ -55,7 +55,7 @@ def _open_lab(study: str, *, node: str, on: str, builder: str, argv: tuple[str, 
     route' runs one command there. With COMMAND, the lab runs that command instead of a shell, and
     prints its output. Options of the lab itself must precede COMMAND.
     """
-    chosen = studies.load(study)
+    chosen = studies.load_study(study)
     builder = builders.choose_builder(builder, on)
     plan = request.build_plan(replace(one_cell.build_request(chosen, own), measures=False),
                               {"on": on, "builder": builder, "clock": "real"})

@@ -46,7 +46,7 @@ def page_command(name: str, study_id: str) -> click.Command:
         UserError: The study cannot be loaded, or has no such page.
     """
     with request.convert_refusals():
-        study = studies.load(study_id)
+        study = studies.load_study(study_id)
     page = study.live
     if page is None or page.folder.name != name:
         raise UserError(f"studies/{study_id}/{name}: has a page.html, and its STUDY has no live "

@@ -45,7 +45,7 @@ class StudyCommand(click.Command):
         self.named = named
         self._naming = naming
         super().__init__(name, callback=callback, help=callback.__doc__,
-                         params=params(studies.load(studies.DEFAULT)),
+                         params=params(studies.load_study(studies.DEFAULT)),
                          context_settings={"help_option_names": ["-h", "--help"], **settings})
 
     def command_for(self, study: Study) -> click.Command:
@@ -58,7 +58,7 @@ class StudyCommand(click.Command):
         """Parse the arguments with the options of the study that they name."""
         args = _with_profile(args, self.named(args))
         try:
-            study = studies.load(self.named(args) or studies.DEFAULT)
+            study = studies.load_study(self.named(args) or studies.DEFAULT)
         except (StudyError, UserError) as error:
             if extra.get("resilient_parsing"):  # shell completion has incomplete arguments
                 return super().make_context(info_name, args, parent, **extra)
@@ -78,7 +78,7 @@ def _with_profile(args: list[str], name: str) -> list[str]:
 
     The profile is then given by --profile.
     """
-    if not name or name in studies.names() or not (study := profiles.find_only_study(name)):
+    if not name or name in studies.study_names() or not (study := profiles.find_only_study(name)):
         return args
     for other in _option_values(args, "--profile"):
         if other != name:
@@ -130,7 +130,8 @@ def study_parameters(study: Study) -> list[click.Parameter]:
                 type=click.Path(path_type=Path), help=factor.file_help))
     made += setting_options(study)
     if study.faults:
-        titles = (f"{name}: {fault.title}" for name in study.faults if (fault := study.fault(name)))
+        titles = (f"{name}: {fault.title}" for name in study.faults
+                  if (fault := study.find_fault(name)))
         made.append(click.Option(
             ["--fault"], type=click.Choice(list(study.faults)), metavar="NAME",
             help="Negative control: spoil one thing and see the cells fail for it. "

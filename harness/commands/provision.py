@@ -40,7 +40,7 @@ def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None
     """
     with_mininet_wifi = mininet_wifi or bool(source)
     with request.convert_refusals():
-        added = variants.declared_packages(studies.load(study).id) if study else {}
+        added = variants.declared_packages(studies.load_study(study).id) if study else {}
     if on == "host":
         _install_testbed(source, list(added.values()), must_have=with_mininet_wifi)
         return

@@ -44,7 +44,7 @@ def _report_on_folder(folder: Path | None, form: str, tables: tuple[str, ...], b
     folder, which any browser opens, and every table as LaTeX, CSV and Parquet into tables/. Options
     of the folder's study come first in the list below.
     """
-    reported = studies.load(study)
+    reported = studies.load_study(study)
     chosen = [option for option in reported.report_options if own.get(option.key)]
     options = {**own, "baseline": baseline}
     _refuse_unused(chosen, baseline, form, tables)
@@ -132,9 +132,9 @@ def _find_study(args: Sequence[str]) -> str:
 
 def _is_alone(args: Sequence[str], study: str) -> bool:
     """Return whether an option among arguments requests a report without results."""
-    return study in studies.names() and any(
+    return study in studies.study_names() and any(
         option.without_results and option.name in args
-        for option in studies.load(study).report_options)
+        for option in studies.load_study(study).report_options)
 
 
 command = StudyCommand("report", _report_on_folder, params=_report_params, named=_find_study)  # type: ignore[arg-type]
@@ -197,9 +197,9 @@ def find_folder_study(folder: Path, study: str = "") -> Study:
     """
     name = _study_in(folder) or study or studies.DEFAULT
     try:
-        return studies.load(name)
+        return studies.load_study(name)
     except StudyError as error:
-        why = str(error) if name in studies.names() else (
+        why = str(error) if name in studies.study_names() else (
             f"is of the study {name}, which is not installed here; add its folder to studies/")
         raise UserError(f"{folder}: {why}") from None
 

@@ -99,7 +99,7 @@ def make_records(folder: Path, count: int, generator: np.random.Generator) -> in
     Raises:
         UserError: The default study cannot make synthetic records.
     """
-    study = studies.load(studies.DEFAULT)
+    study = studies.load_study(studies.DEFAULT)
     cells = request.build_plan(request.RunRequest(study), {}).cells
     repetitions = -(-count // len(cells))
     plan = request.build_plan(request.RunRequest(study, repetitions=repetitions), {})

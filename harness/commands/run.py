@@ -100,7 +100,7 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
                 is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
     """Return the plan. Raises UserError if the request is not valid."""
     _check_place(clock or "real", on)
-    chosen = studies.load(study)
+    chosen = studies.load_study(study)
     made = request.build_plan(
         options.build_request(chosen, **asked),
         {"seed": seed, "fault": fault, "on": on,

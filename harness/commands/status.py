@@ -77,7 +77,7 @@ def _last_line(folder: Path, state: RunState) -> str:
     """
     assert state.last is not None
     try:
-        metrics = studies.load(results.require_manifest(folder).study.id).metrics
+        metrics = studies.load_study(results.require_manifest(folder).study.id).metrics
         return progress.repetition_line(state.last, metrics)
     except (StudyError, LookupError, TypeError):
         return str(state.last.get("name", ""))

@@ -28,9 +28,9 @@ def command() -> int:
     study's folder lacks a part.
     """
     complaints = []
-    for name in (*studies.names(), *studies.unfinished()):
+    for name in (*studies.study_names(), *studies.unfinished_folders()):
         try:
-            for line in _describe_study(studies.load(name)):
+            for line in _describe_study(studies.load_study(name)):
                 click.echo(line)
         except (StudyError, UserError) as error:
             complaints.append(f"qop: {error}")

@@ -83,7 +83,7 @@ class Campaign:
     beside: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
-        self._secrets = secrets.make_secrets(self.plan.study.fault(self.plan.settings.fault))
+        self._secrets = secrets.make_secrets(self.plan.study.find_fault(self.plan.settings.fault))
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.max_testbeds,
             memory.available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))

@@ -53,7 +53,7 @@ def has_effect(study: Study, cell: Cell, name: str, settings: Asked, other_setti
         other_settings: Settings with the second value.
         measures: Whether the workload's task counts, too.
     """
-    if name in study.unused(cell, settings):
+    if name in study.unused_settings(cell, settings):
         return False
     built, task = study.testbed(cell, settings), study.task(cell, settings)
     try:

@@ -133,7 +133,7 @@ class Plan:
 
     @cached_property
     def _expected(self) -> dict[str, Expected]:
-        return {cell.name: self.study.expected(cell, self.asked) for cell in self.cells}
+        return {cell.name: self.study.expected_cost(cell, self.asked) for cell in self.cells}
 
     @cached_property
     def testbeds(self) -> dict[TestbedKey, PlannedTestbed]:
@@ -142,7 +142,7 @@ class Plan:
         for cell in self.cells:
             spec = _adapt_spec(self.settings.on, self.study.testbed(cell, self.asked))
             for number, (other, sharing) in enumerate(groups):
-                joined = other.joined(spec)
+                joined = other.joined_with(spec)
                 if joined is not None:
                     groups[number] = (joined, [*sharing, cell])
                     break
@@ -163,7 +163,8 @@ class Plan:
     @property
     def shape(self) -> str:
         """Return the size of the plan in words: levels of each factor, and repetitions."""
-        factors = [factor.counted(len(self.levels[factor.name])) for factor in self.study.factors]
+        factors = [factor.format_count(len(self.levels[factor.name])) for factor
+                   in self.study.factors]
         product = 1
         for levels in self.levels.values():
             product *= len(levels)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.errors import UserError
 from studies import FOLDER
 from studies.study import Clock, Study
-from studies.wording import refused
+from studies.wording import describe_refusal
 from topologies.numbers import MisreadNumber
 from topologies.reading import StrictLoader
 
@@ -103,7 +103,7 @@ def load_profile(study: Study, name: str) -> Profile:
         document = yaml.load(path.read_text(encoding="utf-8"), StrictLoader)  # noqa: S506 - a safe one
         profile = Profile.model_validate(_move_settings(document, study))
     except ValidationError as error:
-        raise UserError(f"{path}: {refused(error)}; {examples}") from None
+        raise UserError(f"{path}: {describe_refusal(error)}; {examples}") from None
     except MisreadNumber as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UserError(f"{path}:{line}: {error.problem}; {error.note}") from None

@@ -35,7 +35,7 @@ def judge_repetition(study: Study, repetition: Repetition) -> Judged:
         StudyError: The study keeps a file that results cannot hold. The study's own exceptions are
             passed on.
     """
-    verdict = required.judge(study, repetition)
+    verdict = required.judge_repetition(study, repetition)
     for name in verdict.files:
         if "/" in name or not kind_of(f"files/{repetition.cell.name}/{name}"):
             raise StudyError(f"the study's judge keeps {name}, which is no data by its name; one "

@@ -29,7 +29,7 @@ from policies import PolicyError
 from studies import wording
 from studies.parts import EVERY_NODE
 from studies.study import Asked, Cell, Clock, Factor, Level, LevelError, Study, StudyError
-from studies.validating import said
+from studies.validating import describe_exception
 from topologies import checks
 from topologies.device import Device
 from topologies.loader import TopologyError
@@ -93,7 +93,7 @@ def build_plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
             with convert_study_errors(study, f"network {network.name}"):
                 checks.check_network(network, f"{study.id}: network {network.name}")
         variants.packages_of_plan(made)
-        secrets.make_secrets(study.fault(made.settings.fault))
+        secrets.make_secrets(study.find_fault(made.settings.fault))
         _check_effects(made, request, profile, usual)
         if not request.is_single:
             _check_clock(made)
@@ -136,7 +136,8 @@ def convert_study_errors(study: Study, what: str,
     except (UserError, passing):
         raise
     except Exception as error:  # noqa: BLE001 - it may be anything
-        raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None
+        raise UserError(
+            f"studies/{study.id}: {what}: {describe_exception(error)}; correct the study") from None
 
 
 def read_levels(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
@@ -181,7 +182,7 @@ def _check_study_methods(run_plan: Plan) -> None:
         _require_condition(isinstance(study.warm_up(run_plan.asked), study.asked),
                            "gives no settings")
     for cell in run_plan.cells:
-        with convert_study_errors(study, "expected"):
+        with convert_study_errors(study, "expected_cost"):
             expected = run_plan.expected_cost(cell)
             _require_condition(all(map(_is_amount, (expected.duration_s, expected.processor_s,
                                                     expected.capture_bytes))), f"gives {expected}")

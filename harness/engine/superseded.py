@@ -55,7 +55,7 @@ def judge_record(path: Path, step: Step, plan: Plan,
     if not path.exists():
         return None
     try:
-        entry = stored.read(path)
+        entry = stored.read_record(path)
     except RecordError as error:
         return RecordVerdict(label=_digest_of(path), reason=str(error).partition("; ")[0])
     edited = _edited_digest(step, entry, before)

@@ -168,7 +168,7 @@ class TestbedClient:
     @property
     def _in_force(self) -> Policy | None:
         """Return the policy of the nodes: the spec's, unless a negative control replaces it."""
-        fault = self._plan.study.fault(self._plan.settings.fault)
+        fault = self._plan.study.find_fault(self._plan.settings.fault)
         policy = self.spec.policy
         return fault.policy(policy) if policy and fault and fault.policy else policy
 
@@ -292,7 +292,7 @@ class TestbedClient:
         """Return the worker's job: the description of its testbed."""
         plan, spec = self._plan, self.spec
         link = self._in_force.layers.link if self._in_force else None
-        fault = plan.study.fault(plan.settings.fault)
+        fault = plan.study.find_fault(plan.settings.fault)
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
             "network": loader.to_json(spec.network),

@@ -33,7 +33,7 @@ def declared_packages(study: str) -> dict[str, Packages]:
     where = f"studies/{study}/{packages.FILE}"
     return {name: (PackagesAndStrongswan if variant.compiled else Packages)(
                 name, variant.debian, variant.lock, where)
-            for name, variant in packages.load(study).items()}
+            for name, variant in packages.load_variants(study).items()}
 
 
 def package_names(study: str, name: str) -> dict[str, list[str]]:

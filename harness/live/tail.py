@@ -136,7 +136,7 @@ def describe_evidence(folder: Path, repetition: str) -> dict[str, Any]:
     """Return a line with the status and the checks of a repetition, from its record."""
     said: dict[str, Any] = {"event": "evidence", "name": repetition, "status": "", "checks": []}
     with suppress(OSError, RecordError):
-        entry = records.read(folder / "records" / f"{repetition}.json")
+        entry = records.read_record(folder / "records" / f"{repetition}.json")
         said |= {"status": entry.status, "reason": entry.reason,
                  "checks": [check.model_dump() for check in entry.evidence]}
     return said

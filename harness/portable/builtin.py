@@ -20,7 +20,7 @@ _OTHER = "is not qop's own of that name: somebody's file has its name, or it has
 def find_changed_builtins(plan: Manifest) -> list[str]:
     """Return a line for each level, medium and device that differs from qop's own of its name."""
     try:
-        study = studies.load(plan.study.id)
+        study = studies.load_study(plan.study.id)
     except StudyError:
         return []
     lines = [f"{factor.name} {name} {_OTHER}" for factor, name, entry

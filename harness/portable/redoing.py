@@ -31,7 +31,7 @@ from measure.manifest import Manifest
 from measure.record import CheckRecord, Record
 from studies import required
 from studies.study import Cell, Judged, Repetition, Study, StudyError
-from studies.validating import said
+from studies.validating import describe_exception
 
 #: Relative tolerance: sums of the same numbers may differ in the last digit between Python
 #: versions.
@@ -143,7 +143,7 @@ def _load_study(record: Record) -> Study:
         NotRedoneError: The study is missing, has another version, or cannot judge records again.
     """
     try:
-        study = studies.load(record.study.id)
+        study = studies.load_study(record.study.id)
     except StudyError as error:
         raise NotRedoneError(str(error), is_excused=True) from None
     if study.version != record.study.version:
@@ -201,7 +201,8 @@ def _unpack_file(place: Path, unpacked: Path, label: str) -> None:
                     raise NotRedoneError(f"{label} unpacks to more than {_MAX_BYTES >> 30} GB")
                 sink.write(piece)
     except (OSError, EOFError, zlib.error) as error:
-        raise DamagedFileError(f"{label} cannot be read ({said(error)}); it is damaged") from None
+        raise DamagedFileError(
+            f"{label} cannot be read ({describe_exception(error)}); it is damaged") from None
 
 
 def _compare_judgement(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
@@ -212,17 +213,18 @@ def _compare_judgement(study: Study, plan: Manifest, record: Record, out: Path) 
                      for factor in study.factors})
         asked = study.asked.model_validate_json(json.dumps(record.asked))
     except (StudyError, KeyError, ValueError) as error:
-        raise NotRedoneError(f"of its cell too little is kept ({said(error)})") from None
+        raise NotRedoneError(
+            f"of its cell too little is kept ({describe_exception(error)})") from None
     secrets: dict[str, dict[str, str]] = {}
     for path, value in record.secrets.items():
         place, _, secret = path.partition(".")
         secrets.setdefault(place, {})[secret] = value
     try:
-        verdict = required.judge(study, Repetition(
+        verdict = required.judge_repetition(study, Repetition(
             cell, asked, out, secrets, record.environment.get("clock"),
             record.environment.get("fault") or ""))
     except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
-        what = error.reason if isinstance(error, MeasureError) else said(error)
+        what = error.reason if isinstance(error, MeasureError) else describe_exception(error)
         yield f"cannot be judged from what is kept: {what.replace(f'{out}/', '')}"
         return
     anew, then = _judgement_to_document(verdict), record.model_dump(mode="json", by_alias=True)

@@ -18,7 +18,7 @@ from measure.document import DIGEST_FIELD
 from measure.manifest import FILE, LevelRecord, Manifest
 from policies import PolicyError
 from studies.study import Factor, Level, Study, StudyError
-from studies.validating import said
+from studies.validating import describe_exception
 from topologies.checks import TopologyError
 
 #: Fields that are not compared: they are about the file, or about its history.
@@ -38,7 +38,7 @@ class Replanned:
 def compare_plan(plan: Manifest) -> Replanned:
     """Compare each text and number of a plan with its levels and its study."""
     try:
-        study = studies.load(plan.study.id)
+        study = studies.load_study(plan.study.id)
     except StudyError as error:
         return Replanned(not_redone=str(error))
     if study.version != plan.study.version:
@@ -71,7 +71,7 @@ def _recompute_plan(study: Study, plan: Manifest) -> tuple[dict[str, Any], str]:
         whole = Plan(study, levels, asked, settings).manifest.model_dump(mode="json",
                                                                          by_alias=True)
     except (StudyError, PolicyError, TopologyError, KeyError, TypeError, ValueError) as error:
-        return anew, f"cannot be made anew as a whole ({said(error)})"
+        return anew, f"cannot be made anew as a whole ({describe_exception(error)})"
     # Manifests of earlier schemas contain no wires.
     left_out = _NOT_COMPARED if "wires" in plan.model_fields_set else (*_NOT_COMPARED, "wires")
     return {name: value for name, value in whole.items() if name not in left_out}, ""

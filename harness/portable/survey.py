@@ -134,13 +134,13 @@ class Survey:
         Raises:
             RecordError: The text is no record.
         """
-        entry = self.records[Path(path).stem] = stored.parse(text, path)
+        entry = self.records[Path(path).stem] = stored.parse_record(text, path)
         self._note_bare(path, text)
         try:
             record.check_unaltered(text, path)
         except RecordError as error:
             self.altered[path] = str(error)
-        stored.check(entry, path)
+        stored.check_record(entry, path)
 
     def _parse_plan(self, path: str, text: str) -> None:
         """Add the plan, and a finding if it is invalid.

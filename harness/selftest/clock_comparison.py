@@ -117,7 +117,7 @@ def read_values(folder: Path) -> dict[str, dict[str, list[float]]]:
     """Return the study's metrics of every proven repetition below a folder, by cell and metric."""
     study, by_cell = small.small_plans().study, dict[str, dict[str, list[float]]]()
     for path in sorted(folder.glob("**/records/*.json")):
-        record = stored.read(path)
+        record = stored.read_record(path)
         if record.status == "ok":
             cell = by_cell.setdefault(record.cell_name, {})
             for metric, value in display_values(study, record).items():

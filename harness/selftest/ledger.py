@@ -91,7 +91,7 @@ class Ledger:
         for path in self._record_paths():
             try:
                 text = path.read_bytes()
-                entry = stored.parse(text.decode(), str(path))
+                entry = stored.parse_record(text.decode(), str(path))
             except (OSError, UnicodeDecodeError, RecordError):
                 continue
             records[path.stem] = entry, hashlib.sha256(text).hexdigest()

@@ -78,7 +78,7 @@ def run_bench(scales: Yardsticks) -> None:
             cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
         lasted_s = time.time() - begun
         places = list(Path(folder, "records").glob("*.json"))
-        records = [stored.read(path) for path in places]
+        records = [stored.read_record(path) for path in places]
         ended = sorted(path.stat().st_mtime for path in places)
     good = [entry for entry in records if entry.status == "ok"]
     later = ended[len(ended) // 2 - 1:]

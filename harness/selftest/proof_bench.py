@@ -111,7 +111,7 @@ class ProofTrial:
     def find_record(self) -> Record | None:
         """Return the record that this version of the code has measured, if there is one."""
         try:
-            record = stored.read(self._record_path)
+            record = stored.read_record(self._record_path)
         except RecordError:
             return None
         made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
@@ -120,7 +120,7 @@ class ProofTrial:
 
     def read_outcome(self) -> ControlOutcome:
         """Return the outcome of the stored record."""
-        return ControlOutcome(self.control, self.fault, stored.read(self._record_path))
+        return ControlOutcome(self.control, self.fault, stored.read_record(self._record_path))
 
     @property
     def _record_path(self) -> Path:
@@ -170,8 +170,8 @@ def choose_controls(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str,
         UserError: No study has a cell for a control.
     """
     known = [(study, {name: fault for name in study.faults
-                      if (fault := study.fault(name)) is not None and fault.on})
-             for study in map(studies.load, studies.names())]
+                      if (fault := study.find_fault(name)) is not None and fault.on})
+             for study in map(studies.load_study, studies.study_names())]
     for name in controls:
         if not any(name in faults for _, faults in known):
             raise UserError(f"--control {name}: no study has a cell for it; docs/proof.md lists "

@@ -48,7 +48,7 @@ def run_bench(clock: Clock, scales: Yardsticks) -> int:
             [sys.executable, "-P", "-m", "harness", "run", "--clock", clock, "--builder", MININET,
              "--out", folder], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
         lasted_s = time.monotonic() - begun
-        statuses = Counter(str(stored.read(path).status)
+        statuses = Counter(str(stored.read_record(path).status)
                            for path in Path(folder, "records").glob("*.json"))
     if not statuses:
         return done.returncode

@@ -84,4 +84,4 @@ def small_plans(study: str = studies.DEFAULT) -> SmallPlans:
     Raises:
         StudyError: There is no such study.
     """
-    return SmallPlans(studies.load(study))
+    return SmallPlans(studies.load_study(study))

@@ -31,48 +31,48 @@ class Channels:
     previous: Channel | None = None
     previous_until_s: float = 0.0
 
-    def all(self) -> list[Channel]:
+    def all_channels(self) -> list[Channel]:
         """Return every channel that a message may arrive on, the current one first."""
         places = (self.current, self.tentative, self.previous)
         return [channel for channel in places if channel is not None] + [
             candidate for candidate in self.candidates if candidate is not self.current]
 
-    def find(self, channel_id: bytes) -> Channel | None:
+    def find_channel(self, channel_id: bytes) -> Channel | None:
         """Return the channel with an identifier, if any."""
-        return next((channel for channel in self.all() if channel.id == channel_id), None)
+        return next((channel for channel in self.all_channels() if channel.id == channel_id), None)
 
-    def usable(self) -> Channel | None:
+    def usable_channel(self) -> Channel | None:
         """Return the channel that can carry user messages now, if any."""
         if self.current is not None:
             return self.current
         return self.tentative if self.context.suite.early else None
 
-    def ask(self, now_s: float) -> Channel:
+    def request_channel(self, now_s: float) -> Channel:
         """Create a tentative channel whose request is due at once."""
-        request, security = self.context.suite.request(self.peer)
-        channel = Channel(self.context, request.channel, self._owners(), security, now_s,
+        request, security = self.context.suite.create_request(self.peer)
+        channel = Channel(self.context, request.channel, self._create_owners(), security, now_s,
                           request=request, speak_by_s=now_s, asking_since_s=now_s)
         self.tentative = channel
         return channel
 
-    def accepted(self, frame: Frame, security: Security, acknowledgement: bytes,
-                 now_s: float) -> Channel:
+    def accept_request(self, frame: Frame, security: Security, acknowledgement: bytes,
+                       now_s: float) -> Channel:
         """Return a channel for the peer's request.
 
         The caller registers it.
         """
-        owners = self._owners()
+        owners = self._create_owners()
         if not self.context.suite.early:
             owners.trust_kernel_owners()
         return Channel(self.context, frame.channel, owners, security, now_s,
                        received_request=frame.request, acknowledgement=acknowledgement,
                        session=frame.session)
 
-    def add(self, candidate: Channel) -> None:
+    def add_candidate(self, candidate: Channel) -> None:
         """Add a candidate, which is used only after the peer's confirmation."""
         self.candidates = [*self.candidates, candidate][-_MAX_CANDIDATES:]
 
-    def use(self, channel: Channel, now_s: float) -> None:
+    def set_current(self, channel: Channel, now_s: float) -> None:
         """Make a channel the current one.
 
         Messages under way on the previous channel are accepted for `give_up_s`. If the peer's
@@ -87,7 +87,7 @@ class Channels:
         if self.tentative is channel:
             self.tentative = None
 
-    def forget(self, channel: Channel) -> None:
+    def remove_channel(self, channel: Channel) -> None:
         """Remove a channel from all lists."""
         self.candidates = [other for other in self.candidates if other is not channel]
         if self.current is channel:
@@ -97,14 +97,14 @@ class Channels:
         if self.previous is channel:
             self.previous = None
 
-    def expire(self, now_s: float) -> None:
+    def expire_channels(self, now_s: float) -> None:
         """Drop the previous channel and unconfirmed candidates after their time."""
         if self.previous is not None and now_s >= self.previous_until_s:
             self.previous = None
         limit_s = now_s - self.context.settings.give_up_s
         self.candidates = [other for other in self.candidates if other.started_s > limit_s]
 
-    def _owners(self) -> Owners:
+    def _create_owners(self) -> Owners:
         return Owners(self.context, self.peer)
 
 

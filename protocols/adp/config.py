@@ -17,22 +17,22 @@ from protocols.adp.suite import Directory, PrivateKey, PublicKey
 from protocols.fields import (
     ConfigError,
     Fields,
-    address,
-    boolean,
+    list_of,
     none_or,
-    number,
+    number_between,
     one_of,
-    read,
-    several,
-    text,
-    whole,
+    parse_address,
+    parse_boolean,
+    parse_text,
+    read_json,
+    whole_number,
 )
 
 # RFC 3692 reserves 253 and 254 for experiments.
 _IP_PROTOCOL = 253
 _SCOPES = {"none": Scope.NONE, "trailer": Scope.TRAILER, "all": Scope.ALL}
 _TRAILERS = {"sequence": False, "checksum": True}
-_WHOLE = whole(0, 1 << 62)
+_WHOLE = whole_number(0, 1 << 62)
 
 
 @dataclass(frozen=True)
@@ -57,35 +57,35 @@ class Config:
     ahead: dict[str, list[str]]  # owners to authenticate at the start, by host
 
 
-def load(path: Path) -> Config:
+def load_config(path: Path) -> Config:
     """Load a configuration file and the key files next to it. Raises ConfigError."""
-    values = read(path)
+    values = read_json(path)
     try:
-        return _config(values, path.parent)
+        return _read_config(values, path.parent)
     except (AdpError, ConfigError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
-def _config(values: object, folder: Path) -> Config:
+def _read_config(values: object, folder: Path) -> Config:
     reader = Fields(values)
     version = reader.take("protocol", one_of({name: name for name in VERSIONS}))
-    host = reader.take("host", _name)
-    owners = _owners(reader.each("owners"), folder, version)
-    addresses, kernel_owners = _hosts(reader.each("hosts"))
+    host = reader.take("host", _check_name)
+    owners = _read_owners(reader.take_objects("owners"), folder, version)
+    addresses, kernel_owners = _read_hosts(reader.take_objects("hosts"))
     config = Config(
         version=version, host=host, addresses=addresses,
-        network=_network(reader.inner("network", {"kind": "ip"})),
+        network=_read_network(reader.take_object("network", {"kind": "ip"})),
         keys={name: key for name, (key, _) in owners.items() if key is not None},
         directory=Directory(kernel_owners, {name: public for name, (_, public) in owners.items()}),
-        settings=_settings(reader, version),
-        ahead=_ahead(reader.each("ahead", [])),
+        settings=_read_settings(reader, version),
+        ahead=_read_ahead(reader.take_objects("ahead", [])),
     )
     reader.end()
-    _check(config)
+    _check_config(config)
     return config
 
 
-def _check(config: Config) -> None:
+def _check_config(config: Config) -> None:
     check_host(config.version, config.host, config.keys, config.directory)
     for host, owners in config.ahead.items():
         if host not in config.addresses or host == config.host:
@@ -95,7 +95,7 @@ def _check(config: Config) -> None:
                 raise ConfigError(f"ahead: {owner}: no private key here")
 
 
-def _settings(reader: Fields, version: str) -> Settings:
+def _read_settings(reader: Fields, version: str) -> Settings:
     scope = reader.take("scope", one_of(_SCOPES), "trailer")
     if scope is Scope.NONE and version == "adp":
         raise ConfigError("scope: adp always authenticates: trailer or all")
@@ -107,21 +107,21 @@ def _settings(reader: Fields, version: str) -> Settings:
                           f"(max_message_bytes is {largest})")
     return Settings(
         scope=scope, checksum=checksum, bound_bytes=bound,
-        queue=reader.take("queue", boolean, Settings.queue),
-        timeout_s=reader.take("timeout_s", number(), Settings.timeout_s),
+        queue=reader.take("queue", parse_boolean, Settings.queue),
+        timeout_s=reader.take("timeout_s", number_between(), Settings.timeout_s),
         hold_bytes=reader.take("hold_bytes", _WHOLE, Settings.hold_bytes),
-        retry_s=reader.take("retry_s", number(), Settings.retry_s),
-        give_up_s=reader.take("give_up_s", number(), Settings.give_up_s),
-        rekey_after_s=reader.take("rekey_after_s", number(), Settings.rekey_after_s))
+        retry_s=reader.take("retry_s", number_between(), Settings.retry_s),
+        give_up_s=reader.take("give_up_s", number_between(), Settings.give_up_s),
+        rekey_after_s=reader.take("rekey_after_s", number_between(), Settings.rekey_after_s))
 
 
-def _owners(entries: list[Fields], folder: Path,
-            version: str) -> dict[str, tuple[PrivateKey | None, PublicKey]]:
+def _read_owners(entries: list[Fields], folder: Path,
+                 version: str) -> dict[str, tuple[PrivateKey | None, PublicKey]]:
     owners: dict[str, tuple[PrivateKey | None, PublicKey]] = {}
     for entry in entries:
-        name = entry.take("name", _name)
-        private = entry.take("private_key", none_or(text), None)
-        public = entry.take("public_key", none_or(text), None)
+        name = entry.take("name", _check_name)
+        private = entry.take("private_key", none_or(parse_text), None)
+        public = entry.take("public_key", none_or(parse_text), None)
         entry.end()
         if name in owners:
             raise ConfigError(f"{entry.where}: a second owner {name}")
@@ -137,12 +137,12 @@ def _owners(entries: list[Fields], folder: Path,
     return owners
 
 
-def _hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
+def _read_hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
     addresses: dict[str, str] = {}
     kernel_owners: dict[str, str] = {}
     for entry in entries:
-        name, at = entry.take("name", _name), entry.take("address", address)
-        kernel_owner = entry.take("kernel_owner", _name)
+        name, at = entry.take("name", _check_name), entry.take("address", parse_address)
+        kernel_owner = entry.take("kernel_owner", _check_name)
         entry.end()
         if name in addresses:
             raise ConfigError(f"{entry.where}: a second host {name}")
@@ -153,29 +153,29 @@ def _hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
     return addresses, kernel_owners
 
 
-def _network(reader: Fields) -> DatagramService:
+def _read_network(reader: Fields) -> DatagramService:
     kind = reader.take("kind", one_of({"ip": "ip", "udp": "udp"}))
-    number_of = (reader.take("protocol", whole(1, 0xFF), _IP_PROTOCOL) if kind == "ip" else
-                 reader.take("port", whole(1, 0xFFFF)))
+    number_of = (reader.take("protocol", whole_number(1, 0xFF), _IP_PROTOCOL) if kind == "ip" else
+                 reader.take("port", whole_number(1, 0xFFFF)))
     reader.end()
     return DatagramService(kind, number_of)
 
 
-def _ahead(entries: list[Fields]) -> dict[str, list[str]]:
+def _read_ahead(entries: list[Fields]) -> dict[str, list[str]]:
     ahead: dict[str, list[str]] = {}
     for entry in entries:
-        host = entry.take("host", _name)
+        host = entry.take("host", _check_name)
         if host in ahead:
             raise ConfigError(f"{entry.where}: a second {host}: name its owners in one list")
-        ahead[host] = entry.take("owners", _names, [])
+        ahead[host] = entry.take("owners", _check_names, [])
         entry.end()
     return ahead
 
 
-def _names(value: object) -> list[str]:
-    return several(_name)(value) if value else []
+def _check_names(value: object) -> list[str]:
+    return list_of(_check_name)(value) if value else []
 
 
-def _name(value: object) -> str:
-    check_name(text(value))
+def _check_name(value: object) -> str:
+    check_name(parse_text(value))
     return str(value)

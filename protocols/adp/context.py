@@ -51,7 +51,7 @@ class Settings:
                 raise AdpError(f"{name}: a time above 0 is needed, not {value:g}")
 
 
-def earliest(times: Sequence[float | None]) -> float | None:
+def earliest_time(times: Sequence[float | None]) -> float | None:
     """Return the earliest time, or None if no time is given.
 
     A plain loop, because it runs for every message.
@@ -77,7 +77,7 @@ class Context:
     def __post_init__(self) -> None:
         self._numbers[self.identity.kernel_owner] = KERNEL_OWNER
 
-    def number(self, owner: str) -> int:
+    def owner_number(self, owner: str) -> int:
         """Return the number that an owner's messages carry.
 
         The number is identical on every channel of the session.

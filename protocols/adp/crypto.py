@@ -111,7 +111,7 @@ class Crypto:
     def des_encrypt(self, key: bytes, data: bytes) -> bytes:
         """Encrypt whole blocks with DES-CBC and a zero initialisation vector."""
         self.charge(Operation.DES, len(data))
-        encryptor = _des(key).encryptor()
+        encryptor = _des_cipher(key).encryptor()
         return encryptor.update(data) + encryptor.finalize()
 
     def des_decrypt(self, key: bytes, data: bytes) -> bytes:
@@ -119,7 +119,7 @@ class Crypto:
         if len(data) % BLOCK:
             raise PacketError(f"{len(data)} bytes are no whole blocks of DES")
         self.charge(Operation.DES, len(data))
-        decryptor = _des(key).decryptor()
+        decryptor = _des_cipher(key).decryptor()
         return decryptor.update(data) + decryptor.finalize()
 
     def des_mac(self, key: bytes, data: bytes) -> bytes:
@@ -131,7 +131,7 @@ class Crypto:
         variant = bytes(byte ^ 0xF0 for byte in key)
         padded = len(data).to_bytes(BLOCK) + data + bytes(-len(data) % BLOCK)
         self.charge(Operation.DES_MAC, len(padded))
-        return _des(variant).encryptor().update(padded)[-BLOCK:]
+        return _des_cipher(variant).encryptor().update(padded)[-BLOCK:]
 
     def x25519_public(self, private: bytes) -> bytes:
         """Return the public half of an ephemeral key, and log the key."""
@@ -141,7 +141,7 @@ class Crypto:
             self.key_log(public, private)
         return public
 
-    def x25519(self, private: bytes, public: bytes) -> bytes:
+    def x25519_secret(self, private: bytes, public: bytes) -> bytes:
         """Return the X25519 shared secret."""
         self.charge(Operation.X25519, 32)
         try:
@@ -187,13 +187,13 @@ class Crypto:
         state.update(data)
         return state.finalize()
 
-    def derive(self, secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
+    def derive_key(self, secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
         """Derive `size` bytes with HKDF-SHA-256."""
         # Extract and expand call HMAC; each of its hashes covers about two 64-byte blocks.
         self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
         return HKDF(SHA256(), size, salt, purpose).derive(secret)
 
 
-def _des(key: bytes) -> Cipher[modes.CBC]:
+def _des_cipher(key: bytes) -> Cipher[modes.CBC]:
     # The library offers only triple DES; with three equal keys it computes DES.
     return Cipher(TripleDES(key * 3), modes.CBC(bytes(BLOCK)))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
-from protocols.adp.context import Context, Settings, earliest
+from protocols.adp.context import Context, Settings, earliest_time
 from protocols.adp.crypto import Crypto, KeyLog, Meter, Operation
 from protocols.adp.effects import Effect, Message, Note
 from protocols.adp.errors import AdpError, PacketError
@@ -60,7 +60,7 @@ class Host:
         check_name(message.destination)
         return peer.send(message, now_s)
 
-    def open(self, host: str, owners: Iterable[str], now_s: float) -> list[Effect]:
+    def open_channel(self, host: str, owners: Iterable[str], now_s: float) -> list[Effect]:
         """Establish a channel ahead of demand and authenticate owners on it.
 
         Raises AdpError.
@@ -71,7 +71,7 @@ class Host:
         for name in names:
             if name not in self._context.identity.keys:
                 raise AdpError(f"{name}: no private key here")
-        return self._peers[host].open(names, now_s)
+        return self._peers[host].open_channel(names, now_s)
 
     def is_established(self, host: str, owners: Iterable[str]) -> bool:
         """Return whether a channel exists on which the peer confirmed these owners."""
@@ -83,9 +83,9 @@ class Host:
         self._context.crypto.charge(Operation.ADP_MESSAGE, len(payload))
         receiver = self._receivers.get(source)
         try:
-            frame = packets.parse(payload)
+            frame = packets.parse_frame(payload)
             if receiver is not None and frame.version == self._context.suite.version:
-                return receiver.receive(frame, now_s)
+                return receiver.receive_frame(frame, now_s)
             reason = f"version {frame.version}" if receiver else "no such host"
         except PacketError as error:
             reason = str(error)
@@ -105,11 +105,11 @@ class Host:
 
     def deadline_s(self) -> float | None:
         """Return the time at which `tick` is due next."""
-        return earliest([peer.deadline_s() for peer in self._peers.values()])
+        return earliest_time([peer.deadline_s() for peer in self._peers.values()])
 
 
-def make(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: Directory,
-         settings: Settings, random: Random, meter: Meter) -> Host:
+def create_host(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: Directory,
+                settings: Settings, random: Random, meter: Meter) -> Host:
     """Create a host in a new kernel session.
 
     Args:

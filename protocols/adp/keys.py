@@ -27,7 +27,7 @@ _USAGE = "usage: python3 -m protocols.adp.keys adp|adp-1987 FOLDER OWNER..."
 
 def load_private(path: Path, version: str) -> PrivateKey:
     """Load a private key of the version's kind. Raises ConfigError."""
-    text = _read(path)
+    text = _read_key_file(path)
     try:
         key = serialization.load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -42,7 +42,7 @@ def load_private(path: Path, version: str) -> PrivateKey:
 
 def load_public(path: Path, version: str) -> PublicKey:
     """Load a public key of the version's kind. Raises ConfigError."""
-    text = _read(path)
+    text = _read_key_file(path)
     try:
         key = serialization.load_pem_public_key(text)
     except (ValueError, UnsupportedAlgorithm):
@@ -59,7 +59,7 @@ def public_half(key: PrivateKey) -> PublicKey:
     return key.public if isinstance(key, RsaPrivate) else key.public_key()
 
 
-def generate(version: str, folder: Path, owner: str) -> None:
+def generate_key(version: str, folder: Path, owner: str) -> None:
     """Write OWNER.pem and OWNER.pub.pem.
 
     Raises AdpError for a name that cannot be used, and OSError for a file that cannot be written.
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
     version, folder, *owners = arguments
     try:
         for owner in owners:
-            generate(version, Path(folder), owner)
+            generate_key(version, Path(folder), owner)
     except AdpError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _read(path: Path) -> bytes:
+def _read_key_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:

@@ -29,9 +29,9 @@ class Outbox:
         self._bound_bytes = bound_bytes
         self._timeout_s = timeout_s
         self._enabled = enabled
-        self._clear()
+        self._reset()
 
-    def _clear(self) -> None:
+    def _reset(self) -> None:
         self._waiting: list[Message] = []
         self._bytes = 0
         self._encoded_bytes = 0
@@ -46,7 +46,7 @@ class Outbox:
         """Return the time at which the waiting messages must be sent."""
         return self._due_s
 
-    def add(self, message: Message, now_s: float) -> list[Batch]:
+    def add_message(self, message: Message, now_s: float) -> list[Batch]:
         """Queue a message and return the batches to send at once."""
         if not self._enabled:
             return [Batch([message], Cause.UNQUEUED)]
@@ -57,31 +57,31 @@ class Outbox:
         overflows = (self._bytes + size > self._bound_bytes
                      or self._encoded_bytes + encoded > MAX_RECORDS)
         if overflows and self._waiting:
-            batches = self._ship(Cause.URGENT if message.urgent else Cause.BOUND)
+            batches = self._take_batch(Cause.URGENT if message.urgent else Cause.BOUND)
         self._waiting.append(message)
         self._bytes += size
         self._encoded_bytes += encoded
         if message.urgent:
-            return batches + self._ship(Cause.URGENT)
+            return batches + self._take_batch(Cause.URGENT)
         if overflows or self._bytes >= self._bound_bytes:
-            return batches + self._ship(Cause.BOUND)
+            return batches + self._take_batch(Cause.BOUND)
         delay_s = self._timeout_s if message.max_delay_s is None else message.max_delay_s
         due_s = now_s + delay_s
         if self._due_s is None or due_s < self._due_s:
             self._due_s = due_s
-        return batches + self.due(now_s)
+        return batches + self.take_due(now_s)
 
-    def due(self, now_s: float) -> list[Batch]:
+    def take_due(self, now_s: float) -> list[Batch]:
         """Return the waiting messages if one of them has reached its deadline."""
         if self._due_s is None or self._due_s > now_s:
             return []
-        return self._ship(Cause.TIMEOUT)
+        return self._take_batch(Cause.TIMEOUT)
 
-    def rest(self) -> list[Batch]:
+    def take_all(self) -> list[Batch]:
         """Return all waiting messages, whatever their deadlines."""
-        return self._ship(Cause.STOP) if self._waiting else []
+        return self._take_batch(Cause.STOP) if self._waiting else []
 
-    def _ship(self, cause: Cause) -> list[Batch]:
+    def _take_batch(self, cause: Cause) -> list[Batch]:
         batch = Batch(self._waiting, cause)
-        self._clear()
+        self._reset()
         return [batch]

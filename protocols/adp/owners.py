@@ -53,14 +53,14 @@ class Owners:
         self.from_peer[KERNEL_OWNER] = context.directory.kernel_owners[self.peer]
         self.to_peer[context.identity.kernel_owner] = Outgoing(KERNEL_OWNER, confirmed=True)
 
-    def want(self, owner: str) -> Outgoing:
+    def register_owner(self, owner: str) -> Outgoing:
         """Register a local owner for authentication to the peer."""
         outgoing = self.to_peer.get(owner)
         if outgoing is None:
-            outgoing = self.to_peer[owner] = Outgoing(self.context.number(owner))
+            outgoing = self.to_peer[owner] = Outgoing(self.context.owner_number(owner))
         return outgoing
 
-    def are_unconfirmed(self) -> bool:
+    def has_unconfirmed(self) -> bool:
         """Return whether a signature awaits the peer's confirmation."""
         return any(not outgoing.confirmed for outgoing in self.to_peer.values())
 
@@ -69,7 +69,7 @@ class Owners:
         outgoing = self.to_peer.get(owner)
         return outgoing is not None and outgoing.confirmed
 
-    def proofs(self, security: Security) -> list[Proof]:
+    def unconfirmed_proofs(self, security: Security) -> list[Proof]:
         """Return unconfirmed signatures, as many as fit.
 
         The others follow later.
@@ -82,7 +82,7 @@ class Owners:
             if outgoing.confirmed:
                 continue
             if not outgoing.signature:
-                outgoing.signature = security.prove(name, self.context.identity.keys[name])
+                outgoing.signature = security.sign_owner(name, self.context.identity.keys[name])
             size += len(outgoing.signature) + len(name.encode()) + 5
             if size > MAX_PROOFS:
                 break
@@ -95,7 +95,7 @@ class Owners:
         del self.confirmations[:MAX_CONFIRMED]
         return taken
 
-    def confirmed(self, numbers: Iterable[int]) -> None:
+    def mark_confirmed(self, numbers: Iterable[int]) -> None:
         """Mark signatures as confirmed by the peer."""
         if not numbers:
             return
@@ -104,7 +104,7 @@ class Owners:
             if number in by_number:
                 by_number[number].confirmed = True
 
-    def check(self, proof: Proof, security: Security) -> list[Effect]:
+    def check_proof(self, proof: Proof, security: Security) -> list[Effect]:
         """Verify an owner's signature, and deliver the messages held for it.
 
         A signature that is already cached is confirmed again without a public-key operation.
@@ -113,22 +113,23 @@ class Owners:
         if known is None:
             key = self.context.directory.keys.get(proof.name)
             if key is None or not security.is_proof(proof.name, key, proof.signature):
-                return self._refuse(proof, "no public key" if key is None else "wrong signature")
+                return self._refuse_proof(proof, "no public key" if key is None
+                                          else "wrong signature")
             self.from_peer[proof.number] = proof.name
         elif known != proof.name:
-            return self._refuse(proof, f"its number is {known}'s")
+            return self._refuse_proof(proof, f"its number is {known}'s")
         if proof.number not in self.confirmations:
             self.confirmations.append(proof.number)
         if known is not None:
             return []
         note = Note("authenticated", {"owner": proof.name, "host": self.peer})
-        return [note, *self._release(proof.number, proof.name)]
+        return [note, *self._release_messages(proof.number, proof.name)]
 
-    def deliver(self, record: UserMessage, now_s: float, *, private: bool) -> list[Effect]:
+    def deliver_message(self, record: UserMessage, now_s: float, *, private: bool) -> list[Effect]:
         """Deliver a message, or hold it until its sender has signed."""
         name = self.from_peer.get(record.source)
         if name is not None:
-            return [self._delivered(record, name, private=private)]
+            return [self._deliver_record(record, name, private=private)]
         if self._held_bytes + len(record.data) > self.context.settings.hold_bytes:
             return [Note("dropped", {"host": self.peer, "reason": "too much waits for signatures"})]
         self._held_bytes += len(record.data)
@@ -141,32 +142,33 @@ class Owners:
             return None
         return self._held[0].at_s + self.context.settings.give_up_s
 
-    def forget(self, now_s: float) -> list[Effect]:
+    def drop_stale(self, now_s: float) -> list[Effect]:
         """Drop messages whose sender has not signed within `give_up_s`."""
         # Use the sum that `held_until_s` returns: a difference may be rounded differently.
         patience_s = self.context.settings.give_up_s
         stale = [held for held in self._held if held.at_s + patience_s <= now_s]
         if not stale:
             return []
-        self._keep([held for held in self._held if held.at_s + patience_s > now_s])
+        self._replace_waiting([held for held in self._held if held.at_s + patience_s > now_s])
         return [Note("dropped", {"host": self.peer, "messages": len(stale),
                                  "reason": "their sender has not signed"})]
 
-    def _release(self, number: int, name: str) -> list[Effect]:
+    def _release_messages(self, number: int, name: str) -> list[Effect]:
         ready = [held for held in self._held if held.record.source == number]
-        self._keep([held for held in self._held if held.record.source != number])
-        return [self._delivered(held.record, name, private=held.private) for held in ready]
+        self._replace_waiting([held for held in self._held if held.record.source != number])
+        return [self._deliver_record(held.record, name, private=held.private) for held in ready]
 
-    def _refuse(self, proof: Proof, reason: str) -> list[Effect]:
+    def _refuse_proof(self, proof: Proof, reason: str) -> list[Effect]:
         if proof.number not in self.from_peer:
-            self._keep([held for held in self._held if held.record.source != proof.number])
+            self._replace_waiting([held for held in self._held
+                                   if held.record.source != proof.number])
         return [Note("refused", {"owner": proof.name, "host": self.peer, "reason": reason})]
 
-    def _keep(self, held: list[Held]) -> None:
-        self._held = held
-        self._held_bytes = sum(len(entry.record.data) for entry in held)
+    def _replace_waiting(self, messages: list[Held]) -> None:
+        self._held = messages
+        self._held_bytes = sum(len(entry.record.data) for entry in messages)
 
-    def _delivered(self, record: UserMessage, name: str, *, private: bool) -> Effect:
+    def _deliver_record(self, record: UserMessage, name: str, *, private: bool) -> Effect:
         if record.destination not in self.context.identity.keys:
             return Note("dropped", {"host": self.peer, "owner": name,
                                     "reason": f"no owner {record.destination} here"})

@@ -66,7 +66,7 @@ class Frame:
     acknowledgement: bytes = b""
     sealed: bytes = b""
 
-    def clear(self) -> bytes:
+    def clear_bytes(self) -> bytes:
         """Return the encoded bytes that precede the sealed part."""
         clear = _HEADER.pack(self.version << 4 | self.kind, self.flags, self.count, self.channel,
                              self.session)
@@ -108,7 +108,7 @@ class ProtectedBody(NamedTuple):
     records: tuple[UserMessage, ...]
 
 
-def parse(payload: bytes) -> Frame:
+def parse_frame(payload: bytes) -> Frame:
     """Parse a frame. Raises PacketError."""
     if len(payload) < HEADER:
         raise PacketError("shorter than a header")
@@ -120,9 +120,9 @@ def parse(payload: bytes) -> Frame:
     offset = HEADER
     request = acknowledgement = b""
     if flags & Flag.REQUEST:
-        request, offset = _counted(payload, offset)
+        request, offset = _read_counted(payload, offset)
     if flags & Flag.ACKNOWLEDGE:
-        acknowledgement, offset = _counted(payload, offset)
+        acknowledgement, offset = _read_counted(payload, offset)
     return Frame(first >> 4, kind, flags, count, channel, session, request, acknowledgement,
                  payload[offset:])
 
@@ -167,13 +167,13 @@ def parse_body(body: bytes, count: int, padding: int = 1) -> ProtectedBody:
     offset = 2
     proofs = []
     for _ in range(number_of_proofs):
-        proof, offset = _proof(body, offset)
+        proof, offset = _parse_proof(body, offset)
         proofs.append(proof)
     end = offset + 2 * number_confirmed
     if end > len(body):
         raise PacketError("confirmations are cut short")
     confirmed = struct.unpack_from(f"!{number_confirmed}H", body, offset)
-    records, end = _records(body, end, count)
+    records, end = _parse_records(body, end, count)
     rest = body[end:]
     if len(rest) >= padding or any(rest):
         raise PacketError(f"{len(rest)} bytes too many")
@@ -191,17 +191,17 @@ def name_of(encoded: bytes) -> str:
     return name
 
 
-def _proof(body: bytes, offset: int) -> tuple[Proof, int]:
+def _parse_proof(body: bytes, offset: int) -> tuple[Proof, int]:
     end = offset + _NUMBER.size
     if end > len(body):
         raise PacketError("a signature is cut short")
     number, length = _NUMBER.unpack_from(body, offset)
     name = name_of(body[end:end + length])
-    signature, offset = _counted(body, end + length)
+    signature, offset = _read_counted(body, end + length)
     return Proof(number, name, signature), offset
 
 
-def _records(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], int]:
+def _parse_records(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], int]:
     records = []
     size = len(body)
     names: dict[bytes, str] = {}
@@ -222,7 +222,7 @@ def _records(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], i
     return records, offset
 
 
-def _counted(data: bytes, offset: int) -> tuple[bytes, int]:
+def _read_counted(data: bytes, offset: int) -> tuple[bytes, int]:
     start = offset + _LENGTH.size
     if start > len(data):
         raise PacketError("a field is cut short")

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from protocols.adp.config import Config, load
+from protocols.adp.config import Config, load_config
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Deliver, Effect, Message, Note, Send
 from protocols.adp.errors import AdpError
-from protocols.adp.host import make
+from protocols.adp.host import create_host
 from protocols.adp.network import Datagrams
 from protocols.fields import ConfigError
 
@@ -30,7 +30,7 @@ _SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex",
               "max_delay_s", "private"}
 
 
-def say(event: str, **fields: object) -> None:
+def write_event(event: str, **fields: object) -> None:
     """Write one event with the wall-clock time to standard output."""
     sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
     sys.stdout.flush()
@@ -40,7 +40,7 @@ class HostEndpoint:
     """A host's logic with sockets, clock and randomness.
 
     `report` gets every effect. `meter` is called for every operation, so that a modelled processor
-    can take its time before `perform` continues.
+    can take its time before `perform_effects` continues.
     """
 
     def __init__(self, config: Config, datagrams: Datagrams,
@@ -51,23 +51,23 @@ class HostEndpoint:
         self._datagrams = datagrams
         self._report = report
         self._config, self._meter = config, meter
-        self.begin_anew()
+        self.start_session()
 
-    def begin_anew(self) -> None:
+    def start_session(self) -> None:
         """Start a new kernel session without the state of the last one."""
         config = self._config
-        self.host = make(config.version, host=config.host, keys=config.keys,
-                         directory=config.directory, settings=config.settings,
-                         random=os.urandom, meter=self._meter)
+        self.host = create_host(config.version, host=config.host, keys=config.keys,
+                                directory=config.directory, settings=config.settings,
+                                random=os.urandom, meter=self._meter)
 
-    def read(self) -> bool:
+    def read_datagram(self) -> bool:
         """Process one datagram, and return whether one had arrived."""
         received = self._datagrams.receive()
         if received is None:
             return False
         payload, address = received
         source = self._hosts.get(address, address)
-        self.perform(self.host.receive(payload, source, time.monotonic()))
+        self.perform_effects(self.host.receive(payload, source, time.monotonic()))
         return True
 
     def wait_s(self) -> float | None:
@@ -79,9 +79,9 @@ class HostEndpoint:
         """Perform all actions that are due."""
         deadline_s = self.host.deadline_s()
         if deadline_s is not None and deadline_s <= time.monotonic():
-            self.perform(self.host.tick(time.monotonic()))
+            self.perform_effects(self.host.tick(time.monotonic()))
 
-    def perform(self, effects: list[Effect]) -> None:
+    def perform_effects(self, effects: list[Effect]) -> None:
         """Send the datagrams among the effects, and report every effect in order."""
         for effect in effects:
             if isinstance(effect, Send):
@@ -99,18 +99,19 @@ class Program:
     def __init__(self, config: Config, datagrams: Datagrams) -> None:
         self._config = config
         self._operations: Counter[Operation] = Counter()
-        self.endpoint = HostEndpoint(config, datagrams, self._count, _report)
+        self.endpoint = HostEndpoint(config, datagrams, self._count_operation, _report_effect)
         self._pending = b""
         self.ended = False
 
     def start(self) -> None:
         """Establish the channels that the configuration lists under `ahead`."""
         for host, owners in self._config.ahead.items():
-            self.endpoint.perform(self.endpoint.host.open(host, owners, time.monotonic()))
+            self.endpoint.perform_effects(
+                self.endpoint.host.open_channel(host, owners, time.monotonic()))
 
     def stop(self) -> None:
         """Send all messages that still wait."""
-        self.endpoint.perform(self.endpoint.host.stop(time.monotonic()))
+        self.endpoint.perform_effects(self.endpoint.host.stop(time.monotonic()))
 
     def read_commands(self) -> None:
         """Read commands, one per line.
@@ -123,38 +124,39 @@ class Program:
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
             try:
-                self._command(json.loads(line))
+                self._run_command(json.loads(line))
             except (AdpError, ValueError, RecursionError) as error:
-                say("error", reason=f"command: {error}")
+                write_event("error", reason=f"command: {error}")
 
-    def status(self) -> dict[str, int]:
+    def operation_counts(self) -> dict[str, int]:
         """Return the number of operations of each kind."""
         return {str(operation): count for operation, count in sorted(self._operations.items())}
 
-    def _count(self, operation: Operation, size: int) -> None:
+    def _count_operation(self, operation: Operation, size: int) -> None:
         self._operations[operation] += 1
 
-    def _command(self, command: object) -> None:
+    def _run_command(self, command: object) -> None:
         if not (isinstance(command, dict) and isinstance(command.get("do"), str)
                 and command["do"] in _COMMANDS):
             raise AdpError(f"do: {', '.join(sorted(_COMMANDS))}")
         now_s = time.monotonic()
         match command["do"]:
             case "send":
-                self.endpoint.perform(self.endpoint.host.send(_message(command), now_s))
+                self.endpoint.perform_effects(self.endpoint.host.send(_parse_message(command),
+                                                                      now_s))
             case "open":
                 owners = command.get("owners", [])
                 if not (isinstance(owners, list) and all(isinstance(name, str) for name in owners)):
                     raise AdpError("owners: a list of names is needed")
-                self.endpoint.perform(
-                    self.endpoint.host.open(str(command.get("host")), owners, now_s))
+                self.endpoint.perform_effects(
+                    self.endpoint.host.open_channel(str(command.get("host")), owners, now_s))
             case "status":
-                say("status", operations=self.status())
+                write_event("status", operations=self.operation_counts())
             case _:
                 self.ended = True
 
 
-def _message(command: dict[str, Any]) -> Message:
+def _parse_message(command: dict[str, Any]) -> Message:
     unknown = command.keys() - _SEND_KEYS
     if unknown:
         raise AdpError(f"unknown: {', '.join(sorted(unknown))}")
@@ -178,22 +180,23 @@ def _message(command: dict[str, Any]) -> Message:
                    max_delay_s=command.get("max_delay_s"), private=command.get("private", False))
 
 
-def _report(effect: Effect) -> None:
+def _report_effect(effect: Effect) -> None:
     match effect:
         case Send():
-            say("shipped", host=effect.host, bytes=len(effect.payload), messages=effect.messages,
-                cause=str(effect.cause))
+            write_event("shipped", host=effect.host, bytes=len(effect.payload),
+                        messages=effect.messages,
+                        cause=str(effect.cause))
         case Deliver():
-            say("delivered", source=effect.source, source_host=effect.source_host,
-                destination=effect.destination, port=effect.port, private=effect.private,
-                data_hex=effect.data.hex())
+            write_event("delivered", source=effect.source, source_host=effect.source_host,
+                        destination=effect.destination, port=effect.port, private=effect.private,
+                        data_hex=effect.data.hex())
         case Note():
-            say(effect.event, **effect.fields)
+            write_event(effect.event, **effect.fields)
 
 
-def _serve(program: Program, datagrams: Datagrams) -> None:
+def _run_loop(program: Program, datagrams: Datagrams) -> None:
     selector = selectors.DefaultSelector()
-    selector.register(datagrams.fileno(), selectors.EVENT_READ, program.endpoint.read)
+    selector.register(datagrams.fileno(), selectors.EVENT_READ, program.endpoint.read_datagram)
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, program.read_commands)
     wakes, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -222,28 +225,28 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python3 -m protocols.adp.program CONFIG.json\n")
         return 2
     try:
-        config = load(Path(arguments[0]))
+        config = load_config(Path(arguments[0]))
     except ConfigError as error:
-        say("failed", reason=str(error))
+        write_event("failed", reason=str(error))
         return 2
     address = config.addresses[config.host]
     try:
         datagrams = Datagrams(config.network.kind, config.network.number, address)
     except OSError as error:
-        say("failed", reason=f"{config.network.kind} on {address}: {error.strerror}")
+        write_event("failed", reason=f"{config.network.kind} on {address}: {error.strerror}")
         return 1
     try:
         program = Program(config, datagrams)
-        say("ready", host=config.host, address=address, protocol=config.version)
+        write_event("ready", host=config.host, address=address, protocol=config.version)
         program.start()
-        _serve(program, datagrams)
+        _run_loop(program, datagrams)
         program.stop()
     except PermissionError:
-        say("failed", reason="standard input: a pipe or a terminal is needed, no file")
+        write_event("failed", reason="standard input: a pipe or a terminal is needed, no file")
         return 1
     finally:
         datagrams.close()
-    say("stopped", operations=program.status())
+    write_event("stopped", operations=program.operation_counts())
     return 0
 
 

@@ -81,7 +81,7 @@ class Security(Protocol):
             PacketError: The frame was altered, is a duplicate or is too old.
         """
 
-    def prove(self, owner: str, key: PrivateKey) -> bytes:
+    def sign_owner(self, owner: str, key: PrivateKey) -> bytes:
         """Return an owner's signature for this channel, to be sent to the peer."""
 
     def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
@@ -113,33 +113,33 @@ class Suite(Protocol):
     #: Whether the keys of a channel are replaced as it ages.
     rekeys: bool
 
-    def flags(self, *, private: bool) -> int:
+    def header_flags(self, *, private: bool) -> int:
         """Return the header flags that describe a message's protection."""
 
     def is_acceptable(self, flags: int) -> bool:
         """Return whether flags promise the protection that this host requires."""
 
-    def request(self, peer: str) -> tuple[SessionRequest, Security | None]:
+    def create_request(self, peer: str) -> tuple[SessionRequest, Security | None]:
         """Return a request for a channel to a host.
 
         Keys are returned only if messages may be sent before the acknowledgement.
         """
 
-    def accept(self, peer: str, frame: Frame) -> tuple[Security, bytes]:
+    def accept_request(self, peer: str, frame: Frame) -> tuple[Security, bytes]:
         """Return the keys and the acknowledgement for a received request.
 
         Raises PacketError.
         """
 
-    def acknowledged(self, request: SessionRequest, security: Security | None,
-                     frame: Frame) -> Security:
+    def complete_request(self, request: SessionRequest, security: Security | None,
+                         frame: Frame) -> Security:
         """Return the keys that result from an acknowledgement. Raises PacketError."""
 
-    def rekey(self, peer: str) -> SessionRequest:
+    def create_rekey(self, peer: str) -> SessionRequest:
         """Return a request for the channel's next key, to be sent inside the channel."""
 
     def accept_rekey(self, security: Security, frame: Frame) -> tuple[Security, bytes]:
         """Return keys and answer for a received rekey request. Raises PacketError."""
 
-    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
+    def complete_rekey(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
         """Return the next keys from the answer to a rekey request. Raises PacketError."""

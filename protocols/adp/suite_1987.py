@@ -49,7 +49,7 @@ class Keys1987:
         whole = private or self.tools.scope is Scope.ALL
         if whole:
             body += bytes(-len(body) % BLOCK)
-        trailer = _TRAILER.pack(numbered, self._check(clear, body, numbered))
+        trailer = _TRAILER.pack(numbered, self._trailer_check(clear, body, numbered))
         crypto = self.tools.crypto
         if whole:
             return crypto.des_encrypt(self.key, body + trailer)
@@ -74,18 +74,18 @@ class Keys1987:
         sequence = numbered & ~_ACCEPTOR
         if not self.window.is_fresh(sequence):
             raise PacketError("a duplicate, or too late")
-        if not hmac.compare_digest(check, self._check(clear, body, numbered)):
+        if not hmac.compare_digest(check, self._trailer_check(clear, body, numbered)):
             raise PacketError("altered, or under another key")
         self.window.accept(sequence)
         return body
 
-    def _check(self, clear: bytes, body: bytes, numbered: int) -> bytes:
+    def _trailer_check(self, clear: bytes, body: bytes, numbered: int) -> bytes:
         if not self.checksum:
             return self.channel
         text = clear + body + numbered.to_bytes(8)
         return self.tools.crypto.des_mac(self.key, text)
 
-    def prove(self, owner: str, key: PrivateKey) -> bytes:
+    def sign_owner(self, owner: str, key: PrivateKey) -> bytes:
         """Encrypt R with the owner's private key.
 
         The result is bound only to R.
@@ -114,7 +114,7 @@ class Suite1987:
         self._tools = tools
         self._checksum = checksum
 
-    def flags(self, *, private: bool) -> int:
+    def header_flags(self, *, private: bool) -> int:
         """Return the header flags that describe a message's protection."""
         flags = Flag.SEALED | (Flag.CHECKSUM if self._checksum else 0)
         if private or self._tools.scope is Scope.ALL:
@@ -129,7 +129,7 @@ class Suite1987:
         return (bool(flags & Flag.CHECKSUM) is self._checksum
                 and (self._tools.scope is Scope.NONE or bool(flags & Flag.TRAILER)))
 
-    def request(self, peer: str) -> tuple[SessionRequest, Keys1987]:
+    def create_request(self, peer: str) -> tuple[SessionRequest, Keys1987]:
         """Return T and S, with S encrypted for the kernel owner of the peer."""
         directory = self._tools.directory
         owner = directory.kernel_owners[peer]
@@ -138,10 +138,11 @@ class Suite1987:
         secret = self._tools.random(public.size - 1)
         challenge = self._tools.random(CHALLENGE)
         encrypted = self._tools.crypto.rsa_public(public, secret)
-        keys = self._keys(secret, channel, initiator=True, ours=challenge, theirs=b"")
+        keys = self._create_keys(secret, channel, initiator=True, own_challenge=challenge,
+                                 peer_challenge=b"")
         return SessionRequest(channel, peer, challenge + encrypted, secret, challenge), keys
 
-    def accept(self, peer: str, frame: Frame) -> tuple[Keys1987, bytes]:
+    def accept_request(self, peer: str, frame: Frame) -> tuple[Keys1987, bytes]:
         """Decrypt S from a request and answer with R. Raises PacketError."""
         challenge, encrypted = frame.request[:CHALLENGE], frame.request[CHALLENGE:]
         identity = self._tools.identity
@@ -150,18 +151,19 @@ class Suite1987:
             raise PacketError("a request of another length than our key's")
         secret = self._tools.crypto.rsa_private(private, encrypted)
         ours = self._tools.random(CHALLENGE)
-        keys = self._keys(secret, frame.channel, initiator=False, ours=ours, theirs=challenge)
+        keys = self._create_keys(secret, frame.channel, initiator=False, own_challenge=ours,
+                                 peer_challenge=challenge)
         return keys, ours
 
-    def acknowledged(self, request: SessionRequest, security: Security | None,
-                     frame: Frame) -> Keys1987:
+    def complete_request(self, request: SessionRequest, security: Security | None,
+                         frame: Frame) -> Keys1987:
         """Return the unchanged key, with R to sign. Raises PacketError."""
         assert isinstance(security, Keys1987)
         if len(frame.acknowledgement) != CHALLENGE:
             raise PacketError("an R of another length")
         return replace(security, theirs=frame.acknowledgement)
 
-    def rekey(self, peer: str) -> SessionRequest:
+    def create_rekey(self, peer: str) -> SessionRequest:
         """Raise AdpError: a channel of 1987 never changes its key."""
         raise AdpError("channels of 1987 have one key")
 
@@ -169,13 +171,14 @@ class Suite1987:
         """Raise PacketError: a channel of 1987 never changes its key."""
         raise PacketError("channels of 1987 have one key")
 
-    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
+    def complete_rekey(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
         """Raise PacketError: a channel of 1987 never changes its key."""
         raise PacketError("channels of 1987 have one key")
 
-    def _keys(self, secret: bytes, channel: bytes, *, initiator: bool, ours: bytes,
-              theirs: bytes) -> Keys1987:
-        return Keys1987(self._tools, secret[-BLOCK:], channel, initiator, ours, theirs,
+    def _create_keys(self, secret: bytes, channel: bytes, *, initiator: bool, own_challenge: bytes,
+                     peer_challenge: bytes) -> Keys1987:
+        return Keys1987(self._tools, secret[-BLOCK:], channel, initiator, own_challenge,
+                        peer_challenge,
                         self._checksum, ReplayWindow(self._tools.window))
 
 

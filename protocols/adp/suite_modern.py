@@ -75,17 +75,17 @@ class ModernKeys:
         self.window.accept(sequence)
         return body
 
-    def prove(self, owner: str, key: PrivateKey) -> bytes:
+    def sign_owner(self, owner: str, key: PrivateKey) -> bytes:
         """Sign this channel, this direction and the owner's name."""
-        return self.tools.crypto.sign(_private(key, owner),
-                                      self._statement(owner, by_initiator=self.initiator))
+        return self.tools.crypto.sign(_ed25519_private(key, owner),
+                                      self._owner_statement(owner, by_initiator=self.initiator))
 
     def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
         """Return whether an owner of the peer has signed this channel."""
-        statement = self._statement(owner, by_initiator=not self.initiator)
-        return self.tools.crypto.verify(_public(key, owner), signature, statement)
+        statement = self._owner_statement(owner, by_initiator=not self.initiator)
+        return self.tools.crypto.verify(_ed25519_public(key, owner), signature, statement)
 
-    def _statement(self, owner: str, *, by_initiator: bool) -> bytes:
+    def _owner_statement(self, owner: str, *, by_initiator: bool) -> bytes:
         return b"adp/2 owner" + self.transcript + bytes([by_initiator]) + owner.encode()
 
 
@@ -102,7 +102,7 @@ class SuiteModern:
             raise AdpError("scope: the modern protocol always authenticates: trailer or all")
         self._tools = tools
 
-    def flags(self, *, private: bool) -> int:
+    def header_flags(self, *, private: bool) -> int:
         """Return the header flags that describe a message's protection."""
         everything = private or self._tools.scope is Scope.ALL
         return Flag.SEALED | Flag.TRAILER | Flag.CHECKSUM | (Flag.ALL if everything else 0)
@@ -111,52 +111,52 @@ class SuiteModern:
         """Return True: every frame is authenticated when it is opened."""
         return True
 
-    def request(self, peer: str) -> tuple[SessionRequest, None]:
+    def create_request(self, peer: str) -> tuple[SessionRequest, None]:
         """Return an ephemeral key, signed by the local kernel owner for this peer."""
         tools, identity = self._tools, self._tools.identity
         channel, secret = tools.random(8), tools.random(EPHEMERAL)
         ephemeral = tools.crypto.x25519_public(secret)
         text = self._request_text(channel, identity.session, ephemeral, from_host=identity.host,
                                   to_host=peer)
-        key = _private(identity.keys[identity.kernel_owner], identity.kernel_owner)
+        key = _ed25519_private(identity.keys[identity.kernel_owner], identity.kernel_owner)
         return SessionRequest(channel, peer, ephemeral + tools.crypto.sign(key, text), secret), None
 
-    def accept(self, peer: str, frame: Frame) -> tuple[ModernKeys, bytes]:
+    def accept_request(self, peer: str, frame: Frame) -> tuple[ModernKeys, bytes]:
         """Return the keys and an ephemeral key, signed together with the request.
 
         Raises PacketError.
         """
         tools, identity = self._tools, self._tools.identity
-        ephemeral, signature = _split(frame.request)
+        ephemeral, signature = _split_signed(frame.request)
         text = self._request_text(frame.channel, frame.session, ephemeral, from_host=peer,
                                   to_host=identity.host)
         if not tools.crypto.verify(self._kernel_key(peer), signature, text):
             raise PacketError("a request that the host's kernel owner has not signed")
         secret = tools.random(EPHEMERAL)
         ours = tools.crypto.x25519_public(secret)
-        shared = tools.crypto.x25519(secret, ephemeral)
+        shared = tools.crypto.x25519_secret(secret, ephemeral)
         answer = _answer_text(text, identity.session, ours)
-        key = _private(identity.keys[identity.kernel_owner], identity.kernel_owner)
+        key = _ed25519_private(identity.keys[identity.kernel_owner], identity.kernel_owner)
         acknowledgement = ours + tools.crypto.sign(key, answer)
-        return self._first(shared, answer, initiator=False), acknowledgement
+        return self._first_keys(shared, answer, initiator=False), acknowledgement
 
-    def acknowledged(self, request: SessionRequest, security: Security | None,
-                     frame: Frame) -> ModernKeys:
+    def complete_request(self, request: SessionRequest, security: Security | None,
+                         frame: Frame) -> ModernKeys:
         """Return the keys if the peer's kernel owner signed the acknowledgement.
 
         Raises PacketError.
         """
         tools, identity = self._tools, self._tools.identity
-        ephemeral, signature = _split(frame.acknowledgement)
+        ephemeral, signature = _split_signed(frame.acknowledgement)
         text = self._request_text(request.channel, identity.session, request.encoded[:EPHEMERAL],
                                   from_host=identity.host, to_host=request.peer)
         answer = _answer_text(text, frame.session, ephemeral)
         if not tools.crypto.verify(self._kernel_key(request.peer), signature, answer):
             raise PacketError("an acknowledgement that the host's kernel owner has not signed")
-        shared = tools.crypto.x25519(request.secret, ephemeral)
-        return self._first(shared, answer, initiator=True)
+        shared = tools.crypto.x25519_secret(request.secret, ephemeral)
+        return self._first_keys(shared, answer, initiator=True)
 
-    def rekey(self, peer: str) -> SessionRequest:
+    def create_rekey(self, peer: str) -> SessionRequest:
         """Return an unsigned ephemeral key.
 
         The channel itself authenticates it.
@@ -173,20 +173,21 @@ class SuiteModern:
         assert isinstance(security, ModernKeys)
         channel, ephemeral = _split_rekey(frame.request)
         secret = self._tools.random(EPHEMERAL)
-        shared = self._tools.crypto.x25519(secret, ephemeral)
+        shared = self._tools.crypto.x25519_secret(secret, ephemeral)
         answer = channel + self._tools.crypto.x25519_public(secret)
-        return self._next(security, shared, frame.request + answer), answer
+        return self._next_keys(security, shared, frame.request + answer), answer
 
-    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> ModernKeys:
+    def complete_rekey(self, request: SessionRequest, security: Security,
+                       frame: Frame) -> ModernKeys:
         """Return the next keys from the peer's ephemeral key. Raises PacketError."""
         assert isinstance(security, ModernKeys)
         _, ephemeral = _split_rekey(frame.acknowledgement)
-        shared = self._tools.crypto.x25519(request.secret, ephemeral)
-        return self._next(security, shared, request.encoded + frame.acknowledgement)
+        shared = self._tools.crypto.x25519_secret(request.secret, ephemeral)
+        return self._next_keys(security, shared, request.encoded + frame.acknowledgement)
 
     def _kernel_key(self, host: str) -> Ed25519PublicKey:
         owner = self._tools.directory.kernel_owners[host]
-        return _public(self._tools.directory.keys[owner], owner)
+        return _ed25519_public(self._tools.directory.keys[owner], owner)
 
     def _request_text(self, channel: bytes, session: bytes, ephemeral: bytes, *, from_host: str,
                       to_host: str) -> bytes:
@@ -196,17 +197,17 @@ class SuiteModern:
         return b"".join((b"adp/2 request", channel, session, ephemeral,
                          *(bytes([len(name)]) + name for name in encoded)))
 
-    def _first(self, shared: bytes, answer: bytes, *, initiator: bool) -> ModernKeys:
+    def _first_keys(self, shared: bytes, answer: bytes, *, initiator: bool) -> ModernKeys:
         transcript = self._tools.crypto.digest(answer)
-        return self._keys(shared, transcript, b"adp/2 keys", transcript, initiator=initiator)
+        return self._derive_keys(shared, transcript, b"adp/2 keys", transcript, initiator=initiator)
 
-    def _next(self, keys: ModernKeys, shared: bytes, exchanged: bytes) -> ModernKeys:
-        return self._keys(shared, keys.chain, b"adp/2 rekey" + exchanged, keys.transcript,
-                          initiator=keys.initiator)
+    def _next_keys(self, keys: ModernKeys, shared: bytes, exchanged: bytes) -> ModernKeys:
+        return self._derive_keys(shared, keys.chain, b"adp/2 rekey" + exchanged, keys.transcript,
+                                 initiator=keys.initiator)
 
-    def _keys(self, shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
-              initiator: bool) -> ModernKeys:
-        derived = self._tools.crypto.derive(shared, salt, purpose, 96)
+    def _derive_keys(self, shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
+                     initiator: bool) -> ModernKeys:
+        derived = self._tools.crypto.derive_key(shared, salt, purpose, 96)
         ciphers = [ChaCha20Poly1305(derived[:32]), ChaCha20Poly1305(derived[32:64])]
         sending, receiving = ciphers if initiator else reversed(ciphers)
         return ModernKeys(self._tools, sending, receiving, derived[64:], transcript, initiator,
@@ -217,7 +218,7 @@ def _answer_text(request: bytes, session: bytes, ephemeral: bytes) -> bytes:
     return b"adp/2 acknowledgement" + session + ephemeral + request
 
 
-def _split(field_: bytes) -> tuple[bytes, bytes]:
+def _split_signed(field_: bytes) -> tuple[bytes, bytes]:
     if len(field_) != EPHEMERAL + SIGNATURE:
         raise PacketError("no ephemeral key with a signature")
     return field_[:EPHEMERAL], field_[EPHEMERAL:]
@@ -229,13 +230,13 @@ def _split_rekey(field_: bytes) -> tuple[bytes, bytes]:
     return field_[:8], field_[8:]
 
 
-def _public(key: PublicKey, owner: str) -> Ed25519PublicKey:
+def _ed25519_public(key: PublicKey, owner: str) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise AdpError(f"{owner}: the modern protocol needs an Ed25519 key")
     return key
 
 
-def _private(key: PrivateKey, owner: str) -> Ed25519PrivateKey:
+def _ed25519_private(key: PrivateKey, owner: str) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise AdpError(f"{owner}: the modern protocol needs an Ed25519 key")
     return key

@@ -17,9 +17,9 @@ from protocols.aka.milenage import (
     SEPARATION,
     SQN_BYTES,
     MilenageKey,
-    answers,
-    hidden,
-    macs,
+    compute_answers,
+    compute_macs,
+    conceal_sqn,
 )
 
 #: Increment of SEQ: the last five bits of SQN are the index IND (TS 33.102, annex C.1.1). This
@@ -49,30 +49,30 @@ class SubscriberServer:
     def __init__(self, subscribers: dict[str, Subscriber], random: Callable[[int], bytes]) -> None:
         self._subscribers, self._random = subscribers, random
 
-    def answer(self, message: str) -> str | None:
+    def answer_message(self, message: str) -> str | None:
         """Return the answer to a message, or None if it has no answer."""
         kind, imsi, *rest = [*message.split(), "", ""]
         subscriber = self._subscribers.get(imsi)
         if kind == "AKA-REQ-AUTH":
-            vector = "FAILURE" if subscriber is None else self._vector(subscriber)
+            vector = "FAILURE" if subscriber is None else self._create_vector(subscriber)
             return f"AKA-RESP-AUTH {imsi} {vector}"
         if kind == "AKA-AUTS" and subscriber is not None:
-            _resynchronise(subscriber, *(bytes.fromhex(part) for part in rest[:2]))
+            _resynchronise_subscriber(subscriber, *(bytes.fromhex(part) for part in rest[:2]))
         return None
 
-    def _vector(self, subscriber: Subscriber) -> str:
+    def _create_vector(self, subscriber: Subscriber) -> str:
         subscriber.sqn += _STEP
         rand, sqn = self._random(RAND_BYTES), subscriber.sqn.to_bytes(SQN_BYTES, "big")
-        made = answers(subscriber.shared, rand)
+        made = compute_answers(subscriber.shared, rand)
         amf = SEPARATION if subscriber.separates else bytes(AMF_BYTES)
-        autn = hidden(sqn, made.ak) + amf + macs(subscriber.shared, rand, sqn, amf)[0]
+        autn = conceal_sqn(sqn, made.ak) + amf + compute_macs(subscriber.shared, rand, sqn, amf)[0]
         return " ".join(part.hex() for part in (rand, autn, made.ik, made.ck, made.res))
 
 
-def _resynchronise(subscriber: Subscriber, auts: bytes, rand: bytes) -> None:
+def _resynchronise_subscriber(subscriber: Subscriber, auts: bytes, rand: bytes) -> None:
     """Continue from the card's sequence number if its AUTS is authentic."""
-    made = answers(subscriber.shared, rand)
-    sqn = hidden(auts[:SQN_BYTES], made.ak_of_resynchronisation)
-    if macs(subscriber.shared, rand, sqn, AMF_OF_RESYNCHRONISATION)[1] == auts[SQN_BYTES:]:
+    made = compute_answers(subscriber.shared, rand)
+    sqn = conceal_sqn(auts[:SQN_BYTES], made.ak_of_resynchronisation)
+    if compute_macs(subscriber.shared, rand, sqn, AMF_OF_RESYNCHRONISATION)[1] == auts[SQN_BYTES:]:
         # Round up: the card may have accepted numbers with another index.
         subscriber.sqn = -(-int.from_bytes(sqn, "big") // _STEP) * _STEP

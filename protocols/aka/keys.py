@@ -28,19 +28,19 @@ class AkaKeys:
     #: Hash function of AT_MAC.
     digest: str = "sha1"
 
-    def mac(self, packet: bytes) -> bytes:
+    def compute_mac(self, packet: bytes) -> bytes:
         """Return AT_MAC of a packet whose AT_MAC field is filled with zeros."""
         return hmac.digest(self.authentication, packet, self.digest)[:16]
 
 
-def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
+def derive_keys(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
     """Derive the keys of a full EAP-AKA authentication."""
     master = hashlib.sha1(identity.encode() + ik + ck, usedforsecurity=False).digest()
-    made = generate(master, 96)  # K_encr precedes both keys, and the EMSK follows them
+    made = generate_bytes(master, 96)  # K_encr precedes both keys, and the EMSK follows them
     return AkaKeys(made[16:32], made[32:])
 
 
-def bound(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes, bytes]:
+def bind_keys(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes, bytes]:
     """Return IK' and CK': keys bound to an access network (3GPP TS 33.402, annex A.2).
 
     `hidden_sqn` is the concealed sequence number of the challenge (SQN xor AK).
@@ -52,7 +52,7 @@ def bound(ik: bytes, ck: bytes, network: str, hidden_sqn: bytes) -> tuple[bytes,
     return made[16:], made[:16]
 
 
-def derive_prime(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
+def derive_prime_keys(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
     """Derive the keys of a full EAP-AKA' authentication from IK' and CK'."""
     said, made, last = _PRIME + identity.encode(), b"", b""
     for number in range(1, 8):
@@ -62,31 +62,31 @@ def derive_prime(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
     return AkaKeys(made[16:48], made[80:144], "sha256")
 
 
-def generate(key: bytes, count: int) -> bytes:
+def generate_bytes(key: bytes, count: int) -> bytes:
     """Return `count` bytes of the FIPS 186-2 generator (change notice 1, algorithm 1)."""
     made, number = b"", int.from_bytes(key, "big")
     while len(made) < count:
-        word = _compressed(number.to_bytes(_HASH_BYTES, "big").ljust(64, b"\0"))
+        word = _compress_block(number.to_bytes(_HASH_BYTES, "big").ljust(64, b"\0"))
         made += word
         number = (1 + number + int.from_bytes(word, "big")) % (1 << 8 * _HASH_BYTES)
     return made[:count]
 
 
-def _compressed(block: bytes) -> bytes:
+def _compress_block(block: bytes) -> bytes:
     """Apply the compression function of SHA-1 to one block with the standard start value."""
     words = list(struct.unpack(">16I", block))
     for place in range(16, 80):
-        words.append(_turned(words[place - 3] ^ words[place - 8] ^ words[place - 14]
-                             ^ words[place - 16], 1))
+        words.append(_rotate_left(words[place - 3] ^ words[place - 8] ^ words[place - 14]
+                                  ^ words[place - 16], 1))
     a, b, c, d, e = _START
     for place, word in enumerate(words):
         turn = place // 20
         mixed = ((b & c) | (~b & d), b ^ c ^ d, (b & c) | (b & d) | (c & d), b ^ c ^ d)[turn]
-        a, b, c, d, e = ((_turned(a, 5) + mixed + e + _CONSTANTS[turn] + word) & _WORD, a,
-                         _turned(b, 30), c, d)
+        a, b, c, d, e = ((_rotate_left(a, 5) + mixed + e + _CONSTANTS[turn] + word) & _WORD, a,
+                         _rotate_left(b, 30), c, d)
     return struct.pack(">5I", *((start + value) & _WORD
                                 for start, value in zip(_START, (a, b, c, d, e), strict=True)))
 
 
-def _turned(word: int, count: int) -> int:
+def _rotate_left(word: int, count: int) -> int:
     return ((word << count) | (word >> 32 - count)) & _WORD

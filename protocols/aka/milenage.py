@@ -26,7 +26,7 @@ class MilenageKey:
     opc: bytes
 
     @classmethod
-    def of(cls, secrets: Mapping[str, str]) -> MilenageKey:
+    def from_secrets(cls, secrets: Mapping[str, str]) -> MilenageKey:
         """Create a key from a run's secrets `key_hex` and `opc_hex`."""
         return cls(bytes.fromhex(secrets["key_hex"]), bytes.fromhex(secrets["opc_hex"]))
 
@@ -45,48 +45,48 @@ class ChallengeAnswer:
     ak_of_resynchronisation: bytes
 
 
-def opc(key: bytes, op: bytes) -> bytes:
+def derive_opc(key: bytes, op: bytes) -> bytes:
     """Return OPc, the operator code OP combined with one subscriber's key."""
-    return _xor(_aes(key)(op), op)
+    return _xor_bytes(_aes_encryptor(key)(op), op)
 
 
-def answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
+def compute_answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
     """Compute the functions f2 to f5 and f5*."""
-    encrypt, ours = _aes(shared.key), shared.opc
-    temporary = encrypt(_xor(rand, ours))
+    encrypt, ours = _aes_encryptor(shared.key), shared.opc
+    temporary = encrypt(_xor_bytes(rand, ours))
 
     def out(turn: int, constant: int) -> bytes:
-        mixed = _rotated(_xor(temporary, ours), turn)
-        return _xor(encrypt(_xor(mixed, constant.to_bytes(_BLOCK, "big"))), ours)
+        mixed = _rotate_left(_xor_bytes(temporary, ours), turn)
+        return _xor_bytes(encrypt(_xor_bytes(mixed, constant.to_bytes(_BLOCK, "big"))), ours)
 
     second = out(0, 1)
     return ChallengeAnswer(res=second[8:], ck=out(4, 2), ik=out(8, 4), ak=second[:SQN_BYTES],
                            ak_of_resynchronisation=out(12, 8)[:SQN_BYTES])
 
 
-def macs(shared: MilenageKey, rand: bytes, sqn: bytes, amf: bytes) -> tuple[bytes, bytes]:
+def compute_macs(shared: MilenageKey, rand: bytes, sqn: bytes, amf: bytes) -> tuple[bytes, bytes]:
     """Compute f1 and f1*: the MACs of the network and of a resynchronisation."""
-    encrypt, ours = _aes(shared.key), shared.opc
-    temporary = encrypt(_xor(rand, ours))
-    block = _xor(_rotated(_xor((sqn + amf) * 2, ours), 8), temporary)
-    out = _xor(encrypt(block), ours)
+    encrypt, ours = _aes_encryptor(shared.key), shared.opc
+    temporary = encrypt(_xor_bytes(rand, ours))
+    block = _xor_bytes(_rotate_left(_xor_bytes((sqn + amf) * 2, ours), 8), temporary)
+    out = _xor_bytes(encrypt(block), ours)
     return out[:MAC_BYTES], out[MAC_BYTES:]
 
 
-def hidden(sqn: bytes, ak: bytes) -> bytes:
+def conceal_sqn(sqn: bytes, ak: bytes) -> bytes:
     """Conceal a sequence number with its anonymity key, or reveal a concealed number."""
-    return _xor(sqn, ak)
+    return _xor_bytes(sqn, ak)
 
 
-def _aes(key: bytes) -> Callable[[bytes], bytes]:
+def _aes_encryptor(key: bytes) -> Callable[[bytes], bytes]:
     # Only single blocks are encrypted, so ECB does not act as a mode.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
     return encryptor.update
 
 
-def _xor(left: bytes, right: bytes) -> bytes:
+def _xor_bytes(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
-def _rotated(block: bytes, count: int) -> bytes:
+def _rotate_left(block: bytes, count: int) -> bytes:
     return block[count:] + block[:count]

@@ -54,21 +54,21 @@ class AkaPacket:
     @property
     def identity(self) -> str:
         """Return the identity that the station claims."""
-        return self._text(_AT_IDENTITY)
+        return self._text_attribute(_AT_IDENTITY)
 
     @property
     def network(self) -> str:
         """Return the access network's name, which EAP-AKA' keys are bound to."""
-        return self._text(_AT_KDF_INPUT)
+        return self._text_attribute(_AT_KDF_INPUT)
 
-    def _text(self, kind: int) -> str:
+    def _text_attribute(self, kind: int) -> str:
         """Return the text of an attribute that begins with its length in bytes."""
         value = self.attributes.get(kind, b"")
         size = struct.unpack("!H", value[:2])[0] if len(value) >= 2 else 0
         return value[2:2 + size].decode("utf-8", "replace")
 
 
-def parse(eap: bytes) -> AkaPacket | None:
+def parse_packet(eap: bytes) -> AkaPacket | None:
     """Parse an EAP-AKA or EAP-AKA' packet.
 
     Return None for another method or malformed data.

@@ -22,9 +22,9 @@ PORT = 3868
 _BYTES = 2048
 
 
-def serve(config: dict[str, Any]) -> None:
+def run_server(config: dict[str, Any]) -> None:
     """Answer requests one after the other."""
-    server = SubscriberServer({imsi: Subscriber(MilenageKey.of(said),
+    server = SubscriberServer({imsi: Subscriber(MilenageKey.from_secrets(said),
                                                 separates=config.get("separates", False))
                                for imsi, said in config["subscribers"].items()},
                               secrets.token_bytes)
@@ -33,12 +33,12 @@ def serve(config: dict[str, Any]) -> None:
         print("ready", flush=True)
         while True:
             data, asker = here.recvfrom(_BYTES)
-            said = server.answer(data.decode("ascii", "replace"))
+            said = server.answer_message(data.decode("ascii", "replace"))
             if said is not None:
                 here.sendto(said.encode(), asker)
 
 
-def gateway(config: dict[str, Any]) -> None:
+def run_gateway(config: dict[str, Any]) -> None:
     """Forward hostapd's requests, and send answers to the last sender.
 
     There is only one hostapd.
@@ -64,7 +64,8 @@ def gateway(config: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the server or the gateway."""
-    {"serve": serve, "gateway": gateway}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
+    {"serve": run_server,
+     "gateway": run_gateway}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
 
 
 if __name__ == "__main__":

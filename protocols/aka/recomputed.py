@@ -12,9 +12,9 @@ from protocols.aka.milenage import (
     SQN_BYTES,
     ChallengeAnswer,
     MilenageKey,
-    answers,
-    hidden,
-    macs,
+    compute_answers,
+    compute_macs,
+    conceal_sqn,
 )
 from protocols.aka.packets import AkaPacket
 
@@ -28,42 +28,44 @@ class RecomputedChallenge:
     msk: bytes = b""
 
 
-def recompute(said: Sequence[AkaPacket], user: str, shared: MilenageKey) -> RecomputedChallenge:
+def recompute_challenge(exchange: Sequence[AkaPacket], user: str,
+                        shared: MilenageKey) -> RecomputedChallenge:
     """Recompute the challenge of one authentication and compare it with the packets.
 
     Args:
-        said: The authentication's EAP packets in order.
+        exchange: The authentication's EAP packets in order.
         user: The identity sent first; an AT_IDENTITY in the packets replaces it.
         shared: The subscriber's key.
     """
-    if any(packet.subtype == packets.SYNCHRONIZATION_FAILURE for packet in said):
+    if any(packet.subtype == packets.SYNCHRONIZATION_FAILURE for packet in exchange):
         return RecomputedChallenge((
             "the card had seen a later sequence number, and had the server resynchronised",))
-    challenges = [packet for packet in said if packet.subtype == packets.CHALLENGE]
+    challenges = [packet for packet in exchange if packet.subtype == packets.CHALLENGE]
     if len(challenges) != 2:
         return RecomputedChallenge((
             f"{len(challenges)} packets of a challenge, which are a request and its answer",))
     request, answer = challenges
-    identity = next((packet.identity for packet in said if packet.identity), user)
-    made = answers(shared, request.rand)
-    derived = _derived(request, identity, made)
-    sqn, rest = hidden(request.autn[:SQN_BYTES], made.ak), request.autn[SQN_BYTES:]
+    identity = next((packet.identity for packet in exchange if packet.identity), user)
+    made = compute_answers(shared, request.rand)
+    derived = _derive_keys(request, identity, made)
+    sqn, rest = conceal_sqn(request.autn[:SQN_BYTES], made.ak), request.autn[SQN_BYTES:]
     amf, mac = rest[:AMF_BYTES], rest[AMF_BYTES:]
     is_bound = request.method == packets.EAP_AKA_PRIME
     faults = [reason for reason, holds in (
         ("a challenge that is not of the subscriber's key",
-         macs(shared, request.rand, sqn, amf)[0] == mac),
+         compute_macs(shared, request.rand, sqn, amf)[0] == mac),
         ("a challenge that says nothing of a network that keys are bound to",
          not is_bound or (amf[:1] >= SEPARATION[:1] and bool(request.network))),
         ("a response that is not of the subscriber's key", answer.res == made.res),
         ("a packet whose MAC is not of the keys that the challenge makes",
-         all(derived.mac(packet.unsigned) == packet.mac for packet in challenges)),
+         all(derived.compute_mac(packet.unsigned) == packet.mac for packet in challenges)),
     ) if not holds]
     return RecomputedChallenge(tuple(faults), request, derived.msk)
 
 
-def _derived(request: AkaPacket, identity: str, made: ChallengeAnswer) -> keys.AkaKeys:
+def _derive_keys(request: AkaPacket, identity: str, computed: ChallengeAnswer) -> keys.AkaKeys:
     if request.method != packets.EAP_AKA_PRIME:
-        return keys.derive(identity, made.ik, made.ck)
-    return keys.derive_prime(identity, *keys.bound(made.ik, made.ck, request.network,
-                                                   request.autn[:SQN_BYTES]))
+        return keys.derive_keys(identity, computed.ik, computed.ck)
+    return keys.derive_prime_keys(identity,
+                                  *keys.bind_keys(computed.ik, computed.ck, request.network,
+                                                            request.autn[:SQN_BYTES]))

@@ -8,9 +8,9 @@ from protocols.aka.milenage import (
     AMF_OF_RESYNCHRONISATION,
     SQN_BYTES,
     MilenageKey,
-    answers,
-    hidden,
-    macs,
+    compute_answers,
+    compute_macs,
+    conceal_sqn,
 )
 
 
@@ -36,20 +36,20 @@ class Usim:
     def __init__(self, shared: MilenageKey, sqn: int = 0) -> None:
         self._shared, self._sqn = shared, sqn
 
-    def challenge(self, rand: bytes, autn: bytes) -> CardAccepts | CardResynchronises | None:
+    def answer_challenge(self, rand: bytes, autn: bytes) -> CardAccepts | CardResynchronises | None:
         """Answer a challenge.
 
         Return None if it was not created with the subscriber's key.
         """
-        made = answers(self._shared, rand)
-        sqn, amf = hidden(autn[:SQN_BYTES], made.ak), autn[SQN_BYTES:SQN_BYTES + 2]
-        if macs(self._shared, rand, sqn, amf)[0] != autn[SQN_BYTES + 2:]:
+        made = compute_answers(self._shared, rand)
+        sqn, amf = conceal_sqn(autn[:SQN_BYTES], made.ak), autn[SQN_BYTES:SQN_BYTES + 2]
+        if compute_macs(self._shared, rand, sqn, amf)[0] != autn[SQN_BYTES + 2:]:
             return None
         if int.from_bytes(sqn, "big") <= self._sqn:
             own = self._sqn.to_bytes(SQN_BYTES, "big")
             return CardResynchronises(
-                hidden(own, made.ak_of_resynchronisation)
-                + macs(self._shared, rand, own, AMF_OF_RESYNCHRONISATION)[1])
+                conceal_sqn(own, made.ak_of_resynchronisation)
+                + compute_macs(self._shared, rand, own, AMF_OF_RESYNCHRONISATION)[1])
         self._sqn = int.from_bytes(sqn, "big")
         return CardAccepts(made.res, made.ck, made.ik)
 
@@ -63,7 +63,7 @@ def answer_to_supplicant(card: Usim, request: str) -> str:
     kind, *challenge = request.split(":")
     if kind != "UMTS-AUTH" or len(challenge) != 2:
         raise ValueError(f"a card is asked for {kind}, which is not UMTS-AUTH:RAND:AUTN")
-    said = card.challenge(*(bytes.fromhex(part) for part in challenge))
+    said = card.answer_challenge(*(bytes.fromhex(part) for part in challenge))
     if said is None:
         return "UMTS-FAIL"
     if isinstance(said, CardResynchronises):

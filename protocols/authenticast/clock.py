@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocols.fields import Fields, whole
+from protocols.fields import Fields, whole_number
 
 _MAX_WAIT_S = 3600.0
 
@@ -132,9 +132,9 @@ def take_clock(reader: Fields) -> Callable[[], WallClock]:
 
     Raises ConfigError.
     """
-    step_ns = reader.take("step_ns", whole(0, 1_000_000_000), 0)
-    steps = Steps(step_ns, reader.take("origin_ns", whole(0, 1 << 62), 0),
-                  reader.take("start_ns", whole(0, 1 << 62), 0),
-                  reader.take("burst_bytes", whole(1, 1 << 30), 1 << 30))
+    step_ns = reader.take("step_ns", whole_number(0, 1_000_000_000), 0)
+    steps = Steps(step_ns, reader.take("origin_ns", whole_number(0, 1 << 62), 0),
+                  reader.take("start_ns", whole_number(0, 1 << 62), 0),
+                  reader.take("burst_bytes", whole_number(1, 1 << 30), 1 << 30))
     reader.end()
     return functools.partial(SteppedClock, steps) if step_ns else WallClock

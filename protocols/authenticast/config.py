@@ -41,23 +41,23 @@ from protocols.authenticast.stream import StreamPolicy
 from protocols.fields import (
     ConfigError,
     Fields,
-    address,
-    boolean,
     key_file,
+    list_of,
     none_or,
-    number,
+    number_between,
     one_of,
-    read,
-    several,
-    text,
-    whole,
+    parse_address,
+    parse_boolean,
+    parse_text,
+    read_json,
+    whole_number,
 )
 
 SCHEMES = {scheme.name.lower().replace("_", "-"): scheme for scheme in Scheme}
 ALGORITHMS = {algorithm.name: algorithm for algorithm in SIGNATURES}
 T = TypeVar("T")
-_PORT = whole(0, 65535)
-_PERCENT = number(0, 100)
+_PORT = whole_number(0, 65535)
+_PERCENT = number_between(0, 100)
 
 
 @dataclass(frozen=True)
@@ -102,47 +102,50 @@ class ClientConfig:
 
 def load_server(path: Path) -> ServerConfig:
     """Load the server's configuration from a file. Raises ConfigError."""
-    reader = Fields(read(path), path.name)
-    keys = reader.take("keys", several(key_file(path.parent, load_private)))
+    reader = Fields(read_json(path), path.name)
+    keys = reader.take("keys", list_of(key_file(path.parent, load_private)))
     clients, weights = {}, {}
-    for entry in reader.each("clients"):
-        name = entry.take("name", text)
+    for entry in reader.take_objects("clients"):
+        name = entry.take("name", parse_text)
         clients[name] = _by_algorithm(
-            entry.take("keys", several(key_file(path.parent, load_public))))
-        weights[name] = entry.take("weight", number(0.01, 100), 1.0)
+            entry.take("keys", list_of(key_file(path.parent, load_public))))
+        weights[name] = entry.take("weight", number_between(0.01, 100), 1.0)
         entry.end()
     policy = ServerPolicy(
-        reader.take("name", text),
+        reader.take("name", parse_text),
         StreamPolicy({key.algorithm: key for key in keys}, keys[0],
-                     reader.take("delay_bound_s", number(0.01, 60), 1.0),
-                     int(reader.take("hold_s", number(0.001, 60), 0.5) * 1e9),
-                     _take_tesla_schedule(reader.inner("tesla", {}))),
+                     reader.take("delay_bound_s", number_between(0.01, 60), 1.0),
+                     int(reader.take("hold_s", number_between(0.001, 60), 0.5) * 1e9),
+                     _take_tesla_schedule(reader.take_object("tesla", {}))),
         clients, _take_schemes(reader), weights)
     config = ServerConfig(
-        reader.take("address", address), reader.take("port", _PORT), policy,
-        _take_controller(reader), _take_source(reader.inner("source"), path.parent),
-        _take_device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1),
-        _take_seed(reader), take_clock(reader.inner("clock", {})))
+        reader.take("address", parse_address), reader.take("port", _PORT), policy,
+        _take_controller(reader), _take_source(reader.take_object("source"), path.parent),
+        _take_device(reader.take_object("device", {})),
+        reader.take("start_with", whole_number(1, 1000), 1),
+        _take_seed(reader), take_clock(reader.take_object("clock", {})))
     reader.end()
     return config
 
 
 def load_client(path: Path) -> ClientConfig:
     """Load the client's configuration from a file. Raises ConfigError."""
-    reader = Fields(read(path), path.name)
-    server = reader.inner("server")
-    keys = _by_algorithm(server.take("keys", several(key_file(path.parent, load_public))))
+    reader = Fields(read_json(path), path.name)
+    server = reader.take_object("server")
+    keys = _by_algorithm(server.take("keys", list_of(key_file(path.parent, load_public))))
     policy = ClientPolicy(
-        reader.take("name", text), reader.take("identity", key_file(path.parent, load_private)),
-        server.take("name", text), keys, take_request(reader, tuple(keys)),
-        reader.take("data_port", whole(1, 65535)), frozenset(keys), _take_schemes(reader))
+        reader.take("name", parse_text),
+        reader.take("identity", key_file(path.parent, load_private)),
+        server.take("name", parse_text), keys, take_request(reader, tuple(keys)),
+        reader.take("data_port", whole_number(1, 65535)), frozenset(keys), _take_schemes(reader))
     config = ClientConfig(
-        reader.take("address", address), reader.take("port", _PORT, 0),
-        (server.take("address", address), server.take("port", whole(1, 65535))), policy,
-        reader.take("receive_buffer_bytes", none_or(whole(2048, 1 << 30)), None),
-        reader.take("series", none_or(lambda value: path.parent / text(value)), None),
-        _take_device(reader.inner("device", {})), _take_seed(reader),
-        take_clock(reader.inner("clock", {})))
+        reader.take("address", parse_address), reader.take("port", _PORT, 0),
+        (server.take("address", parse_address), server.take("port", whole_number(1, 65535))),
+        policy,
+        reader.take("receive_buffer_bytes", none_or(whole_number(2048, 1 << 30)), None),
+        reader.take("series", none_or(lambda value: path.parent / parse_text(value)), None),
+        _take_device(reader.take_object("device", {})), _take_seed(reader),
+        take_clock(reader.take_object("clock", {})))
     server.end()
     reader.end()
     return config
@@ -173,13 +176,15 @@ def take_request(reader: Fields, algorithms: Sequence[Algorithm],
             setting.level if setting else permitted.high)) / 100
         wished = Setting(
             scheme, algorithm if scheme.is_signed else Algorithm.HMAC,
-            reader.take("bundle", whole(-1 << 31, 1 << 31), setting.bundle if setting else 1),
+            reader.take("bundle", whole_number(-1 << 31, 1 << 31), setting.bundle if setting
+                        else 1),
             level if scheme is Scheme.PERCENTAGE else 1.0).check(permitted)
     except SettingError as error:
         raise ConfigError(f"{reader.where}: {error}") from None
     return Wish(permitted, wished,
-                reader.take("automatic", boolean, default=current.automatic if current else False),
-                reader.take("algorithm_change", boolean,
+                reader.take("automatic", parse_boolean, default=current.automatic if current
+                            else False),
+                reader.take("algorithm_change", parse_boolean,
                             default=current.algorithm_change if current else False))
 
 
@@ -202,23 +207,23 @@ def _by_algorithm(keys: list[VerifyingKey]) -> dict[Algorithm, VerifyingKey]:
 
 
 def _take_schemes(reader: Fields) -> frozenset[Scheme]:
-    return frozenset(reader.take("schemes", several(one_of(SCHEMES)), list(SCHEMES)))
+    return frozenset(reader.take("schemes", list_of(one_of(SCHEMES)), list(SCHEMES)))
 
 
 def _take_seed(reader: Fields) -> int | None:
-    return reader.take("seed", none_or(whole(0, 1 << 62)), None)
+    return reader.take("seed", none_or(whole_number(0, 1 << 62)), None)
 
 
 def _take_tesla_schedule(reader: Fields) -> Schedule:
-    schedule = Schedule(int(reader.take("interval_s", number(0.001, 60), 0.1) * 1e9),
-                        reader.take("delay", whole(1, 1000), 3),
-                        reader.take("intervals", whole(8, 1 << 20), 3000))
+    schedule = Schedule(int(reader.take("interval_s", number_between(0.001, 60), 0.1) * 1e9),
+                        reader.take("delay", whole_number(1, 1000), 3),
+                        reader.take("intervals", whole_number(8, 1 << 20), 3000))
     reader.end()
     return schedule
 
 
 def _take_controller(reader: Fields) -> Callable[[], Controller]:
-    given = reader.inner("controller", {"kind": "static"})
+    given = reader.take_object("controller", {"kind": "static"})
     kind = given.take("kind", one_of({name: name for name in (
         "static", "blend-1998", "delayed-first-1998", "bounded", "lyapunov")}))
     make: Callable[[], Controller] = Static
@@ -231,7 +236,7 @@ def _take_controller(reader: Fields) -> Callable[[], Controller]:
         make = functools.partial(Bounded, scheme,
                                  BoundedParameters(**_take_parameters(given, BoundedParameters)))
     elif kind == "lyapunov":
-        make = functools.partial(Lyapunov, given.take("worth", number(1e-6, 1e6), 1.0))
+        make = functools.partial(Lyapunov, given.take("worth", number_between(1e-6, 1e6), 1.0))
     costs = given.take("costs_s", _parse_signature_costs, {})
     given.end()
     return (lambda: Balanced(make(), costs)) if costs else make
@@ -241,7 +246,8 @@ def _take_parameters(reader: Fields,
                      parameter_class: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
     """Return a controller's parameters. Parameters with an integer default are integers."""
     return {field.name: reader.take(
-        field.name, whole(1, 1 << 20) if isinstance(field.default, int) else number(0, 1e6),
+        field.name, whole_number(1, 1 << 20) if isinstance(field.default, int)
+        else number_between(0, 1e6),
         field.default) for field in fields(parameter_class)}
 
 
@@ -250,7 +256,7 @@ def _parse_signature_costs(value: object) -> dict[Algorithm, tuple[float, float]
         raise ValueError("an object is needed: algorithm: [seconds to sign, to verify]")  # noqa: TRY004
     costs = {}
     for name, pair in value.items():
-        seconds = several(number(0, 3600))(pair)
+        seconds = list_of(number_between(0, 3600))(pair)
         if len(seconds) != 2:
             raise ValueError(f"{name}: give [seconds to sign, seconds to verify]")
         costs[one_of(ALGORITHMS)(name)] = (seconds[0], seconds[1])
@@ -259,27 +265,30 @@ def _parse_signature_costs(value: object) -> dict[Algorithm, tuple[float, float]
 
 def _take_source(reader: Fields, folder: Path) -> Constant | Frames:
     kind = reader.take("kind", one_of({"constant": "constant", "frames": "frames"}))
-    payload_bytes = reader.take("payload_bytes", whole(1, 60000), 1300)
-    seed = reader.take("seed", whole(0, 1 << 31), 1)
+    payload_bytes = reader.take("payload_bytes", whole_number(1, 60000), 1300)
+    seed = reader.take("seed", whole_number(0, 1 << 31), 1)
     source: Constant | Frames
     if kind == "constant":
-        source = Constant(reader.take("packets", whole(1, 1 << 31)),
-                          reader.take("packets_per_s", number(0.1, 1e6)), payload_bytes, seed)
+        source = Constant(reader.take("packets", whole_number(1, 1 << 31)),
+                          reader.take("packets_per_s", number_between(0.1, 1e6)), payload_bytes,
+                          seed)
     else:
-        frames = reader.take("file", lambda value: read_frames(folder / text(value)))
-        source = Frames(frames, reader.take("frames_per_s", number(0.1, 1000)), payload_bytes,
-                        reader.take("rounds", whole(1, 1 << 20), 1), seed)
+        frames = reader.take("file", lambda value: read_frames(folder / parse_text(value)))
+        source = Frames(frames, reader.take("frames_per_s", number_between(0.1, 1000)),
+                        payload_bytes,
+                        reader.take("rounds", whole_number(1, 1 << 20), 1), seed)
     reader.end()
     return source
 
 
 def _take_device(reader: Fields) -> ModelledProcessor:
     costs = reader.take("costs", _parse_costs, {})
-    steal = tuple(Steal(entry.take("from_s", number(0)), entry.take("to_s", number(0)),
-                        entry.take("share", number(0, 0.99)))
-                  for entry in reader.each("steal", []))
+    steal = tuple(Steal(entry.take("from_s", number_between(0)),
+                        entry.take("to_s", number_between(0)),
+                        entry.take("share", number_between(0, 0.99)))
+                  for entry in reader.take_objects("steal", []))
     charged = reader.take("charged_as", _parse_names, {})
-    device = ModelledProcessor(costs, reader.take("count", whole(1, 64), 1), steal, charged)
+    device = ModelledProcessor(costs, reader.take("count", whole_number(1, 64), 1), steal, charged)
     reader.end()
     return device
 
@@ -293,7 +302,7 @@ def _parse_costs(value: object) -> dict[str, Cost]:
         raise ValueError("an object is needed: operation: seconds")  # noqa: TRY004 - see `take`
     costs = {}
     for kind, given in value.items():
-        numbers = several(number(0, 3600))(given if isinstance(given, list) else [given])
+        numbers = list_of(number_between(0, 3600))(given if isinstance(given, list) else [given])
         if len(numbers) > 2:
             raise ValueError(f"{kind}: give seconds, or [seconds, seconds a byte]")
         costs[kind] = Cost(*numbers)
@@ -303,4 +312,4 @@ def _parse_costs(value: object) -> dict[str, Cost]:
 def _parse_names(value: object) -> dict[Algorithm, str]:
     if not isinstance(value, dict):
         raise ValueError("an object is needed: algorithm: device's name")  # noqa: TRY004 - see `take`
-    return {one_of(ALGORITHMS)(name): text(known) for name, known in value.items()}
+    return {one_of(ALGORITHMS)(name): parse_text(known) for name, known in value.items()}

@@ -51,35 +51,37 @@ class Wish:
     size_bytes: int = 0
 
 
-def issue(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, signer: rsa.RSAPrivateKey,
-          now: datetime) -> x509.Certificate:
+def issue_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None,
+                      signer: rsa.RSAPrivateKey,
+                      now: datetime) -> x509.Certificate:
     """Issue a certificate, padded to the requested size.
 
     Without an issuer the certificate is self-signed.
     """
-    bare = _built(wish, key, issuer, now, b"").sign(signer, hashes.SHA256())
-    lacking = wish.size_bytes - len(bare.public_bytes(Encoding.DER))
+    bare = _build_certificate(content, key, issuer, now, b"").sign(signer, hashes.SHA256())
+    lacking = content.size_bytes - len(bare.public_bytes(Encoding.DER))
     if lacking <= 0:
         return bare
     filling = bytes(max(0, lacking - _EXTENSION_BYTES))
-    return _built(wish, key, issuer, now, filling).sign(signer, hashes.SHA256())
+    return _build_certificate(content, key, issuer, now, filling).sign(signer, hashes.SHA256())
 
 
-def _built(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, now: datetime,
-           filling: bytes) -> x509.CertificateBuilder:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wish.subject)])
+def _build_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, now: datetime,
+                       filling: bytes) -> x509.CertificateBuilder:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, content.subject)])
     builder = x509.CertificateBuilder(
         issuer_name=issuer.certificate.subject if issuer else subject, subject_name=subject,
         public_key=key, serial_number=x509.random_serial_number(),
-        not_valid_before=now + wish.valid_from, not_valid_after=now + wish.valid_to)
-    builder = builder.add_extension(x509.BasicConstraints(wish.is_authority, None), critical=True)
-    if wish.realm:
+        not_valid_before=now + content.valid_from, not_valid_after=now + content.valid_to)
+    builder = builder.add_extension(x509.BasicConstraints(content.is_authority, None),
+                                    critical=True)
+    if content.realm:
         name = messages.encode("KRB5PrincipalName", {
-            "realm": wish.realm, "principalName": messages.principal(wish.subject)})
+            "realm": content.realm, "principalName": messages.to_principal(content.subject)})
         builder = builder.add_extension(x509.SubjectAlternativeName(
             [x509.OtherName(PRINCIPAL_NAME, name)]), critical=False)
-    if wish.purpose:
-        builder = builder.add_extension(x509.ExtendedKeyUsage([wish.purpose]), critical=False)
+    if content.purpose:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([content.purpose]), critical=False)
     if filling:
         builder = builder.add_extension(x509.UnrecognizedExtension(_FILLING, filling),
                                         critical=False)
@@ -92,8 +94,8 @@ def as_sent(chain: Sequence[x509.Certificate]) -> list[dict[str, Any]]:
             for certificate in chain]
 
 
-def validate(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certificate,
-             purpose: x509.ObjectIdentifier) -> tuple[x509.Certificate, tuple[str, str]]:
+def validate_chain(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certificate,
+                   purpose: x509.ObjectIdentifier) -> tuple[x509.Certificate, tuple[str, str]]:
     """Validate a chain and return its end certificate with the bound name and realm.
 
     The checks cover every signature up to the anchor, every validity period, the issuers' right to

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 BLOCK_BYTES = 16
 
 
-def cbc(key: bytes, data: bytes, *, encrypts: bool) -> bytes:
+def apply_cbc(key: bytes, data: bytes, *, encrypts: bool) -> bytes:
     """Encrypt or decrypt whole blocks with CBC and a zero initialisation vector."""
     cipher = Cipher(AES(key), modes.CBC(bytes(BLOCK_BYTES)))
     context = cipher.encryptor() if encrypts else cipher.decryptor()
@@ -20,7 +20,7 @@ def cts_encrypt(key: bytes, text: bytes) -> bytes:
 
     The last two blocks are swapped, and the last is truncated.
     """
-    cipher = cbc(key, text + bytes(-len(text) % BLOCK_BYTES), encrypts=True)
+    cipher = apply_cbc(key, text + bytes(-len(text) % BLOCK_BYTES), encrypts=True)
     if len(cipher) == BLOCK_BYTES:
         return cipher
     head, last = cipher[:-2 * BLOCK_BYTES], cipher[-BLOCK_BYTES:]
@@ -30,12 +30,12 @@ def cts_encrypt(key: bytes, text: bytes) -> bytes:
 def cts_decrypt(key: bytes, data: bytes) -> bytes:
     """Decrypt data of `cts_encrypt`."""
     if len(data) == BLOCK_BYTES:
-        return cbc(key, data, encrypts=False)
+        return apply_cbc(key, data, encrypts=False)
     size = len(data) % BLOCK_BYTES or BLOCK_BYTES
     head, last, cut = data[:-size - BLOCK_BYTES], data[-size - BLOCK_BYTES:-size], data[-size:]
     opened = Cipher(AES(key), modes.ECB()).decryptor().update(last)  # noqa: S305 - one block
     stolen = cut + opened[size:]
     before = head[-BLOCK_BYTES:] if head else bytes(BLOCK_BYTES)
-    plain = cbc(key, head, encrypts=False) if head else b""
+    plain = apply_cbc(key, head, encrypts=False) if head else b""
     block = Cipher(AES(key), modes.CBC(before)).decryptor().update(stolen)
     return plain + block + bytes(left ^ right for left, right in zip(opened, cut, strict=False))

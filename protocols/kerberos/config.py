@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from protocols.fields import (
     ConfigError,
     Fields,
-    boolean,
+    list_of,
     none_or,
-    number,
+    number_between,
     one_of,
-    read,
-    several,
-    text,
-    whole,
+    parse_boolean,
+    parse_text,
+    read_json,
+    whole_number,
 )
 from protocols.kerberos import certificates
 from protocols.kerberos.client import ClientSettings, Initial, ProxyUse
@@ -39,7 +39,7 @@ T = TypeVar("T")
 Way = Literal["pkcross", "pktapp", "mobile"]
 _RoleName = Literal["kdc", "services", "proxy", "client"]
 _LONG = 10_000_000
-_seconds = number(0, 1e9)
+_seconds = number_between(0, 1e9)
 
 
 @dataclass(frozen=True)
@@ -86,81 +86,86 @@ class PartyConfig:
     clock_offset_s: float
 
 
-def load(path: Path) -> PartyConfig:
+def load_config(path: Path) -> PartyConfig:
     """Load a node's configuration. Raises ConfigError with a one-line message."""
-    fields = Fields(read(path), path.name)
+    fields = Fields(read_json(path), path.name)
     suite = fields.take("suite", one_of(SUITES))
-    keys = _Keys(Path(fields.take("keys", text)), suite, fields.take("uses", several(text)))
-    processor = fields.inner("processor", {})
+    keys = _Keys(Path(fields.take("keys", parse_text)), suite,
+                 fields.take("uses", list_of(parse_text)))
+    processor = fields.take_object("processor", {})
     config = PartyConfig(
-        suite, _role(fields, keys), fields.take("address", str, ""),
-        fields.take("port", whole(0, 65535), 0), fields.take("addresses", _map(_address), {}),
-        fields.take("costs", _map(_cost), {}), processor.take("speed", number(1e-6, 1e6), 1.0),
-        processor.take("sharing", _names(Sharing), "shared"),
-        processor.take("variation", _names(Variation), "fixed"),
-        fields.take("seed", none_or(whole(0, 1 << 40)), None),
-        fields.take("clock_offset_s", number(-1e9, 1e9), 0.0))
+        suite, _read_role(fields, keys), fields.take("address", str, ""),
+        fields.take("port", whole_number(0, 65535), 0),
+        fields.take("addresses", _map_of(_parse_endpoint), {}),
+        fields.take("costs", _map_of(_parse_cost), {}),
+        processor.take("speed", number_between(1e-6, 1e6), 1.0),
+        processor.take("sharing", _literal_names(Sharing), "shared"),
+        processor.take("variation", _literal_names(Variation), "fixed"),
+        fields.take("seed", none_or(whole_number(0, 1 << 40)), None),
+        fields.take("clock_offset_s", number_between(-1e9, 1e9), 0.0))
     processor.end()
     fields.end()
     return config
 
 
-def _role(fields: Fields, keys: _Keys) -> Role:
+def _read_role(fields: Fields, keys: _Keys) -> Role:
     """Read the role that the document selects."""
-    name = fields.take("role", _names(_RoleName))
+    name = fields.take("role", _literal_names(_RoleName))
     if name == "services":
         return ServerRole({service: ServiceSettings(keys.secret(service), keys.identity(service))
-                           for service in fields.take("services", several(text))},
-                          fields.take("lengthens", boolean, default=False))
-    inner = fields.inner(name)
+                           for service in fields.take("services", list_of(parse_text))},
+                          fields.take("lengthens", parse_boolean, default=False))
+    inner = fields.take_object(name)
     readers: Mapping[str, Callable[[Fields, _Keys], Role]] = {
-        "kdc": _kdc, "proxy": _proxy, "client": _client}
+        "kdc": _read_kdc, "proxy": _read_proxy, "client": _read_client}
     role = readers[name](inner, keys)
     inner.end()
     return role
 
 
-def _kdc(fields: Fields, keys: _Keys) -> KdcSettings:
-    secret = fields.take("pkcross_secret", text)
+def _read_kdc(fields: Fields, keys: _Keys) -> KdcSettings:
+    secret = fields.take("pkcross_secret", parse_text)
     return KdcSettings(
-        keys.identity(fields.take("identity", text)),
-        {name: keys.secret(name) for name in fields.take("secrets", several(text))},
-        keys.secret(secret), keys.secret(fields.take("pkcross_opening_secret", text, secret)),
-        remote=fields.take("remote", _map(_pair), {}),
-        cross_realm_s=fields.take("cross_realm_s", whole(1, _LONG), 28_800),
-        **{name: fields.take(name, boolean, usual) for name, usual in (
+        keys.identity(fields.take("identity", parse_text)),
+        {name: keys.secret(name) for name in fields.take("secrets", list_of(parse_text))},
+        keys.secret(secret), keys.secret(fields.take("pkcross_opening_secret", parse_text, secret)),
+        remote=fields.take("remote", _map_of(_parse_pair), {}),
+        cross_realm_s=fields.take("cross_realm_s", whole_number(1, _LONG), 28_800),
+        **{name: fields.take(name, parse_boolean, usual) for name, usual in (
             ("keeps_cross_realm_tickets", False), ("accepts_client_keys", True),
             ("signs_client_key_reply", False), ("ignores_policy", False))})
 
 
-def _proxy(fields: Fields, keys: _Keys) -> ProxySettings:
+def _read_proxy(fields: Fields, keys: _Keys) -> ProxySettings:
     identity = fields.take("identity", str, "")
     chains = {client: certificates.as_sent(keys.identity(name).chain)
-              for client, name in fields.take("chains", _map(text), {}).items()}
-    return ProxySettings(fields.take("name", text), fields.take("realm", text),
-                         fields.take("targets", _map(text)),
+              for client, name in fields.take("chains", _map_of(parse_text), {}).items()}
+    return ProxySettings(fields.take("name", parse_text), fields.take("realm", parse_text),
+                         fields.take("targets", _map_of(parse_text)),
                          keys.identity(identity) if identity else None, chains,
-                         alters=fields.take("alters", boolean, default=False))
+                         alters=fields.take("alters", parse_boolean, default=False))
 
 
-def _client(fields: Fields, keys: _Keys) -> ClientRole:
-    identity = keys.identity(fields.take("identity", text))
+def _read_client(fields: Fields, keys: _Keys) -> ClientRole:
+    identity = keys.identity(fields.take("identity", parse_text))
     shown = fields.take("presents", str, "")
     if shown:
         # For negative controls: the client's own name with another principal's key and chain.
         identity = replace(identity, key=keys.identity(shown).key, chain=keys.identity(shown).chain)
     settings = ClientSettings(
-        identity, keys.secret(fields.take("secret", text)), fields.take("services", several(_pair)),
-        fields.take("service_realm", text), kdc_key=keys.public(fields.take("kdc_key", str, "")),
+        identity, keys.secret(fields.take("secret", parse_text)),
+        fields.take("services", list_of(_parse_pair)),
+        fields.take("service_realm", parse_text),
+        kdc_key=keys.public(fields.take("kdc_key", str, "")),
         proxy_key=keys.public(fields.take("proxy_key", str, "")),
         proxy_name=fields.take("proxy_name", str, ""),
-        initial=fields.take("initial", _names(Initial), "password"),
-        proxy=fields.take("proxy", _names(ProxyUse), "none"),
-        **{name: fields.take(name, boolean, default=False) for name in (
+        initial=fields.take("initial", _literal_names(Initial), "password"),
+        proxy=fields.take("proxy", _literal_names(ProxyUse), "none"),
+        **{name: fields.take(name, parse_boolean, default=False) for name in (
             "own_proxy_key", "weak_keys", "repeats_ap_request", "spares_opening")})
-    return ClientRole(settings, fields.take("way", _names(Way)),
-                      fields.take("customers", whole(1, 10_000), 1),
-                      fields.take("transactions", whole(1, _LONG), 1))
+    return ClientRole(settings, fields.take("way", _literal_names(Way)),
+                      fields.take("customers", whole_number(1, 10_000), 1),
+                      fields.take("transactions", whole_number(1, _LONG), 1))
 
 
 class _Keys:
@@ -168,19 +173,20 @@ class _Keys:
 
     def __init__(self, path: Path, suite: Suite, uses: list[str]) -> None:
         self._suite, self._uses, self._name = suite, uses, path.name
-        document = read(path)
+        document = read_json(path)
         if not isinstance(document, dict):
             raise ConfigError(f"{path.name}: an object is needed")
         try:
             self._secrets = {name: bytes.fromhex(value)
                              for name, value in document["secrets"].items()}
             self._anchor = x509.load_pem_x509_certificate(document["anchor"].encode())
-            self._identities = {name: self._read(document["identities"][name]) for name in uses}
+            self._identities = {name: self._read_identity(document["identities"][name]) for name
+                                in uses}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"{path.name}: no file of keys ({type(error).__name__}: {error})"
                               ) from None
 
-    def _read(self, entry: Mapping[str, Any]) -> Identity:
+    def _read_identity(self, entry: Mapping[str, Any]) -> Identity:
         # The key comes from the user who runs the program. Testing its primes would take longer
         # than the rest of the start.
         key = load_pem_private_key(entry["key"].encode(), None,
@@ -210,35 +216,35 @@ class _Keys:
         return key_of(self._suite, self._secrets[name])
 
 
-def _names(kind: Any) -> Callable[[object], Any]:
+def _literal_names(kind: Any) -> Callable[[object], Any]:
     """Return a converter for the names that a Literal type allows."""
     return one_of({name: name for name in get_args(kind)})
 
 
-def _map(convert: Callable[[object], T]) -> Callable[[object], dict[str, T]]:
+def _map_of(convert: Callable[[object], T]) -> Callable[[object], dict[str, T]]:
     def convert_all(values: object) -> dict[str, T]:
         if not isinstance(values, dict):
             raise ValueError("an object is needed")  # noqa: TRY004 - see Fields.take
-        return {text(name): convert(value) for name, value in values.items()}
+        return {parse_text(name): convert(value) for name, value in values.items()}
     return convert_all
 
 
-def _pair(value: object) -> tuple[str, str]:
-    first, second = _exactly(value, 2)
-    return text(first), text(second)
+def _parse_pair(value: object) -> tuple[str, str]:
+    first, second = _check_length(value, 2)
+    return parse_text(first), parse_text(second)
 
 
-def _address(value: object) -> Address:
-    host, port = _exactly(value, 2)
-    return text(host), whole(1, 65535)(port)
+def _parse_endpoint(value: object) -> Address:
+    host, port = _check_length(value, 2)
+    return parse_text(host), whole_number(1, 65535)(port)
 
 
-def _cost(value: object) -> Cost:
-    each, byte = _exactly(value, 2)
+def _parse_cost(value: object) -> Cost:
+    each, byte = _check_length(value, 2)
     return Cost(_seconds(each), _seconds(byte))
 
 
-def _exactly(value: object, count: int) -> list[object]:
+def _check_length(value: object, count: int) -> list[object]:
     if not isinstance(value, list) or len(value) != count:
         raise ValueError(f"a list of {count} is needed")
     return value

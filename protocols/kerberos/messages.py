@@ -1,4 +1,4 @@
-"""Encode and decode messages with the ASN.1 schemas in the folder `schema`."""
+"""Encode and decode messages with the ASN.1 schemas in the folder `load_schema`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _IS_LONG = 0x80
 _MIN_MICROSECONDS = 32768
 
 
-def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[Any], int]:
+def _decode_elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[Any], int]:
     """Decode the elements of a SEQUENCE OF.
 
     The library's own function loops forever on an element with another tag.
@@ -55,22 +55,22 @@ def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[An
 
 
 @cache
-def schema() -> Any:
+def load_schema() -> Any:
     """Compile the schemas once.
 
     This takes longer than a whole login.
     """
-    der.ArrayType.decode_content = _elements
+    der.ArrayType.decode_content = _decode_elements
     return asn1tools.compile_files(sorted(map(str, SCHEMA.glob("*.asn1"))), "der")
 
 
 def encode(kind: str, value: Any) -> bytes:
     """Encode a message of a kind in DER."""
-    encoded: bytes = schema().encode(kind, value)
+    encoded: bytes = load_schema().encode(kind, value)
     return encoded
 
 
-def lengthened(message: bytes) -> bytes:
+def lengthen_encoding(message: bytes) -> bytes:
     """Re-encode a DER message in BER with one length byte more than necessary."""
     tag, length, rest = message[:1], message[1], message[2:]
     more = length - _IS_LONG if length & _IS_LONG else 0
@@ -91,7 +91,7 @@ def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
         Refusal: The message is malformed, or other bytes follow it.
     """
     try:
-        value, length = schema().decode_with_length(kind, message)
+        value, length = load_schema().decode_with_length(kind, message)
     except (asn1tools.errors.Error, ValueError, IndexError, TypeError, OverflowError) as error:
         raise Refusal(RefusalCode.GENERIC, f"no {kind}: {str(error)[:80]}") from None
     if length != len(message) and not (is_padded and not any(message[length:])):
@@ -116,7 +116,7 @@ def _long_kind(message: bytes) -> str:
     return ""
 
 
-def principal(name: str) -> dict[str, Any]:
+def to_principal(name: str) -> dict[str, Any]:
     """Convert a name such as `alice` or `app/one` to a PrincipalName."""
     parts = name.split("/")
     return {"name-type": NT_PRINCIPAL if len(parts) == 1 else NT_SERVICE, "name-string": parts}
@@ -127,18 +127,18 @@ def name_of(value: Mapping[str, Any]) -> str:
     return "/".join(value["name-string"])
 
 
-def krbtgt(realm: str) -> str:
+def krbtgt_name(realm: str) -> str:
     """Return the name of a realm's ticket-granting service."""
     return f"krbtgt/{realm}"
 
 
-def realm_of(value: Mapping[str, Any], own: str) -> str:
+def realm_of(value: Mapping[str, Any], default: str) -> str:
     """Return the realm of a ticket-granting service's name.
 
-    Return `own` for other names.
+    Return `default` for other names.
     """
     parts: Sequence[str] = value["name-string"]
-    return parts[1] if len(parts) == 2 and parts[0] == "krbtgt" else own
+    return parts[1] if len(parts) == 2 and parts[0] == "krbtgt" else default
 
 
 def padata_of(value: Mapping[str, Any]) -> dict[int, bytes]:
@@ -151,7 +151,7 @@ def kerberos_time(at_ns: int) -> datetime:
     return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)
 
 
-def microseconds(at_ns: int) -> int:
+def to_microseconds(at_ns: int) -> int:
     """Return the microseconds within the second, as a number of constant length.
 
     Values below 32768 are raised to 32768, so that the message length does not depend on the time.
@@ -159,7 +159,7 @@ def microseconds(at_ns: int) -> int:
     return max(_MIN_MICROSECONDS, at_ns // 1000 % 1_000_000)
 
 
-def seconds(time: datetime) -> int:
+def to_seconds(time: datetime) -> int:
     """Convert a KerberosTime to seconds since 1970."""
     return round(time.replace(tzinfo=UTC).timestamp())
 
@@ -168,11 +168,11 @@ def error_message(refusal: Refusal, at_ns: int, realm: str, service: str) -> byt
     """Encode a refusal as a KRB-ERROR."""
     return encode("KRB-ERROR", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["KRB-ERROR"], "stime": kerberos_time(at_ns),
-        "susec": microseconds(at_ns), "error-code": int(refusal.code), "realm": realm,
-        "sname": principal(service), "e-text": refusal.text})
+        "susec": to_microseconds(at_ns), "error-code": int(refusal.code), "realm": realm,
+        "sname": to_principal(service), "e-text": refusal.text})
 
 
-def expect(kind: str, message: bytes) -> Any:
+def expect_message(kind: str, message: bytes) -> Any:
     """Decode a reply of a kind. Raises Refusal for a KRB-ERROR or another message."""
     if kind_of(message) == "KRB-ERROR":
         error = decode("KRB-ERROR", message)

@@ -41,7 +41,7 @@ class Meter:
             raise ConfigError(f"costs: {operation} is missing; this protocol does it")
         self.owed_s += cost.s + cost.s_per_byte * size
 
-    def take(self) -> float:
+    def take_owed(self) -> float:
         """Return the seconds charged since the last call."""
         owed_s, self.owed_s = self.owed_s, 0.0
         return owed_s

@@ -42,7 +42,7 @@ class Party:
         """Generate an EncryptionKey."""
         return key_of(self.suite, self.suite.new_key(self.random_bytes))
 
-    def nonce(self) -> int:
+    def new_nonce(self) -> int:
         """Generate a 31-bit nonce with bit 30 set, which always takes four bytes."""
         return int.from_bytes(self.random_bytes(4), "big") & 0x3FFFFFFF | 0x40000000
 
@@ -98,7 +98,7 @@ class Party:
         pack = messages.encode("TmpKeyPack", {"tmpKey": key})
         return {"etype": RSA_PUBLIC, "cipher": to.encrypt(pack, padding.PKCS1v15())}
 
-    def open_key(self, own: rsa.RSAPrivateKey, data: Mapping[str, Any], *,
+    def open_key(self, private_key: rsa.RSAPrivateKey, data: Mapping[str, Any], *,
                  is_charged: bool = True) -> Any:
         """Return the key of a TmpKeyPack. Raises Refusal.
 
@@ -108,7 +108,7 @@ class Party:
         if is_charged:
             self.meter.charge(f"{self.suite.rsa}-private")
         try:
-            pack = own.decrypt(data["cipher"], padding.PKCS1v15())
+            pack = private_key.decrypt(data["cipher"], padding.PKCS1v15())
             return messages.decode("TmpKeyPack", pack)["tmpKey"]
         except (ValueError, Refusal):
             raise Refusal(RefusalCode.PREAUTHENTICATION_FAILED,
@@ -116,14 +116,14 @@ class Party:
 
     # --- time --------------------------------------------------------------------------------
 
-    def stamp(self) -> tuple[Any, int]:
+    def current_time(self) -> tuple[Any, int]:
         """Return the current time as KerberosTime and microseconds."""
         now_ns = self.now_ns()
-        return messages.kerberos_time(now_ns), messages.microseconds(now_ns)
+        return messages.kerberos_time(now_ns), messages.to_microseconds(now_ns)
 
     def check_time(self, time: Any) -> None:
         """Raise Refusal if a time differs from this clock by more than the skew."""
-        apart_s = abs(messages.seconds(time) - self.now_ns() // 1_000_000_000)
+        apart_s = abs(messages.to_seconds(time) - self.now_ns() // 1_000_000_000)
         if apart_s > self.skew_s:
             raise Refusal(RefusalCode.SKEW, f"clocks are {apart_s} s apart")
 

@@ -54,10 +54,10 @@ class Authenticated:
     reply_key: Mapping[str, Any] | None = None
 
 
-def authenticator(party: Party, name: str, realm: str, nonce: int) -> dict[str, Any]:
+def create_authenticator(party: Party, name: str, realm: str, nonce: int) -> dict[str, Any]:
     """Return a PKAuthenticator for the KDC with this name."""
-    time, microseconds = party.stamp()
-    return {"kdcName": messages.principal(name), "kdcRealm": realm, "cusec": microseconds,
+    time, microseconds = party.current_time()
+    return {"kdcName": messages.to_principal(name), "kdcRealm": realm, "cusec": microseconds,
             "ctime": time, "nonce": nonce}
 
 
@@ -69,49 +69,52 @@ def _check_authenticator(party: Party, value: Mapping[str, Any], name: str, real
 
 # --- reply key from the KDC --------------------------------------------------------------------
 
-def request(party: Party, own: Identity, kdc: tuple[str, str], nonce: int) -> dict[str, Any]:
+def create_request(party: Party, identity: Identity, kdc: tuple[str, str],
+                   nonce: int) -> dict[str, Any]:
     """Return a PA-PK-AS-REQ with a signed authenticator and the chain."""
     party.meter.charge(CHAIN_SENT)
-    pack = {"pkAuthenticator": authenticator(party, *kdc, nonce)}
+    pack = {"pkAuthenticator": create_authenticator(party, *kdc, nonce)}
     value = {"signedAuthPack": {
-        "authPack": pack, "authPackSig": party.sign(own.key, messages.encode("AuthPack", pack))},
-        "userCert": own.sent_chain,
-        "trustedCertifiers": [messages.principal(own.anchor.subject.rfc4514_string())]}
+        "authPack": pack,
+        "authPackSig": party.sign(identity.key, messages.encode("AuthPack", pack))},
+        "userCert": identity.sent_chain,
+        "trustedCertifiers": [messages.to_principal(identity.anchor.subject.rfc4514_string())]}
     return {"padata-type": messages.PA_PK_AS_REQ,
             "padata-value": messages.encode("PA-PK-AS-REQ", value)}
 
 
-def check_request(party: Party, own: Identity, padata: bytes,
+def check_request(party: Party, identity: Identity, padata: bytes,
                   purpose: x509.ObjectIdentifier) -> Authenticated:
     """Verify a PA-PK-AS-REQ and return its sender. Raises Refusal."""
     party.meter.charge(CHAIN_READ)
     value = messages.decode("PA-PK-AS-REQ", padata)
-    certificate, (name, realm) = certificates.validate(
-        party, value.get("userCert", []), own.anchor, purpose)
+    certificate, (name, realm) = certificates.validate_chain(
+        party, value.get("userCert", []), identity.anchor, purpose)
     public, signed = certificates.key_in(certificate), value["signedAuthPack"]
     party.check_signature(public, signed["authPackSig"],
                           messages.encode("AuthPack", signed["authPack"]))
     about = signed["authPack"]["pkAuthenticator"]
-    _check_authenticator(party, about, own.name, own.realm)
+    _check_authenticator(party, about, identity.name, identity.realm)
     return Authenticated(name, realm, about["nonce"], public)
 
 
-def reply(party: Party, own: Identity, client: Authenticated,
-          reply_key: Mapping[str, Any]) -> dict[str, Any]:
+def create_reply(party: Party, identity: Identity, client: Authenticated,
+                 reply_key: Mapping[str, Any]) -> dict[str, Any]:
     """Return a PA-PK-AS-REP with a signed reply key for the client, and the chain."""
     party.meter.charge(CHAIN_SENT)
     pack = {"replyKey": reply_key, "nonce": client.nonce}
     signed = {"replyKeyPack": pack, "replyKeyPackSig": party.sign(
-        own.key, messages.encode("ReplyKeyPack", pack))}
+        identity.key, messages.encode("ReplyKeyPack", pack))}
     temporary = party.new_key()
     value = {"encSignedReplyKeyPack": party.encrypt(
         temporary, REPLY_KEY_PACK, messages.encode("SignedReplyKeyPack", signed)),
-        "encTmpKeyPack": party.seal_key(client.public, temporary), "kdcCert": own.sent_chain}
+        "encTmpKeyPack": party.seal_key(client.public, temporary), "kdcCert": identity.sent_chain}
     return {"padata-type": messages.PA_PK_AS_REP,
             "padata-value": messages.encode("PA-PK-AS-REP", value)}
 
 
-def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str], nonce: int, *,
+def check_reply(party: Party, identity: Identity, padata: bytes, kdc: tuple[str, str], nonce: int,
+                *,
                 spares_opening: bool = False) -> Mapping[str, Any]:
     """Verify a PA-PK-AS-REP and return its reply key. Raises Refusal.
 
@@ -119,11 +122,12 @@ def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str]
     """
     party.meter.charge(CHAIN_READ)
     value = messages.decode("PA-PK-AS-REP", padata)
-    temporary = party.open_key(own.key, value["encTmpKeyPack"], is_charged=not spares_opening)
+    temporary = party.open_key(identity.key, value["encTmpKeyPack"], is_charged=not spares_opening)
     signed = party.decrypt(temporary, REPLY_KEY_PACK, value["encSignedReplyKeyPack"],
                            "SignedReplyKeyPack")
-    certificate, bound = certificates.validate(party, value.get("kdcCert", []), own.anchor,
-                                               certificates.KDC_PURPOSE)
+    certificate, bound = certificates.validate_chain(party, value.get("kdcCert", []),
+                                                     identity.anchor,
+                                                     certificates.KDC_PURPOSE)
     if bound != kdc:
         raise Refusal(RefusalCode.KDC_NAME_MISMATCH, f"the certificate is {bound[0]}'s")
     pack = signed["replyKeyPack"]
@@ -147,37 +151,37 @@ class ToldKey:
     public: rsa.RSAPublicKey
 
 
-def tell(party: Party, own: Identity, told: ToldKey, nonce: int, *,
-         with_chain: bool) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def create_key_message(party: Party, identity: Identity, client_key: ToldKey, nonce: int, *,
+                       with_chain: bool) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Return a PA-PK-AS-SIGN value and the authenticator in it."""
-    about = authenticator(party, told.name, told.realm, nonce)
-    pack = {"randomKey": told.key, "randomKeyAuth": about}
+    about = create_authenticator(party, client_key.name, client_key.realm, nonce)
+    pack = {"randomKey": client_key.key, "randomKeyAuth": about}
     signed = {"randomkeyPack": pack, "randomkeyPackSig": party.sign(
-        own.key, messages.encode("RandomKeyPack", pack))}
+        identity.key, messages.encode("RandomKeyPack", pack))}
     temporary = party.new_key()
     value: dict[str, Any] = {"encSignedRandomKeyPack": party.encrypt(
         temporary, RANDOM_KEY_PACK, messages.encode("SignedRandomKeyPack", signed)),
-        "encTmpKeyPack": party.seal_key(told.public, temporary)}
+        "encTmpKeyPack": party.seal_key(client_key.public, temporary)}
     if with_chain:
         party.meter.charge(CHAIN_SENT)
-        value["userCert"] = own.sent_chain
+        value["userCert"] = identity.sent_chain
     return value, about
 
 
-def check_told(party: Party, own: Identity, value: Mapping[str, Any],
-               purpose: x509.ObjectIdentifier) -> tuple[Authenticated, Mapping[str, Any]]:
+def check_key_message(party: Party, identity: Identity, value: Mapping[str, Any],
+                      purpose: x509.ObjectIdentifier) -> tuple[Authenticated, Mapping[str, Any]]:
     """Verify a PA-PK-AS-SIGN and return its sender and authenticator. Raises Refusal."""
     party.meter.charge(CHAIN_READ)
-    temporary = party.open_key(own.key, value["encTmpKeyPack"])
+    temporary = party.open_key(identity.key, value["encTmpKeyPack"])
     signed = party.decrypt(temporary, RANDOM_KEY_PACK, value["encSignedRandomKeyPack"],
                            "SignedRandomKeyPack")
-    certificate, (name, realm) = certificates.validate(
-        party, value.get("userCert", []), own.anchor, purpose)
+    certificate, (name, realm) = certificates.validate_chain(
+        party, value.get("userCert", []), identity.anchor, purpose)
     pack, public = signed["randomkeyPack"], certificates.key_in(certificate)
     party.check_signature(public, signed["randomkeyPackSig"],
                           messages.encode("RandomKeyPack", pack))
     about, key = pack["randomKeyAuth"], pack["randomKey"]
-    _check_authenticator(party, about, own.name, own.realm)
+    _check_authenticator(party, about, identity.name, identity.realm)
     if key["keytype"] != party.suite.etype or party.suite.is_weak(key["keyvalue"]):
         raise Refusal(RefusalCode.KEY_TOO_WEAK, "the client's key is weak")
     return Authenticated(name, realm, about["nonce"], public, key), about

@@ -38,13 +38,13 @@ class SharedProcessor:
         self._order = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def drawn(self, seconds: float) -> float:
+    def draw_work(self, seconds: float) -> float:
         """Draw work with this mean, in seconds of the processor at its speed."""
         if self._variation == "gamma" and seconds > 0:
-            seconds = self._varied(seconds)
+            seconds = self._draw_varied(seconds)
         return seconds / self._speed
 
-    def _varied(self, mean_s: float) -> float:
+    def _draw_varied(self, mean_s: float) -> float:
         left = self._drawn.setdefault(mean_s, [])
         if not left:
             block = [self._rng.gammavariate(_SHAPE, 1.0) for _ in range(_BLOCK)]
@@ -52,37 +52,37 @@ class SharedProcessor:
             left.extend(mean_s * _BLOCK * value / total for value in block)
         return left.pop()
 
-    async def work(self, seconds: float) -> None:
+    async def do_work(self, seconds: float) -> None:
         """Wait until an amount of work is done, shared with other jobs."""
         if seconds <= 0:
             return
         if self._sharing == "own":
             await asyncio.sleep(seconds)
             return
-        self._advance()
+        self._advance_service()
         done = asyncio.get_running_loop().create_future()
         self._order += 1
         heapq.heappush(self._jobs, (self._attained_s + seconds, self._order, done))
-        self._arm()
+        self._arm_timer()
         await done
 
-    def _advance(self) -> None:
+    def _advance_service(self) -> None:
         now_s = asyncio.get_running_loop().time()
         if self._jobs:
             self._attained_s += (now_s - self._since_s) / len(self._jobs)
         self._since_s = now_s
 
-    def _arm(self) -> None:
+    def _arm_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
         if self._jobs:
             left_s = max(0.0, self._jobs[0][0] - self._attained_s) * len(self._jobs)
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._due)
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._finish_due)
 
-    def _due(self) -> None:
-        self._advance()
+    def _finish_due(self) -> None:
+        self._advance_service()
         while self._jobs and self._jobs[0][0] <= self._attained_s + 1e-9:
             future = heapq.heappop(self._jobs)[2]
             if not future.done():
                 future.set_result(None)
-        self._arm()
+        self._arm_timer()

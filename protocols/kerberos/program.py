@@ -21,7 +21,7 @@ from typing import Any
 from protocols.fields import ConfigError
 from protocols.kerberos import messages
 from protocols.kerberos.client import Client
-from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load
+from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load_config
 from protocols.kerberos.errors import Refusal
 from protocols.kerberos.kdc import Kdc, KdcSettings
 from protocols.kerberos.processor import SharedProcessor
@@ -31,16 +31,16 @@ from protocols.kerberos.server import AppServer
 from protocols.kerberos.wire import serve
 
 # Compile the schemas at import, once for all programs that are forked from this process.
-messages.schema()
+messages.load_schema()
 
 
-def say(event: str, **fields: Any) -> None:
+def write_event(event: str, **fields: Any) -> None:
     """Write one event."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 
-def _host(config: PartyConfig) -> Host:
+def _create_host(config: PartyConfig) -> Host:
     # Bytes from a seed are repeatable and therefore not secret; they are for emulated networks
     # only.
     random_bytes = secrets.token_bytes if config.seed is None else \
@@ -50,11 +50,11 @@ def _host(config: PartyConfig) -> Host:
                 clock_offset_ns=round(config.clock_offset_s * 1e9))
 
 
-def _tallies(host: Host) -> dict[str, Any]:
-    return {name: _tally(tally) for name, tally in sorted(host.tallies.items())}
+def _describe_tallies(host: Host) -> dict[str, Any]:
+    return {name: _describe_tally(tally) for name, tally in sorted(host.tallies.items())}
 
 
-def _tally(tally: VisitTally) -> dict[str, Any]:
+def _describe_tally(tally: VisitTally) -> dict[str, Any]:
     return {"visits": tally.visits, "work_s": tally.work_s, "operations": dict(tally.operations)}
 
 
@@ -72,31 +72,31 @@ class Customers:
         Transactions still under way then are cancelled and not counted.
         """
         self._all_done = asyncio.get_running_loop().create_future()
-        tasks = [asyncio.create_task(self._customer(number))
+        tasks = [asyncio.create_task(self._run_customer(number))
                  for number in range(self._role.customers)]
         for task in tasks:
-            task.add_done_callback(self._failed)
+            task.add_done_callback(self._handle_failure)
         await self._all_done
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _failed(self, task: asyncio.Task[None]) -> None:
+    def _handle_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() and not self._all_done.done():
             self._all_done.set_exception(task.exception() or RuntimeError())
 
-    async def _customer(self, number: int) -> None:
+    async def _run_customer(self, number: int) -> None:
         while not self._all_done.done():
-            await self._transaction(number)
+            await self._run_transaction(number)
             if len(self.done) >= self._role.transactions and not self._all_done.done():
                 self._all_done.set_result(None)
 
-    async def _transaction(self, number: int) -> None:
-        party, stamps = self._host.party(), Stamps()
+    async def _run_transaction(self, number: int) -> None:
+        party, stamps = self._host.create_party(), Stamps()
         row: dict[str, Any] = {"customer": number, "start_ns": time.monotonic_ns(), "refused": ""}
         try:
-            await self._host.run(self._client.transaction(party, self._role.way), party,
-                                 "client", stamps=stamps)
+            await self._host.run_work(self._client.run_transaction(party, self._role.way), party,
+                                      "client", stamps=stamps)
         except Refusal as refusal:
             row["refused"] = str(refusal)
         row |= {"end_ns": time.monotonic_ns(), "asks": stamps.asks, "marks": stamps.marks}
@@ -112,36 +112,36 @@ def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
     return AppServer(role.services, lengthens=role.lengthens)
 
 
-async def _answer(config: PartyConfig, host: Host,
-                  role: KdcSettings | ServerRole | ProxySettings) -> None:
+async def _run_server(config: PartyConfig, host: Host,
+                      role: KdcSettings | ServerRole | ProxySettings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = await serve((config.address, config.port), host.answering(party_of(role)))
-    say("ready", address=config.address, port=config.port)
+    server = await serve((config.address, config.port), host.create_answerer(party_of(role)))
+    write_event("ready", address=config.address, port=config.port)
     await ended.wait()
     server.close()
-    say("ended", tallies=_tallies(host))
+    write_event("ended", tallies=_describe_tallies(host))
 
 
-async def _client(host: Host, role: ClientRole) -> None:
+async def _run_client(host: Host, role: ClientRole) -> None:
     customers = Customers(host, role)
     await customers.run()
-    say("ended", tallies=_tallies(host), transactions=customers.done)
+    write_event("ended", tallies=_describe_tallies(host), transactions=customers.done)
 
 
-def run(path: Path) -> None:
+def run_node(path: Path) -> None:
     """Run a node's program from its configuration to its end.
 
     Raises ConfigError and OSError.
     """
-    config = load(path)
-    host, role = _host(config), config.role
+    config = load_config(path)
+    host, role = _create_host(config), config.role
     # The select selector waits to the microsecond; epoll and poll wait for whole milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(
             selectors.SelectSelector())) as runner:
-        runner.run(_client(host, role) if isinstance(role, ClientRole) else
-                   _answer(config, host, role))
+        runner.run(_run_client(host, role) if isinstance(role, ClientRole) else
+                   _run_server(config, host, role))
 
 
 def main(arguments: list[str]) -> int:
@@ -153,12 +153,12 @@ def main(arguments: list[str]) -> int:
         print("usage: python3 -m protocols.kerberos.program CONFIG.json", file=sys.stderr)
         return 2
     try:
-        run(Path(arguments[0]))
+        run_node(Path(arguments[0]))
     except ConfigError as error:
-        say("failed", reason=str(error))
+        write_event("failed", reason=str(error))
         return 2
     except OSError as error:
-        say("failed", reason=str(error.strerror or error))
+        write_event("failed", reason=str(error.strerror or error))
         return 1
     return 0
 

@@ -45,7 +45,7 @@ class Proxy:
         """Return realm and principal for error messages."""
         return self._settings.realm, self._settings.name
 
-    def answer(self, party: Party, message: bytes) -> Work:
+    def answer_request(self, party: Party, message: bytes) -> Work:
         """Answer a request. Raises Refusal."""
         if messages.kind_of(message) != "ProxyRequest":
             raise Refusal(RefusalCode.MESSAGE_TYPE, "a proxy takes requests to proxies only")
@@ -57,8 +57,8 @@ class Proxy:
         if value.get("addChain"):
             inner = self._with_chain(party, value)
         if self._settings.alters:
-            inner = _altered(inner)
-        proof = self._proof(party, value, inner) if "told" in value else None
+            inner = _alter_signature(inner)
+        proof = self._prove_key(party, value, inner) if "told" in value else None
         transport: Transport = "tcp" if messages.kind_of(inner) == "AS-REQ" else "udp"
         reply = yield Ask(self._settings.targets[target], transport, inner)
         answer: dict[str, Any] = {"message": reply}
@@ -78,7 +78,7 @@ class Proxy:
                     "PA-PK-AS-SIGN", {**pack, "userCert": list(self._settings.chains[client])})
         return messages.encode("AS-REQ", request)
 
-    def _proof(self, party: Party, value: Mapping[str, Any], inner: bytes) -> dict[str, Any]:
+    def _prove_key(self, party: Party, value: Mapping[str, Any], inner: bytes) -> dict[str, Any]:
         """Open the client's key and encrypt the authenticator's time with it.
 
         This authenticates both ends to each other.
@@ -87,7 +87,7 @@ class Proxy:
         if own is None:
             raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "this proxy has no key of its own")
         told = {**value["told"], "userCert": _chain_in(inner)}
-        proven, about = pkinit.check_told(party, own, told, certificates.CLIENT_PURPOSE)
+        proven, about = pkinit.check_key_message(party, own, told, certificates.CLIENT_PURPOSE)
         if (proven.name, proven.realm) != (messages.name_of(value["client"]), value["crealm"]):
             raise Refusal(RefusalCode.CLIENT_NAME_MISMATCH, f"the certificate is {proven.name}'s")
         assert proven.reply_key is not None
@@ -95,7 +95,7 @@ class Proxy:
         return party.encrypt(proven.reply_key, PROXY_PROOF, messages.encode("EncAPRepPart", part))
 
 
-def _altered(message: bytes) -> bytes:
+def _alter_signature(message: bytes) -> bytes:
     """Change one bit of the signature in an AS-REQ.
 
     Return other messages unchanged.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import math
 
-from protocols.kerberos.ciphertext_stealing import BLOCK_BYTES, cbc, cts_decrypt
+from protocols.kerberos.ciphertext_stealing import BLOCK_BYTES, apply_cbc, cts_decrypt
 from protocols.kerberos.errors import Undecipherable
 
 ETYPE = 18
@@ -21,24 +21,24 @@ def decrypt(key: bytes, usage: int, data: bytes) -> bytes:
     if len(data) < BLOCK_BYTES + _TAG_BYTES:
         raise Undecipherable("no AES256-CTS-HMAC-SHA1-96")
     number = usage.to_bytes(4, "big")
-    plain = cts_decrypt(derived(key, number + bytes((_ENCRYPTION,))), data[:-_TAG_BYTES])
-    integrity = derived(key, number + bytes((_INTEGRITY,)))
+    plain = cts_decrypt(derive_key(key, number + bytes((_ENCRYPTION,))), data[:-_TAG_BYTES])
+    integrity = derive_key(key, number + bytes((_INTEGRITY,)))
     due = hmac.digest(integrity, plain, "sha1")[:_TAG_BYTES]  # over the plain text, unlike RFC 8009
     if not hmac.compare_digest(data[-_TAG_BYTES:], due):
         raise Undecipherable("the key does not open it")
     return plain[BLOCK_BYTES:]
 
 
-def derived(key: bytes, constant: bytes) -> bytes:
+def derive_key(key: bytes, constant: bytes) -> bytes:
     """Return DK, the key derived from a key and a constant (RFC 3961 section 5.1)."""
-    made, block = b"", folded(constant, BLOCK_BYTES)
+    made, block = b"", fold_bits(constant, BLOCK_BYTES)
     while len(made) < len(key):
-        block = cbc(key, block, encrypts=True)
+        block = apply_cbc(key, block, encrypts=True)
         made += block
     return made[:len(key)]
 
 
-def folded(text: bytes, size: int) -> bytes:
+def fold_bits(text: bytes, size: int) -> bytes:
     """Return the n-fold of a text with `size` bytes (RFC 3961 section 5.1).
 
     Copies of the text are added, each rotated by 13 bits more than the previous one.

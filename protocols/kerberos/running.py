@@ -26,7 +26,7 @@ class Answering(Protocol):
     def name(self) -> tuple[str, str]:
         """Return realm and principal for error messages."""
 
-    def answer(self, party: Party, message: bytes) -> Work:
+    def answer_request(self, party: Party, message: bytes) -> Work:
         """Answer a message. Raises Refusal."""
 
 
@@ -61,28 +61,29 @@ class Host:
         self._offset_ns = clock_offset_ns
         self.tallies: dict[str, VisitTally] = {}
 
-    def party(self) -> Party:
+    def create_party(self) -> Party:
         """Create the party for one piece of work."""
         return Party(self._suite, Meter(self._costs), self._random_bytes, self._now_ns)
 
     def _now_ns(self) -> int:
         return time.time_ns() + self._offset_ns
 
-    def answering(self, answering: Answering) -> Callable[[bytes], Any]:
+    def create_answerer(self, answering: Answering) -> Callable[[bytes], Any]:
         """Return a function that answers messages with a party's replies or refusals."""
         async def answer(message: bytes) -> bytes:
-            party, about = self.party(), class_of(message)
+            party, about = self.create_party(), class_of(message)
             realm, name = answering.name
             try:
-                return await self.run(answering.answer(party, message), party, about, message)
+                return await self.run_work(answering.answer_request(party, message), party, about,
+                                           message)
             except Refusal as refusal:
-                await self._settle(party, about)
+                await self._settle_work(party, about)
                 # A refusal by a remote party is forwarded with its code and text.
                 return messages.error_message(refusal, self._now_ns(), realm, name)
         return answer
 
-    async def run(self, work: Work, party: Party, about: str, message: bytes | None = None,
-                  stamps: Stamps | None = None) -> bytes:
+    async def run_work(self, work: Work, party: Party, about: str, message: bytes | None = None,
+                       stamps: Stamps | None = None) -> bytes:
         """Run a piece of work and return its answer. Raises Refusal.
 
         Args:
@@ -100,15 +101,15 @@ class Host:
             while True:
                 step = work.send(reply)  # type: ignore[arg-type]
                 if isinstance(step, Mark):
-                    await self._settle(party, about)
+                    await self._settle_work(party, about)
                     if stamps:
                         stamps.marks.append((step.name, time.monotonic_ns()))
                     reply = b""
                     continue
                 party.meter.charge(f"message-{step.transport}", len(step.message))
-                await self._settle(party, about)
+                await self._settle_work(party, about)
                 asked_ns = time.monotonic_ns()
-                reply = await _asked(exchange, step)
+                reply = await _send_request(exchange, step)
                 if stamps:
                     stamps.asks.append((step.to, asked_ns, time.monotonic_ns()))
                 party.meter.charge(f"message-{step.transport}", len(reply))
@@ -116,30 +117,30 @@ class Host:
             answer: bytes = end.value
             if message is not None:
                 party.meter.charge(_message_operation(message), len(answer))
-            await self._settle(party, about)
+            await self._settle_work(party, about)
             return answer
         finally:
             exchange.close()
 
-    async def _settle(self, party: Party, about: str) -> None:
+    async def _settle_work(self, party: Party, about: str) -> None:
         """Wait until all charged work is done, and count the work as one visit."""
-        owed_s, done = party.meter.take(), party.meter.operations.copy()
+        owed_s, done = party.meter.take_owed(), party.meter.operations.copy()
         party.meter.operations.clear()
         if not done:
             return
-        work_s = self._processor.drawn(owed_s)
+        work_s = self._processor.draw_work(owed_s)
         tally = self.tallies.setdefault(about, VisitTally())
         # Counted at the start: work still under way at the end is then over-counted, not missed.
         tally.visits += 1
         tally.operations += done
         tally.work_s += work_s
-        await self._processor.work(work_s)
+        await self._processor.do_work(work_s)
 
 
-async def _asked(exchange: OpenConnections, step: Ask) -> bytes:
+async def _send_request(exchange: OpenConnections, step: Ask) -> bytes:
     """Send a request and return the reply. Raises Refusal if the party is unreachable."""
     try:
-        return await exchange.ask(step.to, step.transport, step.message)
+        return await exchange.send_request(step.to, step.transport, step.message)
     except (OSError, asyncio.IncompleteReadError):
         raise Refusal(RefusalCode.UNAVAILABLE, f"{step.to} does not answer") from None
 

@@ -45,7 +45,7 @@ class Suite:
         A DES key has odd parity and is not a weak key.
         """
         if self.etype == _ETYPE_DES:
-            while (key := bytes(_odd(byte) for byte in random_bytes(8))) in _WEAK_DES:
+            while (key := bytes(_odd_parity(byte) for byte in random_bytes(8))) in _WEAK_DES:
                 pass
             return key
         return random_bytes(self.key_bytes)
@@ -65,11 +65,11 @@ _WEAK_DES = {bytes.fromhex(text) for text in (
     "1ffe1ffe0efe0efe", "fe1ffe1ffe0efe0e", "e0fee0fef1fef1fe", "fee0fee0fef1fef1")}
 
 
-def _odd(byte: int) -> int:
+def _odd_parity(byte: int) -> int:
     return byte & 0xFE | (bin(byte >> 1).count("1") + 1) % 2
 
 
-def _des(key: bytes) -> Cipher[modes.CBC]:
+def _des_cipher(key: bytes) -> Cipher[modes.CBC]:
     """Return a DES cipher, as triple DES with three equal keys.
 
     The library has no DES.
@@ -81,14 +81,14 @@ def _encrypt_des(key: bytes, _usage: int, text: bytes, random_bytes: RandomBytes
     padded = text + bytes(-len(text) % _DES_BLOCK)
     confounder = random_bytes(_DES_BLOCK)
     checksum = hashlib.md5(confounder + bytes(_MD5_BYTES) + padded).digest()  # noqa: S324
-    encryptor = _des(key).encryptor()
+    encryptor = _des_cipher(key).encryptor()
     return encryptor.update(confounder + checksum + padded) + encryptor.finalize()
 
 
 def _decrypt_des(key: bytes, _usage: int, data: bytes) -> bytes:
     if len(data) < _DES_BLOCK + _MD5_BYTES or len(data) % _DES_BLOCK:
         raise Undecipherable("no DES-CBC-MD5")
-    decryptor = _des(key).decryptor()
+    decryptor = _des_cipher(key).decryptor()
     plain = decryptor.update(data) + decryptor.finalize()
     at = _DES_BLOCK + _MD5_BYTES
     checksum = hashlib.md5(plain[:_DES_BLOCK] + bytes(_MD5_BYTES) + plain[at:]  # noqa: S324
@@ -103,18 +103,18 @@ def _decrypt_des(key: bytes, _usage: int, data: bytes) -> bytes:
 _ETYPE_AES = 20
 
 
-def _derive(key: bytes, usage: int, kind: int, size: int) -> bytes:
+def _derive_key(key: bytes, usage: int, kind: int, size: int) -> bytes:
     label = usage.to_bytes(4, "big") + bytes((kind,))
     text = (1).to_bytes(4, "big") + label + b"\0" + (8 * size).to_bytes(4, "big")
     return hmac.digest(key, text, "sha384")[:size]
 
 
-def _keys(key: bytes, usage: int) -> tuple[bytes, bytes]:
-    return _derive(key, usage, 0xAA, 32), _derive(key, usage, 0x55, _TAG_BYTES)
+def _derive_keys(key: bytes, usage: int) -> tuple[bytes, bytes]:
+    return _derive_key(key, usage, 0xAA, 32), _derive_key(key, usage, 0x55, _TAG_BYTES)
 
 
 def _encrypt_aes(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes) -> bytes:
-    encryption, integrity = _keys(key, usage)
+    encryption, integrity = _derive_keys(key, usage)
     cipher = cts_encrypt(encryption, random_bytes(BLOCK_BYTES) + text)
     return cipher + hmac.digest(integrity, bytes(BLOCK_BYTES) + cipher, "sha384")[:_TAG_BYTES]
 
@@ -122,7 +122,7 @@ def _encrypt_aes(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes)
 def _decrypt_aes(key: bytes, usage: int, data: bytes) -> bytes:
     if len(data) < BLOCK_BYTES + _TAG_BYTES:
         raise Undecipherable("no AES256-CTS-HMAC-SHA384-192")
-    encryption, integrity = _keys(key, usage)
+    encryption, integrity = _derive_keys(key, usage)
     cipher, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
     due = hmac.digest(integrity, bytes(BLOCK_BYTES) + cipher, "sha384")[:_TAG_BYTES]
     if not hmac.compare_digest(tag, due):

@@ -73,16 +73,17 @@ class ReplayCache:
             del self._seen[first]
 
 
-def issue(party: Party, about: TicketFor, session: Mapping[str, Any], under: Mapping[str, Any],
-          extensions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def issue_ticket(party: Party, about: TicketFor, session: Mapping[str, Any],
+                 under: Mapping[str, Any],
+                 extensions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Issue a Ticket, encrypted under a service's key."""
-    time, _ = party.stamp()
+    time, _ = party.current_time()
     part = {"flags": NO_FLAGS, "key": session, "crealm": about.client_realm,
-            "cname": messages.principal(about.client),
+            "cname": messages.to_principal(about.client),
             "transited": {"tr-type": 1, "contents": about.transited.encode()}, "authtime": time,
             "starttime": time, "endtime": messages.kerberos_time(about.ends_s * 1_000_000_000)}
     ticket = {"tkt-vno": PROTOCOL_VERSION, "realm": about.realm,
-              "sname": messages.principal(about.service), "enc-part": party.encrypt(
+              "sname": messages.to_principal(about.service), "enc-part": party.encrypt(
                   under, AS_REP_TICKET, messages.encode("EncTicketPart", part))}
     return {**ticket, "extensions": extensions} if extensions else ticket
 
@@ -90,15 +91,16 @@ def issue(party: Party, about: TicketFor, session: Mapping[str, Any], under: Map
 def open_ticket(party: Party, ticket: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
     """Return the EncTicketPart of a ticket that has not expired. Raises Refusal."""
     part = party.decrypt(key, AS_REP_TICKET, ticket["enc-part"], "EncTicketPart")
-    if messages.seconds(part["endtime"]) < party.now_ns() // 1_000_000_000:
+    if messages.to_seconds(part["endtime"]) < party.now_ns() // 1_000_000_000:
         raise Refusal(RefusalCode.TICKET_EXPIRED, "the ticket has expired")
     return part
 
 
 # --- requests and replies of a KDC -------------------------------------------------------------
 
-def request(party: Party, kind: str, service: tuple[str, str], nonce: int, *, client: str = "",
-            padata: list[dict[str, Any]] | None = None, options: bytes = bytes(4)) -> bytes:
+def create_request(party: Party, kind: str, service: tuple[str, str], nonce: int, *,
+                   client: str = "",
+                   padata: list[dict[str, Any]] | None = None, options: bytes = bytes(4)) -> bytes:
     """Encode an AS-REQ or TGS-REQ for a service of a realm."""
     body = request_body(party, service, nonce, client, options)
     value: dict[str, Any] = {"pvno": PROTOCOL_VERSION, "msg-type": TYPES[kind], "req-body": body}
@@ -110,9 +112,9 @@ def request_body(party: Party, service: tuple[str, str], nonce: int, client: str
     """Return the KDC-REQ-BODY."""
     ends_ns = party.now_ns() + party.lifetime_s * 1_000_000_000
     body = {"kdc-options": (options, 32), "realm": service[1],
-            "sname": messages.principal(service[0]), "till": messages.kerberos_time(ends_ns),
+            "sname": messages.to_principal(service[0]), "till": messages.kerberos_time(ends_ns),
             "nonce": nonce, "etype": [party.suite.etype]}
-    return {**body, "cname": messages.principal(client)} if client else body
+    return {**body, "cname": messages.to_principal(client)} if client else body
 
 
 @dataclass(frozen=True)
@@ -127,20 +129,20 @@ class ReplyFor:
     nonce: int
 
 
-def reply(party: Party, given: ReplyFor, ticket: Mapping[str, Any],
-          padata: list[dict[str, Any]] | None = None) -> bytes:
+def create_reply(party: Party, content: ReplyFor, ticket: Mapping[str, Any],
+                 padata: list[dict[str, Any]] | None = None) -> bytes:
     """Encode an AS-REP or TGS-REP."""
-    time, _ = party.stamp()
-    about = given.about
-    part = {"key": given.session, "last-req": [], "nonce": given.nonce, "flags": NO_FLAGS,
-            "authtime": time, "srealm": about.realm, "sname": messages.principal(about.service),
+    time, _ = party.current_time()
+    about = content.about
+    part = {"key": content.session, "last-req": [], "nonce": content.nonce, "flags": NO_FLAGS,
+            "authtime": time, "srealm": about.realm, "sname": messages.to_principal(about.service),
             "endtime": messages.kerberos_time(about.ends_s * 1_000_000_000)}
     value: dict[str, Any] = {
-        "pvno": PROTOCOL_VERSION, "msg-type": TYPES[given.kind], "crealm": about.client_realm,
-        "cname": messages.principal(about.client), "ticket": ticket,
-        "enc-part": party.encrypt(given.under, given.usage,
-                                  messages.encode(part_of(given.kind), part))}
-    return messages.encode(given.kind, {**value, "padata": padata} if padata else value)
+        "pvno": PROTOCOL_VERSION, "msg-type": TYPES[content.kind], "crealm": about.client_realm,
+        "cname": messages.to_principal(about.client), "ticket": ticket,
+        "enc-part": party.encrypt(content.under, content.usage,
+                                  messages.encode(part_of(content.kind), part))}
+    return messages.encode(content.kind, {**value, "padata": padata} if padata else value)
 
 
 def part_of(kind: str) -> str:
@@ -148,40 +150,42 @@ def part_of(kind: str) -> str:
     return "EncASRepPart" if kind == "AS-REP" else "EncTGSRepPart"
 
 
-def take(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, Any], usage: int,
-         nonce: int) -> Credential:
+def take_credential(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, Any],
+                    usage: int,
+                    nonce: int) -> Credential:
     """Open a reply with a key and return its credential. Raises Refusal."""
     part = party.decrypt(key, usage, value["enc-part"], part_of(kind))
     if part["nonce"] != nonce:
         raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
     if part["sname"] != value["ticket"]["sname"] or part["srealm"] != value["ticket"]["realm"]:
         raise Refusal(RefusalCode.BAD_MATCH, "the ticket is for another service")
-    return Credential(value["ticket"], part["key"], messages.seconds(part["endtime"]))
+    return Credential(value["ticket"], part["key"], messages.to_seconds(part["endtime"]))
 
 
 # --- presenting a ticket -----------------------------------------------------------------------
 
-def present(party: Party, held: Credential, client: tuple[str, str], *,
-            body: bytes | None = None) -> tuple[bytes, tuple[Any, int]]:
+def present_ticket(party: Party, credential: Credential, client: tuple[str, str], *,
+                   body: bytes | None = None) -> tuple[bytes, tuple[Any, int]]:
     """Encode an AP-REQ and return it with its authenticator's time.
 
     With a body, the AP-REQ is bound to that TGS-REQ body by a checksum.
     """
-    time = party.stamp()
+    time = party.current_time()
     value: dict[str, Any] = {"authenticator-vno": PROTOCOL_VERSION, "crealm": client[1],
-                             "cname": messages.principal(client[0]), "ctime": time[0],
+                             "cname": messages.to_principal(client[0]), "ctime": time[0],
                              "cusec": time[1]}
     if body is not None:
-        value["cksum"] = checksum(party, body)
+        value["cksum"] = compute_checksum(party, body)
     usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
     return messages.encode("AP-REQ", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REQ"],
-        "ap-options": NO_FLAGS if body is not None else messages.MUTUAL, "ticket": held.ticket,
-        "authenticator": party.encrypt(held.key, usage,
+        "ap-options": NO_FLAGS if body is not None else messages.MUTUAL,
+        "ticket": credential.ticket,
+        "authenticator": party.encrypt(credential.key, usage,
                                        messages.encode("Authenticator", value))}), time
 
 
-def checksum(party: Party, text: bytes) -> dict[str, Any]:
+def compute_checksum(party: Party, text: bytes) -> dict[str, Any]:
     """Return a Checksum of a request's body.
 
     It needs no key, because the enclosing authenticator is encrypted.
@@ -199,15 +203,15 @@ def check_presented(party: Party, value: Mapping[str, Any], part: Mapping[str, A
     said = party.decrypt(part["key"], usage, value["authenticator"], "Authenticator")
     if (said["cname"], said["crealm"]) != (part["cname"], part["crealm"]):
         raise Refusal(RefusalCode.BAD_MATCH, "ticket and authenticator do not match")
-    if body is not None and said.get("cksum") != checksum(party, body):
+    if body is not None and said.get("cksum") != compute_checksum(party, body):
         raise Refusal(RefusalCode.BAD_INTEGRITY, "the request was altered")
     party.check_time(said["ctime"])
     replays.check(value["authenticator"]["cipher"], party.now_ns() // 1_000_000_000)
     return Presented(messages.name_of(said["cname"]), said["crealm"], part["key"],
-                     (said["ctime"], said["cusec"]), messages.seconds(part["endtime"]))
+                     (said["ctime"], said["cusec"]), messages.to_seconds(part["endtime"]))
 
 
-def acknowledge(party: Party, presented: Presented) -> bytes:
+def create_acknowledgement(party: Party, presented: Presented) -> bytes:
     """Encode an AP-REP, which proves that the server has the session key."""
     part = {"ctime": presented.time[0], "cusec": presented.time[1]}
     return messages.encode("AP-REP", {
@@ -218,7 +222,7 @@ def acknowledge(party: Party, presented: Presented) -> bytes:
 def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
                        time: tuple[Any, int]) -> None:
     """Raise Refusal unless an AP-REP proves that the server has the session key."""
-    value = messages.expect("AP-REP", message)
+    value = messages.expect_message("AP-REP", message)
     part = party.decrypt(key, AP_REP_PART, value["enc-part"], "EncAPRepPart")
     if not is_same_time((part["ctime"], part["cusec"]), time):
         raise Refusal(RefusalCode.BAD_MATCH, "the server answers something else")
@@ -229,4 +233,4 @@ def is_same_time(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
 
     A decoded one has no time zone.
     """
-    return (messages.seconds(first[0]), first[1]) == (messages.seconds(second[0]), second[1])
+    return (messages.to_seconds(first[0]), first[1]) == (messages.to_seconds(second[0]), second[1])

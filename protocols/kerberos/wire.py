@@ -29,11 +29,11 @@ class _Datagrams(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         """Start a task that answers the datagram."""
-        task = asyncio.get_running_loop().create_task(self._reply(data, addr))
+        task = asyncio.get_running_loop().create_task(self._send_reply(data, addr))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _reply(self, data: bytes, addr: Address) -> None:
+    async def _send_reply(self, data: bytes, addr: Address) -> None:
         reply = await self._answer(data)
         if self._transport:
             self._transport.sendto(reply, addr)
@@ -47,7 +47,7 @@ async def serve(address: Address, answer: Answering) -> asyncio.Server:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                await _write(writer, await answer(await _read(reader)))
+                await _write_message(writer, await answer(await _read_message(reader)))
         except (asyncio.IncompleteReadError, OSError, ValueError):
             pass  # the peer has closed the connection, or does not speak Kerberos
         finally:
@@ -56,14 +56,14 @@ async def serve(address: Address, answer: Answering) -> asyncio.Server:
     return await asyncio.start_server(connected, *address)
 
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
+async def _read_message(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
     if size > _MAX_MESSAGE:
         raise ValueError(f"a message of {size} bytes")
     return await reader.readexactly(size)
 
 
-async def _write(writer: asyncio.StreamWriter, message: bytes) -> None:
+async def _write_message(writer: asyncio.StreamWriter, message: bytes) -> None:
     writer.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
     await writer.drain()
 
@@ -87,26 +87,26 @@ class OpenConnections:
         self._streams: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
         self._datagrams: dict[str, tuple[asyncio.DatagramTransport, _Waiting]] = {}
 
-    async def ask(self, to: str, transport: str, message: bytes) -> bytes:
+    async def send_request(self, to: str, transport: str, message: bytes) -> bytes:
         """Send a message and return the reply.
 
         Raises OSError and asyncio.IncompleteReadError.
         """
         if transport == "udp":
-            sender, waiting = await self._socket(to)
+            sender, waiting = await self._udp_socket(to)
             sender.sendto(message)
             return await waiting.received.get()
-        reader, writer = await self._stream(to)
-        await _write(writer, message)
-        return await _read(reader)
+        reader, writer = await self._tcp_stream(to)
+        await _write_message(writer, message)
+        return await _read_message(reader)
 
-    async def _socket(self, to: str) -> tuple[asyncio.DatagramTransport, _Waiting]:
+    async def _udp_socket(self, to: str) -> tuple[asyncio.DatagramTransport, _Waiting]:
         if to not in self._datagrams:
             self._datagrams[to] = await asyncio.get_running_loop().create_datagram_endpoint(
                 _Waiting, remote_addr=self._addresses[to])
         return self._datagrams[to]
 
-    async def _stream(
+    async def _tcp_stream(
             self, to: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if to not in self._streams:
             reader, writer = await asyncio.open_connection(*self._addresses[to])

@@ -36,4 +36,4 @@ class Asked(study.Asked):
 
         The path of a user's medium file is meaningful on this machine only, so it is not stored.
         """
-        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.medium_name(self.medium)}

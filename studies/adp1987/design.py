@@ -12,7 +12,7 @@ from typing import Any
 from policies import ChannelLayer, Policy
 from studies import mobile
 from studies.adp1987.traces import TRACES, TraceKind
-from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed
+from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed_levels
 
 NOMINAL_URGENCY = "U3"
 #: Shares of urgent messages in the ALL trace (Table 1).
@@ -49,8 +49,8 @@ def _read_traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]
     """Return the paper's traces by name and a user's own traces by capture file."""
     from studies.adp1987 import captured
 
-    known = fixed([Level(name, f"{kind.mean_bytes} B, {kind.interarrival_s * 1e3:g} ms")
-                   for name, kind in TRACES.items()])
+    known = fixed_levels([Level(name, f"{kind.mean_bytes} B, {kind.interarrival_s * 1e3:g} ms")
+                          for name, kind in TRACES.items()])
     own = [captured.read_level(file) for file in files]
     for level in own:
         if level.id in TRACES:
@@ -82,7 +82,7 @@ def _format_number(value: float) -> str:
 def _reader_without(*further: str, levels: Sequence[Level]) -> Callable[
         [Sequence[str], Sequence[Path]], Sequence[Level]]:
     """Return a reader for a factor whose `further` levels are measured only on request."""
-    every = fixed(levels)
+    every = fixed_levels(levels)
     return lambda names, files: [level for level in every(names, files)
                                  if names or level.id not in further]
 
@@ -91,20 +91,20 @@ FACTORS = (
     Factor("trace", "Trace", read=_read_traces, option="--traces", file_option="--trace",
            help=f"Traces, of {', '.join(TRACES)}.",
            file_help="A capture of your own whose packets are the messages. May be repeated."),
-    Factor("urgency", "Urgency", plural="urgencies", read=fixed(
+    Factor("urgency", "Urgency", plural="urgencies", read=fixed_levels(
         [Level(name, f"{share:.2%} of ALL's messages" if name != NOMINAL_URGENCY else
                "10 % of ALL's, other traces' own") for name, share in URGENCY.items()])),
-    Factor("rate", "Rate", is_number=True, unit="of the nominal", read=fixed(
+    Factor("rate", "Rate", is_number=True, unit="of the nominal", read=fixed_levels(
         [Level(_format_number(rate), number=rate) for rate in RATES])),
-    Factor("scope", "Encryption", read=fixed([
+    Factor("scope", "Encryption", read=fixed_levels([
         Level("NE", "none"), Level("PE", "trailer"), Level("FE", "all")])),
     Factor("technology", "Technology", plural="technologies",
            read=_reader_without(REAL_TIME, levels=[
         Level("HW", "DES chip"), Level("SW", "DES routine"), Level("today", "a core of today's"),
         Level(REAL_TIME, "this machine's processor, in real time")])),
     Factor("queue", "Queueing", plural="kinds of queueing",
-           read=fixed([Level("ON"), Level("OFF")])),
-    Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed(
+           read=fixed_levels([Level("ON"), Level("OFF")])),
+    Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed_levels(
         [Level(str(value), number=value) for value in TIMEOUTS_MS])),
     Factor("protocol", "Protocol", read=_reader_without(*BESIDE[:-1], levels=[
         Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305"),
@@ -112,7 +112,7 @@ FACTORS = (
         Level("esp", "UDP in the kernel's ESP, keys by IKEv2"),
         Level("none", "UDP without protection"),
         Level(OF_POLICY, "as the policy's layer says")])),
-    *PLACES.factors(),
+    *PLACES.build_factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.load.instants import InstantTimer
-from protocols.adp.config import Config, load
+from protocols.adp.config import Config, load_config
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Effect
 from protocols.adp.network import Datagrams
@@ -108,7 +108,7 @@ class PacedEndpoint(HostEndpoint):
 
     def __init__(self, job: Mapping[str, Any],
                  report: Callable[[Effect, int], None]) -> None:
-        config = load(Path(job["config"]))
+        config = load_config(Path(job["config"]))
         sharpen_timers()
         self.processor = PacedProcessor(operation_costs(job["work"], job["rsa_bits"]))
         self.wire = DatagramWire(job["wire"], Path(job["stamps"]), Path(job["peer_stamps"])) \
@@ -125,7 +125,7 @@ class PacedEndpoint(HostEndpoint):
         """Return the processor's exact time as the protocol takes it (s)."""
         return self.processor.now_ns / 1e9
 
-    def read(self) -> bool:
+    def read_datagram(self) -> bool:
         """Take a datagram that has arrived, and return whether there was one."""
         received = self.datagrams.receive()
         if received is None:
@@ -135,7 +135,7 @@ class PacedEndpoint(HostEndpoint):
         self.processor.advance_to(self.wire.arrival_ns(len(payload), self.processor.now_ns)
                                   if source == self._peer else time.monotonic_ns())
         self._is_receiving = True
-        self.perform(self.host.receive(payload, source, self.now_s))
+        self.perform_effects(self.host.receive(payload, source, self.now_s))
         self.processor.settle_charges()
         self._is_receiving = False
         return True
@@ -156,7 +156,7 @@ class PacedEndpoint(HostEndpoint):
         if due_ns is not None and due_ns <= self.processor.now_ns:
             # Rounding to nanoseconds can make the time slightly earlier than the deadline.
             deadline_s = self.host.deadline_s()
-            self.perform(self.host.tick(max(self.now_s, deadline_s or 0.0)))
+            self.perform_effects(self.host.tick(max(self.now_s, deadline_s or 0.0)))
             self.processor.settle_charges()
 
     def serve_until(self, until_ns: int | None, files: Sequence[Any] = ()) -> bool:
@@ -175,7 +175,7 @@ class PacedEndpoint(HostEndpoint):
                                              *(file.fileno() for file in files)],
                                             next_ns)
             if self.datagrams.fileno() in ready:
-                self.read()
+                self.read_datagram()
             elif ready:
                 return True
             elif next_ns is not None:

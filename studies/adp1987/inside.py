@@ -20,7 +20,7 @@ from measure.capture import WHOLE, Detail, Point, capturing, settle_captures
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.adp.host import VERSIONS
-from protocols.adp.keys import generate
+from protocols.adp.keys import generate_key
 from studies.adp1987 import attacks, traces, unprotected
 from studies.adp1987.air import ON_AIR
 from studies.adp1987.realtime import IN_REAL_TIME
@@ -157,7 +157,7 @@ class Workload:
             folder.mkdir(parents=True, exist_ok=True)
             for owners in OWNERS.values():
                 for owner in owners:
-                    generate(version, folder, owner)
+                    generate_key(version, folder, owner)
             self._keys[version] = folder
         for file in self._keys[version].iterdir():
             shutil.copyfile(file, out / file.name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.adp import packets
-from protocols.adp.config import Config, load
+from protocols.adp.config import Config, load_config
 from protocols.adp.crypto import Crypto
 from protocols.adp.effects import Scope
 from protocols.adp.network import Datagrams
@@ -63,7 +63,8 @@ class Mallory:
         """Open a channel to a host like any legitimate user, and return keys and number."""
         request, keys = self._suite.request(host)
         frame = self._make_frame(request.channel, Flag.REQUEST, request=request.encoded)
-        self._send_to(host, frame.clear() if keys is None else self._seal_message(keys, frame))
+        self._send_to(host, frame.clear_bytes() if keys is None
+                      else self._seal_message(keys, frame))
         keys = self._suite.acknowledged(request, keys, self._receive_from(host))
         self._send_to(host, self._seal_message(keys, self._make_frame(request.channel)))
         return keys, request.channel
@@ -78,7 +79,7 @@ class Mallory:
         self._send_to("alpha", self._seal_message(keys, frame))
         while True:
             answer = self._receive_from("alpha")
-            body = packets.parse_body(keys.open(answer.clear(), answer), answer.count,
+            body = packets.parse_body(keys.open(answer.clear_bytes(), answer), answer.count,
                                       self._suite.padding)
             for proof in body.proofs:
                 if proof.name == self._owner:
@@ -95,7 +96,7 @@ class Mallory:
         whole = replace(frame, flags=frame.flags | self._suite.flags(private=False),
                         count=len(records))
         body = packets.encode_body(proofs, (), records)
-        return whole.clear() + bytes(keys.seal(whole.clear(), body, private=False))
+        return whole.clear_bytes() + bytes(keys.seal(whole.clear_bytes(), body, private=False))
 
     def _send_to(self, host: str, payload: bytes) -> None:
         self._datagrams.send(payload, self._config.addresses[host])
@@ -111,14 +112,14 @@ class Mallory:
             select.select([self._datagrams.fileno()], [], [], left_s)
             received = self._datagrams.receive()
             if received is not None and received[1] == self._config.addresses[host]:
-                return packets.parse(received[0])
+                return packets.parse_frame(received[0])
         raise TimeoutError(f"nothing from {host}")
 
 
 def main(path: str) -> int:
     """Run the attack for each line on standard input."""
     job = read_job(path)
-    mallory = Mallory(load(Path(job["config"])), job["owner"])
+    mallory = Mallory(load_config(Path(job["config"])), job["owner"])
     print("ready", flush=True)
     for line in sys.stdin:
         mallory.run_attack()

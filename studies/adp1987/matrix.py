@@ -92,7 +92,7 @@ def build_testbed(cell: Cell, settings: Asked) -> Spec:
         scenario: Scenario = cell.value("scenario")
         mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
         device = DEVICES[cell.ids["technology"]]
-        return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+        return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.medium_for(
             scenario, settings.medium),
                     {scenario.peer: device, scenario.mobile_node: device}, clocks=("virtual",))
     if cell.ids["technology"] == REAL_TIME:

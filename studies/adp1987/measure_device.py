@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from protocols.adp.context import Settings
 from protocols.adp.crypto import Crypto, RsaPrivate
 from protocols.adp.effects import Deliver, Effect, Message, Scope, Send
-from protocols.adp.host import Host, make
+from protocols.adp.host import Host, create_host
 from protocols.adp.keys import RSA_BITS
 from protocols.adp.suite import Directory
 
@@ -114,12 +114,13 @@ def _make_hosts() -> tuple[Host, Host]:
     directory = Directory({"alpha": "a", "beta": "b"},
                           {name: key.public for name, key in keys.items()})
     rng = random.Random(1)  # noqa: S311 - nothing is protected here
-    alpha, beta = (make("adp-1987", host=host, keys={owner: keys[owner]}, directory=directory,
-                        settings=Settings(scope=Scope.NONE), random=rng.randbytes,
-                        meter=lambda _operation, _size: None)
+    alpha, beta = (create_host("adp-1987", host=host, keys={owner: keys[owner]},
+                               directory=directory,
+                               settings=Settings(scope=Scope.NONE), random=rng.randbytes,
+                               meter=lambda _operation, _size: None)
                    for host, owner in (("alpha", "a"), ("beta", "b")))
     ends = {"alpha": alpha, "beta": beta}
-    waiting = [("alpha", effect) for effect in alpha.open("beta", ["a"], 0.0)]
+    waiting = [("alpha", effect) for effect in alpha.open_channel("beta", ["a"], 0.0)]
     while waiting:
         source, effect = waiting.pop(0)
         if isinstance(effect, Send):

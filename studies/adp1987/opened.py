@@ -222,7 +222,7 @@ def _is_trailer(frame: Frame, opened: bytes, secret: bytes) -> bool:
     text, check = opened[:-_BLOCK], opened[-_BLOCK:]
     if not frame.flags & Flag.CHECKSUM:
         return check == frame.channel
-    text = frame.clear() + text
+    text = frame.clear_bytes() + text
     # CBC-MAC with the length in front, under the key variant that docs/adp.md defines.
     padded = len(text).to_bytes(_BLOCK) + text + bytes(-len(text) % _BLOCK)
     encryptor = _des_cipher(bytes(byte ^ 0xF0 for byte in secret)).encryptor()
@@ -234,7 +234,8 @@ def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
 
     A body that is not encrypted can be read even if the tag is wrong.
     """
-    sequence, sealed, clear = int.from_bytes(frame.sealed[:8]), frame.sealed[8:], frame.clear()
+    sequence, sealed, clear = int.from_bytes(frame.sealed[:8]), frame.sealed[
+        8:], frame.clear_bytes()
     is_whole = bool(frame.flags & Flag.ALL)
     body = b"" if is_whole else sealed[:-_TAG_BYTES]
     try:

@@ -41,7 +41,8 @@ class TraceReplay:
         """Request the channel and make the owner known to the peer, before any message."""
         endpoint = self.endpoint
         endpoint.processor.advance_to(time.monotonic_ns())
-        endpoint.perform(endpoint.host.open("beta", [self._job["owner"]], endpoint.now_s))
+        endpoint.perform_effects(endpoint.host.open_channel("beta", [self._job["owner"]],
+                                                            endpoint.now_s))
         # Time for the request, the signature and its confirmation.
         self._serve_for(_ESTABLISH_S)
 
@@ -69,7 +70,7 @@ class TraceReplay:
             at_ns = processor.settle_charges()
             handed.append((due_ns - start_ns, at_ns - start_ns))
             data = self._payload.message_data(number, message.bytes)
-            endpoint.perform(endpoint.host.send(Message(
+            endpoint.perform_effects(endpoint.host.send(Message(
                 self._job["owner"], "beta", "bob", 7, data, urgent=message.urgent),
                 endpoint.now_s))
         while sum(messages for _, _, messages, _ in self._shipped) < len(trace):
@@ -87,7 +88,7 @@ class TraceReplay:
 
     def restart_session(self) -> None:
         """End the kernel session and begin the next one (negative control)."""
-        self.endpoint.begin_anew()
+        self.endpoint.start_session()
 
     def send_outside_channel(self) -> None:
         """Send 64 bytes of payload by UDP, outside of the channel (negative control)."""
@@ -111,7 +112,7 @@ class TraceReplay:
         """Have the owner send a message to host mid (negative control)."""
         message = Message(self._job["owner"], "mid", "mallory", 7, b"good morning", urgent=True)
         self.endpoint.processor.advance_to(time.monotonic_ns())
-        self.endpoint.perform(self.endpoint.host.send(message, self.endpoint.now_s))
+        self.endpoint.perform_effects(self.endpoint.host.send(message, self.endpoint.now_s))
         self._serve_for(_ESTABLISH_S)
 
     def wait_for_arrivals(self) -> None:

@@ -148,6 +148,6 @@ def _count_signatures(content: bytes) -> int:
 
 def _parse_frame(payload: bytes) -> Frame | None:
     try:
-        return packets.parse(payload)
+        return packets.parse_frame(payload)
     except PacketError:
         return None

@@ -82,7 +82,8 @@ class Adp1987(Study):
         """
         if factor.name == "trace" and name not in TRACES:
             return Level(name, entry.title, digest=entry.digest)
-        return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
+        return design.PLACES.restore_level(factor.name, name,
+                                           entry) or super().level(factor, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells of the chosen levels, one varied factor at a time."""
@@ -103,7 +104,7 @@ class Adp1987(Study):
 
         return matrix.build_task(cell, settings)
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Return the expected times (s) and capture bytes, by number and pauses of messages."""
         from studies.adp1987 import own_trace
 
@@ -126,7 +127,7 @@ class Adp1987(Study):
 
         In real time, twice the expected duration is added.
         """
-        expected = self.expected(cell, settings)
+        expected = self.expected_cost(cell, settings)
         waits_s = expected.duration_s if cell.ids["technology"] == design.REAL_TIME else 0.0
         return 120 + 10 * expected.processor_s + 2 * waits_s
 

@@ -64,6 +64,6 @@ class Asked(AnyAsked):
         Local file paths are replaced by the name of the medium, of each device and of the
         video.
         """
-        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium), **{
+        return {**super().to_stored_settings(), "medium": mobile.medium_name(self.medium), **{
             setting: load_device(getattr(self, setting)).name for setting in DEVICES},
                 "video": video.stored_name(self.video) if self.video else ""}

@@ -16,7 +16,7 @@ from typing import Any
 from policies import StreamLayer
 from studies import mobile
 from studies.mobile import NO_POLICY, OF_POLICY, is_on_air
-from studies.study import Cell, Factor, Level, StudyError, fixed
+from studies.study import Cell, Factor, Level, StudyError, fixed_levels
 
 #: Level of `scenario` for streams over wires.
 WIRES = "star-155"
@@ -249,13 +249,14 @@ PLACES = mobile.WiresAndAir(
 
 
 FACTORS = (
-    Factor("heuristic", "Heuristic", fixed([_make_level(*item) for item in HEURISTICS.items()]),
+    Factor("heuristic", "Heuristic",
+           fixed_levels([_make_level(*item) for item in HEURISTICS.items()]),
            plural="heuristics", option="--heuristics", help="How packets are authenticated: "
            "names, separated by commas."),
-    Factor("clients", "Clients", fixed([Level(str(count), number=float(count))
-                                        for count in range(1, MAX_CLIENTS + 1)]),
+    Factor("clients", "Clients", fixed_levels([Level(str(count), number=float(count))
+                                               for count in range(1, MAX_CLIENTS + 1)]),
            is_number=True, plural="numbers of clients"),
-    Factor("load", "Load", fixed([_make_level(*item) for item in DISTURBANCES.items()]),
+    Factor("load", "Load", fixed_levels([_make_level(*item) for item in DISTURBANCES.items()]),
            plural="loads"),
-    *PLACES.factors(),
+    *PLACES.build_factors(),
 )

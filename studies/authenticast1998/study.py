@@ -82,7 +82,8 @@ class Authenticast1998(Study):
 
         Policies and scenarios may be the user's own, so they are built from the stored content.
         """
-        return factors.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
+        return factors.PLACES.restore_level(factor.name, name,
+                                            entry) or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return server and clients on wires, or a policy in a scenario.
@@ -95,7 +96,8 @@ class Authenticast1998(Study):
         if mobile.is_on_air(cell):
             scenario: Scenario = cell.value("scenario")
             mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
-            return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+            return Spec(scenario.network, cell.value("policy").without_upper_layers,
+                        mobile.medium_for(
                 scenario, settings.medium),
                         {scenario.peer: settings.server_device,
                          scenario.mobile_node: settings.client_device})
@@ -121,7 +123,7 @@ class Authenticast1998(Study):
                 "trace": list(video.read_trace(settings.video)) if settings.video else [],
                 "has_port": on_air and cell.value("policy").uses_eap}
 
-    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings without effect in this cell.
 
         Over wires these are the settings of the air. Others are load times without a load, the cost
@@ -138,7 +140,7 @@ class Authenticast1998(Study):
             unused.add("limit")
         return unused
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate the duration and costs from the number of packets."""
         packets, lasts_s = self._stream_size(cell, settings)
         return Expected(lasts_s, 0.7 + 0.0014 * packets,

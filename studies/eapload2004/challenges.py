@@ -13,7 +13,7 @@ from measure import eap_keys, pcap
 from protocols.aka import packets
 from protocols.aka.milenage import MilenageKey
 from protocols.aka.program import PORT
-from protocols.aka.recomputed import recompute
+from protocols.aka.recomputed import recompute_challenge
 from studies.eapload2004.exchanges import Exchange
 
 _ANSWER = b"AKA-RESP-AUTH "
@@ -39,7 +39,7 @@ def find_faults(exchanges: Sequence[Exchange], vectors: Sequence[tuple[bytes, by
     Returns:
         Up to three reasons, none if all values agree.
     """
-    shared = MilenageKey.of(secrets["subscriber"])
+    shared = MilenageKey.from_secrets(secrets["subscriber"])
     return [reason for exchange in exchanges for reason in _find_exchange_faults(
         exchange, vectors, shared, secrets["network"]["radius_secret"].encode())][:3]
 
@@ -47,8 +47,8 @@ def find_faults(exchanges: Sequence[Exchange], vectors: Sequence[tuple[bytes, by
 def _find_exchange_faults(exchange: Exchange, vectors: Sequence[tuple[bytes, bytes]],
                           shared: MilenageKey,
                           secret: bytes) -> Iterator[str]:
-    said = [packet for eap in exchange.aka if (packet := packets.parse(eap))]
-    made = recompute(said, exchange.user, shared)
+    said = [packet for eap in exchange.aka if (packet := packets.parse_packet(eap))]
+    made = recompute_challenge(said, exchange.user, shared)
     if made.request is None:
         yield from made.faults
         return

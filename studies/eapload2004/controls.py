@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from studies.changes import changed
+from studies.changes import change_layer
 from studies.eapload2004.design import NAMES, ids
 from studies.study import Fault
 
@@ -57,15 +57,15 @@ CONTROLS: Mapping[str, Fault | str] = {
     "denied-identity": Fault("the server denies the subscriber, by the permanent number",
                              on=_TEMPORARY, secrets={"network.denied": "001010123456789"}),
     "other-offer": Fault("the server offers EAP-MD5 first, which the station refuses",
-                         policy=changed("dot1x", first_offer="MD5"), on=_TEMPORARY,
+                         policy=change_layer("dot1x", first_offer="MD5"), on=_TEMPORARY,
                          fails=("packets",)),
     "no-cross-certificate": Fault("a near server does not show what certified its authority",
                                   on=_NEAR, secrets={"gateway.cross": "unknown"}),
     "permanent-identity": Fault("the station claims its permanent number, for all to see",
-                                policy=changed("aaa", identity="permanent"), on=_TEMPORARY,
+                                policy=change_layer("aaa", identity="permanent"), on=_TEMPORARY,
                                 fails=("identity",)),
     "home-authority": Fault("a near server's certificate is of the home network's authority",
-                            policy=changed("aaa", authority="home"), on=_NEAR,
+                            policy=change_layer("aaa", authority="home"), on=_NEAR,
                             fails=("authority",)),
     "wrong-key": Fault("the card has another key than the subscriber server", on=_AKA,
                        secrets={"card.key_hex": ""}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from studies.study import Cell, Factor, Level, chosen_cells, fixed
+from studies.study import Cell, Factor, Level, chosen_cells, fixed_levels
 
 #: Loads of Table 1 (1/s), and two higher ones that bring the server's utilization to 0.73 and 0.84.
 TABLE_1 = (1, 4, 5, 8, 10, 20, 25, 50)
@@ -52,7 +52,7 @@ NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "ch
 def _number_factor(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
                    words: str = "") -> Factor:
     return Factor(name, title, is_number=True, unit=unit, plural=plural, help=words,
-                  option=f"--{plural}" if words else "", read=fixed(
+                  option=f"--{plural}" if words else "", read=fixed_levels(
                       [Level(f"{value:g}", number=value) for value in values]))
 
 
@@ -60,30 +60,31 @@ FACTORS = (
     _number_factor("load", "Load", LOADS, "1/s", "loads",
                    f"Authentications a second in the background, of {', '.join(map(str, LOADS))}."),
     _number_factor("rtt", "Round trip", RTTS_MS, "ms"),
-    Factor("place", "Place", read=fixed([Level(name, place.title, value=place)
-                                         for name, place in PLACES.items()])),
-    Factor("key", "Key", read=fixed([Level("rsa-1024", "RSA, 1024 bits"),
-                                     Level("rsa-2048", "RSA, 2048 bits"),
-                                     Level("p-256", "ECDSA, P-256")])),
+    Factor("place", "Place", read=fixed_levels([Level(name, place.title, value=place)
+                                                for name, place in PLACES.items()])),
+    Factor("key", "Key", read=fixed_levels([Level("rsa-1024", "RSA, 1024 bits"),
+                                            Level("rsa-2048", "RSA, 2048 bits"),
+                                            Level("p-256", "ECDSA, P-256")])),
     _number_factor("chain", "Chain", (1, 2, 3), "certificates"),
-    Factor("tls", "TLS", plural="versions of TLS", read=fixed([Level("1.2"), Level("1.3")])),
-    Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed(
+    Factor("tls", "TLS", plural="versions of TLS", read=fixed_levels([Level("1.2"), Level("1.3")])),
+    Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed_levels(
         [Level("full", "each authentication in full"),
          Level("resumed", "resumed from the one before")])),
-    Factor("path", "Path", read=fixed([
+    Factor("path", "Path", read=fixed_levels([
         Level("direct", "the access point asks the server (Fig. 4)"),
         Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)"),
         Level("near", "it asks a server of the visited network's, by cross-certificates")])),
     _number_factor("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"),
-    Factor("identity", "Identity", plural="identities", read=fixed([
+    Factor("identity", "Identity", plural="identities", read=fixed_levels([
         Level("imsi", "the one in the certificate"),
         Level("p-tmsi", "a temporary one, which the server maps to that in the certificate")])),
-    Factor("method", "Method", read=fixed([Level("tls", "EAP-TLS"), Level("aka", "EAP-AKA")])),
-    Factor("server", "Server", read=fixed([Level("freeradius", "FreeRADIUS"),
-                                           Level("hostapd", "hostapd")])),
+    Factor("method", "Method",
+           read=fixed_levels([Level("tls", "EAP-TLS"), Level("aka", "EAP-AKA")])),
+    Factor("server", "Server", read=fixed_levels([Level("freeradius", "FreeRADIUS"),
+                                                  Level("hostapd", "hostapd")])),
     _number_factor("hss", "HSS", HSS_RTTS_MS, "ms", "distances of the HSS"),
     _number_factor("share", "Share of capacity", SHARES, "%", "shares of capacity"),
-    Factor("driver", "Driver", read=fixed([
+    Factor("driver", "Driver", read=fixed_levels([
         Level("generator", "the load generator"),
         Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))
 NAMES = tuple(factor.name for factor in FACTORS)

@@ -123,7 +123,7 @@ class EapLoad2004(Study):
                 "overloads": overload.is_overloaded(cell.ids, settings),
                 "asked": settings.model_dump(mode="json")}
 
-    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings without effect in the cell, such as the background's without load."""
         ids, unused = cell.ids, set[str]()
         is_loaded = ids["load"] != "0" or ids["share"] != "0"
@@ -148,7 +148,7 @@ class EapLoad2004(Study):
         """
         return settings.model_copy(update={"authentications": 2, "saturating": 40})
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Return the expected times (s) and capture bytes, by number of authentications."""
         capacity = overload.capacity_per_s(cell.ids, settings) or _CAPACITY
         behind = (_loaded_s(cell, settings) * overload.rate_per_s(cell.ids, capacity)
@@ -165,7 +165,7 @@ class EapLoad2004(Study):
         """
         capacity = overload.capacity_per_s(cell.ids, settings) or _CAPACITY
         waited_s = _loaded_s(cell, settings) + _SATURATIONS * settings.saturating / capacity
-        return 120 + 10 * self.expected(cell, settings).duration_s + 2 * waited_s
+        return 120 + 10 * self.expected_cost(cell, settings).duration_s + 2 * waited_s
 
     def check_clock(self, clock: Clock, settings: Asked) -> None:  # type: ignore[override]
         """Check that the clock can measure with the devices.

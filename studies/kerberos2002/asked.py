@@ -54,4 +54,4 @@ class Asked(AnyAsked):
 
     def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings, with a medium's name instead of its local file path."""
-        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.medium_name(self.medium)}

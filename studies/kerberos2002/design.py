@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from studies import mobile
 from studies.kerberos2002.variants import MOBILE, VARIANTS, protocol_from_layer
 from studies.logins import Logins
-from studies.study import Cell, Factor, Level, fixed
+from studies.study import Cell, Factor, Level, fixed_levels
 
 SERVERS = (1, 2, 4, 8, 16)
 SPEEDS = (1, 5, 10, 20, 50, 100)
@@ -41,23 +41,23 @@ LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=pro
                 always={"customers": "1", "placement": "one"},
                 fixes=lambda layer: {"suite": layer.suite} if layer.suite else {})
 FACTORS = (
-    Factor("protocol", "Protocol", option="--protocols", read=fixed(
+    Factor("protocol", "Protocol", option="--protocols", read=fixed_levels(
         [*(Level(name, variant.title) for name, variant in VARIANTS.items()),
          Level(mobile.OF_POLICY, "as the policy's layer says")]),
         help=f"Protocols, of {', '.join(VARIANTS)}."),
     Factor("servers", "Servers", is_number=True, plural="numbers of servers",
-           read=fixed(_number_levels(SERVERS))),
-    Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in (
+           read=fixed_levels(_number_levels(SERVERS))),
+    Factor("wire", "Wire", read=fixed_levels([Level(name, title) for name, title in (
         *WIRES.items(), (mobile.AIR, "client on the air of a scenario"))])),
     Factor("speed", "Speed", is_number=True, unit="times the 2002 servers'", plural="speeds",
-           read=fixed(_number_levels(SPEEDS))),
+           read=fixed_levels(_number_levels(SPEEDS))),
     Factor("customers", "Customers", is_number=True, plural="numbers of customers",
-           read=fixed(_number_levels(CUSTOMERS))),
-    Factor("placement", "Placement", read=fixed([
+           read=fixed_levels(_number_levels(CUSTOMERS))),
+    Factor("placement", "Placement", read=fixed_levels([
         Level("one", "all servers on one machine"), Level("each", "a machine for each server")])),
-    Factor("suite", "Suite", read=fixed([
+    Factor("suite", "Suite", read=fixed_levels([
         Level("era", "RSA-1024, DES"), Level("today", "RSA-2048, AES-256 with SHA-384")])),
-    *LOGINS.places.factors(),
+    *LOGINS.places.build_factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
@@ -106,4 +106,4 @@ def today_cell_ids(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
 
 def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Yield the design's cells at the chosen levels, and cells on the air."""
-    return LOGINS.cells(NAMES, design_cells(), levels)
+    return LOGINS.list_cells(NAMES, design_cells(), levels)

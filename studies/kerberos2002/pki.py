@@ -18,7 +18,7 @@ from cryptography.x509 import ObjectIdentifier
 
 from protocols.kerberos import certificates
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish
-from protocols.kerberos.messages import krbtgt
+from protocols.kerberos.messages import krbtgt_name
 from protocols.kerberos.suites import SUITES, Suite
 
 LOCAL, REMOTE = "L.TEST", "R.TEST"
@@ -50,8 +50,8 @@ class KeyMaker:
     def _new_authority(self, name: str, issuer: Issuer | None) -> Issuer:
         key = self._new_key()
         wish = Wish(name, is_authority=True, size_bytes=self._size)
-        return Issuer(certificates.issue(wish, key.public_key(), issuer,
-                                         issuer.key if issuer else key, self._now), key)
+        return Issuer(certificates.issue_certificate(wish, key.public_key(), issuer,
+                                                     issuer.key if issuer else key, self._now), key)
 
     def _authority_path(self, realm: str, root: Issuer) -> list[Issuer]:
         """Return the authorities from a realm's issuer up to a root."""
@@ -73,7 +73,8 @@ class KeyMaker:
                                     self._new_authority("root", None)) if rogue else \
             self._issuers[request.realm]
         issuer = path[0]
-        own = certificates.issue(request, key.public_key(), issuer, issuer.key, self._now)
+        own = certificates.issue_certificate(request, key.public_key(), issuer, issuer.key,
+                                             self._now)
         pem = self.identities[key_of]["key"] if key_of else key.private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         self.identities[label] = {"name": request.subject, "realm": request.realm, "key": pem,
@@ -94,14 +95,14 @@ def make_keys(file: Path, suite_name: str, services: int, certificate_bytes: int
         return Wish(name, realm, purpose, size_bytes=certificate_bytes)
 
     for realm in (LOCAL, REMOTE):
-        maker.add_identity(f"kdc {realm}", principal(krbtgt(realm), realm, KDC_PURPOSE))
+        maker.add_identity(f"kdc {realm}", principal(krbtgt_name(realm), realm, KDC_PURPOSE))
     maker.add_identity(USER, principal(USER, LOCAL, CLIENT_PURPOSE))
     maker.add_identity(PROXY_NAME, principal(PROXY_NAME, LOCAL, KDC_PURPOSE))
     for number in range(1, services + 1):
         maker.add_identity(service_principal(number),
                            principal(service_principal(number), REMOTE, KDC_PURPOSE))
     _make_wrong(maker, certificate_bytes)
-    named = [USER, krbtgt(LOCAL), krbtgt(REMOTE), "pkcross", "pkcross of another day",
+    named = [USER, krbtgt_name(LOCAL), krbtgt_name(REMOTE), "pkcross", "pkcross of another day",
              *(service_principal(number) for number in range(1, services + 1))]
     file.write_text(json.dumps({
         "suite": suite.name, "anchor": _to_pem(maker.root.certificate),
@@ -112,7 +113,7 @@ def make_keys(file: Path, suite_name: str, services: int, certificate_bytes: int
 def share_key(file: Path) -> None:
     """Give the first server the key that the local realm's tickets are encrypted with."""
     document = json.loads(file.read_text())
-    document["secrets"][service_principal(1)] = document["secrets"][krbtgt(LOCAL)]
+    document["secrets"][service_principal(1)] = document["secrets"][krbtgt_name(LOCAL)]
     file.write_text(json.dumps(document))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from protocols.kerberos.messages import krbtgt
+from protocols.kerberos.messages import krbtgt_name
 from studies.kerberos2002.pki import LOCAL, PROXY_NAME, REMOTE, USER, service_principal
 from studies.kerberos2002.variants import CIPHERS, VARIANTS
 
@@ -117,18 +117,18 @@ def _client_configuration(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kdc_configuration(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
     is_mobile = VARIANTS[task["protocol"]].way == "mobile"
-    names = [krbtgt(realm)] + [USER] * (realm == LOCAL)
+    names = [krbtgt_name(realm)] + [USER] * (realm == LOCAL)
     if realm == REMOTE or is_mobile:
         names += server_nodes(task)
     return {"role": "kdc", "uses": [f"kdc {realm}"], "kdc": {
         "identity": f"kdc {realm}", "secrets": names, "pkcross_secret": "pkcross",
-        "remote": {REMOTE: ["kdc-r", krbtgt(REMOTE)]} if realm == LOCAL else {},
+        "remote": {REMOTE: ["kdc-r", krbtgt_name(REMOTE)]} if realm == LOCAL else {},
         "keeps_cross_realm_tickets": task["xtkt_cache"],
         "signs_client_key_reply": task["kdc_signs"]}}
 
 
 def _proxy_configuration(use: str) -> dict[str, Any]:
-    targets = {krbtgt(LOCAL): "kdc-l", service_principal(1): "app1"}
+    targets = {krbtgt_name(LOCAL): "kdc-l", service_principal(1): "app1"}
     knows = use in ("trusted", "assist")
     return {"role": "proxy", "uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
         "name": PROXY_NAME, "realm": LOCAL, "targets": targets,

@@ -73,7 +73,7 @@ class Kerberos2002(Study):
 
         Policies and scenarios may be the user's own, so they are built from the stored content.
         """
-        level = design.LOGINS.places.level(factor.name, name, entry)
+        level = design.LOGINS.places.restore_level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
@@ -91,7 +91,8 @@ class Kerberos2002(Study):
             mobile.refuse_losses(scenario, "clients of this study send nothing again")
             nodes = {scenario.mobile_node: names["mobile"],
                      **dict.fromkeys(network.HOSTS, names["server"])}
-            return Spec(scenario.network, cell.value("policy").without_upper_layers, mobile.air_of(
+            return Spec(scenario.network, cell.value("policy").without_upper_layers,
+                        mobile.medium_for(
                 scenario, settings.medium),
                         nodes, packages="asn1")
         made = network.build_realms()
@@ -110,7 +111,7 @@ class Kerberos2002(Study):
                        name, ids["suite"], _device_setting(cell, role))) else {}
                    for role, name in _device_names(cell, settings).items()}
         return {
-            **ids, "protocol": design.LOGINS.chosen(cell),
+            **ids, "protocol": design.LOGINS.chosen_mechanism(cell),
             "scenario": to_json(network.with_realms_at_home(cell.value("scenario"))) if on_air
             else None,
             "has_port": on_air and cell.value("policy").uses_eap,
@@ -125,9 +126,9 @@ class Kerberos2002(Study):
             "first_seed": settings.first_seed,
             "deadline_s": _DEADLINE_S * _transaction_count(cell, settings)}
 
-    def unused(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
+    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
         """Return the settings of other roles' devices and of other protocols."""
-        variant = VARIANTS[design.LOGINS.chosen(cell)]
+        variant = VARIANTS[design.LOGINS.chosen_mechanism(cell)]
         is_mobile = variant.way == "mobile"
         unused = {"workstation_device" if is_mobile else "mobile_device"}
         if variant.way != "pkcross":
@@ -140,7 +141,7 @@ class Kerberos2002(Study):
             unused.add("spares_opening")
         return unused
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate the duration and costs from the number of transactions."""
         count = _transaction_count(cell, settings)
         took_s = _REPETITION_S + count * (_TRANSACTION_S + _SERVER_S * int(cell.ids["servers"]))
@@ -148,7 +149,7 @@ class Kerberos2002(Study):
 
     def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return forty times the expected duration, plus a constant."""
-        return 120 + 40 * self.expected(cell, settings).duration_s
+        return 120 + 40 * self.expected_cost(cell, settings).duration_s
 
     def judge(self, repetition: Repetition) -> Judged:
         """Decrypt all messages and measure."""
@@ -161,7 +162,7 @@ class Kerberos2002(Study):
         """Return all metrics, with the paper's phases for mobile clients' protocols only."""
         from studies.kerberos2002.variants import VARIANTS
 
-        has_phases = VARIANTS[design.LOGINS.chosen(cell)].way == "mobile"
+        has_phases = VARIANTS[design.LOGINS.chosen_mechanism(cell)].way == "mobile"
         return [metric for metric in self.metrics if has_phases or metric not in body.PHASES]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:

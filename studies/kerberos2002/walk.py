@@ -29,7 +29,7 @@ def _reply_signer(message: Spoken) -> Holder:
     """Return the required signer of a reply: a realm's KDC, or a server itself (PKTAPP)."""
     if message.source in _REALMS:
         realm = _REALMS[message.source]
-        return Holder("KDC", messages.krbtgt(realm), realm, message.at_s)
+        return Holder("KDC", messages.krbtgt_name(realm), realm, message.at_s)
     return Holder("KDC", ticket_service(message), message.value["ticket"]["realm"], message.at_s)
 
 
@@ -82,7 +82,7 @@ class Walk:
 
     def _check_time(self, where: str, message: Spoken, authenticator: Mapping[str, Any]) -> None:
         """Check that a signed time is close to the time of the packet."""
-        apart_s = abs(messages.seconds(authenticator["ctime"]) - message.at_s)
+        apart_s = abs(messages.to_seconds(authenticator["ctime"]) - message.at_s)
         if apart_s > _MAX_SKEW_S:
             self.opened.complaints.append(f"{where}: signed {apart_s:.0f} s from when it passed")
 

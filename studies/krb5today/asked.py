@@ -33,4 +33,4 @@ class Asked(AnyAsked):
 
         A path is valid on this host only.
         """
-        return {**super().to_stored_settings(), "medium": mobile.air_name(self.medium)}
+        return {**super().to_stored_settings(), "medium": mobile.medium_name(self.medium)}

@@ -24,9 +24,9 @@ from studies.krb5today.mechanisms import (
     MECHANISMS,
     USER,
     LoginMechanism,
-    identity,
-    login,
-    service,
+    login_command,
+    pkinit_identity,
+    service_principal,
 )
 from topologies.model import STATION
 
@@ -58,7 +58,7 @@ class LoginClient:
         self.home = site.mount / self._named
         self._pkinit = str(self.home / "pkinit")
         self._folder = site.run_folder(self._named)
-        self._mechanism = _instead(mechanism, self._control)
+        self._mechanism = _select_mechanism(mechanism, self._control)
         self._cache = f"FILE:{self._folder}/tickets-{number}"
         self._armour = f"FILE:{self._folder}/armour"
         self.logins: list[dict[str, Any]] = []
@@ -66,13 +66,15 @@ class LoginClient:
     def prepare(self) -> None:
         """Get the armour ticket that a login with FAST requires."""
         if self._mechanism.is_armoured:
-            self._do(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"], self._environment())
+            self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"],
+                              self._build_environment())
 
-    def once(self) -> dict[str, Any]:
+    def log_in_once(self) -> dict[str, Any]:
         """Log in once without any ticket, and return the result."""
         Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
         began_ns = time.time_ns()
-        said = [self._do(argv, environment) for argv, environment in self._steps()]
+        said = [self._run_command(argv, environment) for argv, environment
+                in self._login_commands()]
         return {"customer": self._number, "began_ns": began_ns, "ended_ns": time.time_ns(),
                 "status": max(status for status, _ in said),
                 "said": "; ".join(words for _, words in said if words)[:300]}
@@ -83,61 +85,62 @@ class LoginClient:
         A single client waits for empty wires after each login.
         """
         for _ in range(count):
-            self.logins.append({**self.once(), "is_away": is_away})
+            self.logins.append({**self.log_in_once(), "is_away": is_away})
             if self._control.tells:
-                self._tell()
+                self._send_key()
             if self._control.babbles:
-                self._babble()
+                self._send_malformed()
             if is_lone:
-                self.drain()
+                self.wait_until_drained()
 
-    def _tell(self) -> None:
+    def _send_key(self) -> None:
         """Send the session key to the KDC in a further request. Raises MeasureError."""
-        status, _ = self._do([
+        status, _ = self._run_command([
             sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
             program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
-    def _babble(self) -> None:
+    def _send_malformed(self) -> None:
         """Send a malformed message to the client's KDC. Raises MeasureError."""
         said = ("import socket, sys\n"
                 "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
-        status, _ = self._do([sys.executable, "-c", said,
-                              self._site.network.nodes["local"].address], program_environment())
+        status, _ = self._run_command([sys.executable, "-c", said,
+                                       self._site.network.nodes["local"].address],
+                                      program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
-    def drain(self) -> None:
+    def wait_until_drained(self) -> None:
         """Wait until no packet of a login is under way."""
         time.sleep(_REAL_DRAINED_S if self._site.clock == "real" else _DRAINED_S)
 
-    def _steps(self) -> list[tuple[list[str], dict[str, str]]]:
+    def _login_commands(self) -> list[tuple[list[str], dict[str, str]]]:
         """Return the commands of a login with their environments."""
         mechanism, steps = self._mechanism, list[tuple[list[str], dict[str, str]]]()
         shown = (self._control.certificate, self._control.key)
         if not mechanism.is_proxied:
-            steps.append((login(mechanism, self._pkinit, shown, self._cache, self._armour),
-                          self._environment()))
+            steps.append((login_command(mechanism, self._pkinit, shown, self._cache, self._armour),
+                          self._build_environment()))
         if mechanism.target:
-            steps.append((self._gss(mechanism), self._environment(
+            steps.append((self._gss_command(mechanism), self._build_environment(
                 knows_kdcs=not mechanism.is_proxied)))
         return steps
 
-    def _gss(self, mechanism: LoginMechanism) -> list[str]:
+    def _gss_command(self, mechanism: LoginMechanism) -> list[str]:
         """Return the command that authenticates to the application server.
 
         With IAKERB, this command also logs in.
         """
         how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
         how += [] if self._control.is_mutual else ["-nomutual"]
-        host = service(mechanism.target).partition("/")[2]
+        host = service_principal(mechanism.target).partition("/")[2]
         port = PROXY_PORT if mechanism.is_proxied else GSS_PORT
         return ["gss-client", "-port", str(port), *how, "-nw", "-nx", "-nm",
                 self._site.network.nodes[SERVER].address, f"host@{host}", "hello"]
 
-    def _environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
+    def _build_environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
         """Return the environment with settings and ticket cache.
 
         With IAKERB, the library itself presents the certificate, so its settings name it.
@@ -153,14 +156,14 @@ class LoginClient:
             # than its minimum.
             lines.append(f"pkinit_dh_min_bits = {self._curve}")
         if self._mechanism.is_proxied:
-            shown = identity(self._pkinit, (self._control.certificate, self._control.key))
+            shown = pkinit_identity(self._pkinit, (self._control.certificate, self._control.key))
             lines.append(f"pkinit_identities = {shown}")
         own = self._folder / f"own-{self._number}.conf"
         own.write_text("\n".join(lines) + "\n")
         return {**os.environ, "KRB5CCNAME": self._cache,
                 **library_environment(self._site, self._named, knows_kdcs=knows_kdcs, before=[own])}
 
-    def _do(self, argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    def _run_command(self, argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
         if self._control.clock:
             argv = ["faketime", "-f", self._control.clock, *argv]
         typed = self._site.secrets["kerberos"]["user_password"] + "\n" \
@@ -175,12 +178,12 @@ class LoginClient:
         return done.returncode, words
 
 
-def _instead(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
+def _select_mechanism(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
     """Return the control's mechanism, or the cell's without one."""
     return {**MECHANISMS, **_INSTEAD}.get(control.instead, mechanism)
 
 
-def lacking(mechanism: LoginMechanism) -> str:
+def missing_support(mechanism: LoginMechanism) -> str:
     """Return the reason why the installed krb5 lacks a mechanism, or ""."""
     plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking

@@ -18,9 +18,9 @@ class DerValue:
     @property
     def parts(self) -> list[DerValue]:
         """Return the values inside this value. Raises ValueError."""
-        return parts(self.content)
+        return parse_values(self.content)
 
-    def tagged(self, tag: int) -> DerValue:
+    def find_tagged(self, tag: int) -> DerValue:
         """Return the first part with this tag. Raises ValueError."""
         for part in self.parts:
             if part.tag == tag:
@@ -28,17 +28,17 @@ class DerValue:
         raise ValueError(f"nothing tagged {tag:#x}")
 
 
-def parts(data: bytes) -> list[DerValue]:
+def parse_values(data: bytes) -> list[DerValue]:
     """Parse consecutive values. Raises ValueError."""
     values, place = [], 0
     while place < len(data):
-        value = first(data[place:])
+        value = parse_first(data[place:])
         values.append(value)
         place += len(value.whole)
     return values
 
 
-def first(data: bytes) -> DerValue:
+def parse_first(data: bytes) -> DerValue:
     """Parse the first value. Raises ValueError."""
     if len(data) < 2:
         raise ValueError("no value")

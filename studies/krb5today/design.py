@@ -8,7 +8,7 @@ from policies import KerberosLayer
 from studies import mobile
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.logins import Logins
-from studies.study import Cell, Factor, Level, fixed
+from studies.study import Cell, Factor, Level, fixed_levels
 
 CUSTOMERS = (1, 2, 8, 32)
 WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit/s, 44.5 ms",
@@ -35,23 +35,24 @@ def of_layer(layer: KerberosLayer) -> str:
 LOGINS = Logins("mechanism", "mit", "kerberos2002", realms=REALMS, of_layer=of_layer,
                 always={"customers": "1"}, fixes=lambda _: {"transport": "default"})
 FACTORS = (
-    Factor("mechanism", "Mechanism", option="--mechanisms", read=fixed(
+    Factor("mechanism", "Mechanism", option="--mechanisms", read=fixed_levels(
         [*(Level(name, mechanism.title) for name, mechanism in MECHANISMS.items()),
          Level(mobile.OF_POLICY, "as the policy's layer says")]),
         help=f"Mechanisms, of {', '.join(MECHANISMS)}."),
-    Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in (
+    Factor("wire", "Wire", read=fixed_levels([Level(name, title) for name, title in (
         *WIRES.items(), (mobile.AIR, "the air of a scenario"))])),
-    Factor("transport", "Transport", read=fixed(
+    Factor("transport", "Transport", read=fixed_levels(
         [Level(name, title) for name, title in TRANSPORTS.items()])),
-    Factor("customers", "Customers", is_number=True, plural="numbers of customers", read=fixed(
+    Factor("customers", "Customers", is_number=True, plural="numbers of customers",
+           read=fixed_levels(
         [Level(str(count), number=count) for count in CUSTOMERS])),
-    *LOGINS.places.factors(),
+    *LOGINS.places.build_factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
-def ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
-        customers: int = 1) -> tuple[str, ...]:
+def cell_ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
+             customers: int = 1) -> tuple[str, ...]:
     """Return a cell's level ids.
 
     By default for one client on the wire `lan`.
@@ -59,19 +60,19 @@ def ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
     return mechanism, wire, transport, str(customers), mobile.NO_POLICY, REALMS
 
 
-def design() -> Iterator[tuple[str, ...]]:
+def design_rows() -> Iterator[tuple[str, ...]]:
     """Generate the level ids of every cell.
 
     A cell may occur several times.
     """
     for name in MECHANISMS:
-        yield from (ids(name, wire) for wire in WIRES if wire != "none")
+        yield from (cell_ids(name, wire) for wire in WIRES if wire != "none")
     for name in LOADED:
-        yield from (ids(name, "none", customers=count) for count in CUSTOMERS)
+        yield from (cell_ids(name, "none", customers=count) for count in CUSTOMERS)
     for name in TIMED:
-        yield from (ids(name, wire, "tcp") for wire in ("lan", "2g"))
+        yield from (cell_ids(name, wire, "tcp") for wire in ("lan", "2g"))
 
 
-def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+def design_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """Return the design's cells for the chosen levels, and cells for policies on the air."""
-    return LOGINS.cells(NAMES, design(), levels)
+    return LOGINS.list_cells(NAMES, design_rows(), levels)

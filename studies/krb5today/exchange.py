@@ -47,13 +47,13 @@ class KerberosMessage:
         return self.value["error-code"] if self.kind == "KRB-ERROR" and self.value else None
 
 
-def of(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
+def parse_traffic(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
     """Return all messages of a capture by time.
 
     Other data has a `complaint`.
     """
     parties = {address: party for party, address in addresses.items()}
-    return [said for message in traffic.messages for said in _said(message, parties)]
+    return [said for message in traffic.messages for said in _parse_message(message, parties)]
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class KerberosExchange:
         return self.reply.kind in _REPLIES
 
 
-def answered(said: Sequence[KerberosMessage]) -> list[KerberosExchange]:
+def pair_exchanges(kerberos_messages: Sequence[KerberosMessage]) -> list[KerberosExchange]:
     """Return each reply with the last request on its socket or connection."""
     asked, exchanges = dict[tuple[frozenset[str], int], KerberosMessage](), []
-    for message in said:
+    for message in kerberos_messages:
         key = frozenset((message.source, message.target)), message.client_port
         if message.kind in _REQUESTS:
             asked[key] = message
@@ -81,39 +81,39 @@ def answered(said: Sequence[KerberosMessage]) -> list[KerberosExchange]:
     return exchanges
 
 
-def _said(message: WireMessage, parties: Mapping[str, str]) -> Iterator[KerberosMessage]:
+def _parse_message(message: WireMessage, parties: Mapping[str, str]) -> Iterator[KerberosMessage]:
     way, payload = message.transport, message.payload
     if any(port in LEADS for port in message.ports):
         if not message.payload or message.lead[0] & _TOKEN_FLAG == 0:
             return  # data of the application itself
         try:
-            way, payload = _carried(payload)
+            way, payload = _unwrap_token(payload)
         except ValueError as error:
-            yield _decoded(message, parties, "gss", payload, str(error))
+            yield _decode_message(message, parties, "gss", payload, str(error))
             return
     if way:
-        yield _decoded(message, parties, way, payload)
+        yield _decode_message(message, parties, way, payload)
 
 
-def _carried(token: bytes) -> tuple[str, bytes]:
+def _unwrap_token(token: bytes) -> tuple[str, bytes]:
     """Return kind and content of a GSS token. Raises ValueError."""
     if token[:1] == bytes([_TOKEN]):
-        token = der.first(token).content
-        name = der.first(token)
+        token = der.parse_first(token).content
+        name = der.parse_first(token)
         if name.tag != _OID:
             raise ValueError("a token without a mechanism")
         token = token[len(name.whole):]
     kind, rest = token[:2], token[2:]
     if kind == _PROXIED:
-        header = der.first(rest)
+        header = der.parse_first(rest)
         return "proxy", rest[len(header.whole):]
     if kind in (_AP_REQUEST, _AP_REPLY):
         return "gss", rest
     raise ValueError(f"a token of the unknown kind {kind.hex()}")
 
 
-def _decoded(message: WireMessage, parties: Mapping[str, str], way: str, payload: bytes,
-             complaint: str = "") -> KerberosMessage:
+def _decode_message(message: WireMessage, parties: Mapping[str, str], way: str, payload: bytes,
+                    complaint: str = "") -> KerberosMessage:
     kind = messages.kind_of(payload)
     value, padata = None, dict[int, bytes]()
     if not kind and not complaint:

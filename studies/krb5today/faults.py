@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from studies import mobile
-from studies.changes import changed
+from studies.changes import change_layer
 from studies.krb5today import design
 from studies.krb5today.controls import CONTROLS
 from studies.study import Fault
@@ -32,22 +32,23 @@ _FAILS: Mapping[str, tuple[str, ...]] = {
     "told-key": ("no key in clear",), "no-message": ("messages follow the schema",)}
 
 
-def _on(mechanism: str, wire: str = "lan") -> dict[str, str]:
-    return dict(zip(design.NAMES, design.ids(mechanism, wire), strict=True))
+def _control_cell(mechanism: str, wire: str = "lan") -> dict[str, str]:
+    return dict(zip(design.NAMES, design.cell_ids(mechanism, wire), strict=True))
 
 
-def _fault(name: str) -> Fault:
-    return Fault(CONTROLS[name].title, on=_on(_MECHANISMS.get(name, "pkinit-dh")),
+def _create_fault(name: str) -> Fault:
+    return Fault(CONTROLS[name].title, on=_control_cell(_MECHANISMS.get(name, "pkinit-dh")),
                  fails=_FAILS.get(name, (_COUNTED, _USED)))
 
 
 def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
     """Return a control with a login under settings that are not the policy's."""
-    return Fault(title, policy=changed("kerberos", **changes), on=_on(mechanism), fails=(check,))
+    return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism),
+                 fails=(check,))
 
 
 FAULTS: Mapping[str, Fault] = {
-    **{name: _fault(name) for name in CONTROLS},
+    **{name: _create_fault(name) for name in CONTROLS},
     "other-encryption": _other_layer("AES with SHA-1 in place of AES with SHA-384", "fast",
                                      _LENGTHS, encryption="aes256-sha1"),
     "other-group": _other_layer("PKINIT agrees a key by 4096 bits in place of 2048", "pkinit-dh",
@@ -58,5 +59,5 @@ FAULTS: Mapping[str, Fault] = {
                                     "requests go by the policy's transport", udp_limit_bytes=1),
     "login-without-wep": mobile.without_wep(
         "neither end of the air has WEP",
-        {**_on("spake", mobile.AIR), "policy": "P2", "scenario": "N2"}),
+        {**_control_cell("spake", mobile.AIR), "policy": "P2", "scenario": "N2"}),
 }

@@ -24,7 +24,7 @@ from measure.services.mit_krb5 import (
     MitKdc,
 )
 from measure.workload import Service, Session, Site
-from studies.krb5today.clients import SERVER, LoginClient, lacking
+from studies.krb5today.clients import SERVER, LoginClient, missing_support
 from studies.krb5today.controls import CONTROLS, NOTHING
 from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
 from topologies.model import Scenario, from_json
@@ -69,7 +69,7 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """Measure one repetition: consecutive logins of every customer."""
         mechanism, raw = MECHANISMS[task["mechanism"]], session.raw
-        raw |= {"captures": [], "logins": [], "lacking": lacking(mechanism), "addresses": {
+        raw |= {"captures": [], "logins": [], "lacking": missing_support(mechanism), "addresses": {
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
         if raw["lacking"]:
             return
@@ -83,23 +83,24 @@ class Workload:
             stay = stack.enter_context(self._air.connected(
                 from_json(Scenario, task["scenario"]), out, session,
                 has_port=task["has_port"])) if self._air else None
-            self._introduce(task["node"])
+            self._prepare_nodes(task["node"])
             clients[0].prepare()
-            clients[0].once()  # reads files and fills caches before the measurement
-            clients[0].drain()
+            clients[0].log_in_once()  # reads files and fills caches before the measurement
+            clients[0].wait_until_drained()
             stack.enter_context(capturing(
-                self._site.testbed, self._points(task["node"], mechanism), _WHOLE, part="logins",
+                self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE,
+                part="logins",
                 out=out, logs=self._site.logs, summaries=raw["captures"]))
-            before = self._work(task["node"])
+            before = self._processor_times(task["node"])
             session.stamp("start")
-            _all(clients, task["logins"], stay)
+            _run_clients(clients, task["logins"], stay)
             session.stamp("end")
-            after = self._work(task["node"])
+            after = self._processor_times(task["node"])
             settle_captures()
         raw["logins"] = [entry for client in clients for entry in client.logins]
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
-    def _points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
+    def _capture_points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
         """Return the capture points: client, local KDC and application server.
 
         For a client on the air, the first point is where its tunnels end. The local KDC's node is
@@ -107,12 +108,13 @@ class Workload:
         """
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, STAR_PORT, self._shown(client, mechanism)) for node in nodes]
+            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node
+                    in nodes]
         address = self._site.network.nodes[client].address
         return [*host_points(address, _KDCS, STAR_PORT, _KERBEROS),
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
 
-    def _shown(self, client: str, mechanism: LoginMechanism) -> str:
+    def _capture_filter(self, client: str, mechanism: LoginMechanism) -> str:
         """Return the capture filter at the client.
 
         It is Kerberos, and with a proxy also all packets between client and KDCs that bypass the
@@ -124,7 +126,7 @@ class Workload:
         past = " or ".join(f"ip host {kdc}" for kdc in kdcs)
         return f"({_KERBEROS}) or (ip host {own} and ({past}))"
 
-    def _introduce(self, node: str) -> None:
+    def _prepare_nodes(self, node: str) -> None:
         """Make computing on the client's node free, and acknowledge segments at once.
 
         Computing is free only on the processor clock. The sample application writes a byte before
@@ -135,16 +137,17 @@ class Workload:
         if self._site.clock == "processor":
             testbed.run_command(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
         for end in (SERVER,) if self._air else (node, SERVER):
-            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
+            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
+                                      or "",
                               "quickack", "1"])
 
-    def _work(self, client: str) -> dict[str, float]:
+    def _processor_times(self, client: str) -> dict[str, float]:
         """Return the processor time of each node in s.
 
         In real time that of each KDC.
         """
         if self._site.clock == "processor":
-            return {node: _counted(self._site.testbed.node(node).pid)
+            return {node: _read_work_s(self._site.testbed.node(node).pid)
                     for node in (client, *_KDCS)}
         if self._site.clock == "real":
             return {node: int(Path(f"/proc/{daemon.pid}/schedstat").read_text().split()[0]) / 1e9
@@ -152,15 +155,15 @@ class Workload:
         return {}
 
 
-def _all(clients: Sequence[LoginClient], logins: int, stay: Stay | None) -> None:
+def _run_clients(clients: Sequence[LoginClient], logins: int, connection: Stay | None) -> None:
     """Run all clients at once, each with consecutive logins.
 
     A client with a handoff has as many logins before as after it.
     """
     if len(clients) == 1:
         clients[0].log_in(logins, is_lone=True)
-        if stay is not None and stay.moves:
-            stay.move_away()
+        if connection is not None and connection.moves:
+            connection.move_away()
             clients[0].log_in(logins, is_lone=True, is_away=True)
         return
     threads = [threading.Thread(target=client.log_in, args=(logins,), kwargs={"is_lone": False})
@@ -171,7 +174,7 @@ def _all(clients: Sequence[LoginClient], logins: int, stay: Stay | None) -> None
         thread.join()
 
 
-def _counted(pid: int) -> float:
+def _read_work_s(pid: int) -> float:
     """Return the processor time (s) that the kernel counted for a process's node."""
     lines = map(str.split, Path(f"/proc/{pid}/net/processor").read_text().splitlines())
     return sum(int(value) for name, value in lines if name.startswith("work_")) / 1e9

@@ -31,7 +31,7 @@ _FILES = ("*.keytab", "*.pem", "*.key")
 _MORE = {25, 52, 91}
 
 
-def judge(repetition: Repetition) -> Judged:
+def judge_repetition(repetition: Repetition) -> Judged:
     """Judge a repetition. Raises MeasureError and OSError."""
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
@@ -43,8 +43,8 @@ def judge(repetition: Repetition) -> Judged:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     if raw["lacking"]:
         return Judged(None, reason=raw["lacking"], status="skipped", **about)
-    case = _case(repetition, raw)
-    checks, has_air = evidence.gather(case), mobile.is_on_air(repetition.cell)
+    case = _build_case(repetition, raw)
+    checks, has_air = evidence.gather_checks(case), mobile.is_on_air(repetition.cell)
     if has_air:
         scenario = network.at_home(repetition.cell.value("scenario"))
         checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
@@ -52,20 +52,20 @@ def judge(repetition: Repetition) -> Judged:
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
-    reasons = [f"refused: {_named(code)}" for code in refused if code]
+    reasons = [f"refused: {_error_name(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
     reasons += [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
-    measured = None if failed or refused else _measured(case, raw, has_air=has_air)
+    measured = None if failed or refused else _compute_measured(case, raw, has_air=has_air)
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
-def _named(code: int) -> str:
+def _error_name(code: int) -> str:
     """Return a KRB-ERROR's code with its name, if known."""
     names = {int(known): known.name.lower().replace("_", " ") for known in RefusalCode}
     return f"{code} {names.get(code, '(RFC 4120)')}"
 
 
-def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
+def _build_case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     from studies.krb5today import study
 
     out, addresses = repetition.out, raw["addresses"]
@@ -73,29 +73,31 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     if not client:
         raise MeasureError("data", "no client is among those whose addresses were kept")
     traffic = messages.read_by_point(raw["captures"], out, client, exchange.LEADS)
-    said = exchange.of(traffic[client], addresses)
+    said = exchange.parse_traffic(traffic[client], addresses)
     try:
         keys = {name: key for file in out.glob("*.keytab")
-                for name, key in keytab.read(file).items()}
+                for name, key in keytab.read_keytab(file).items()}
         user_key = load_pem_private_key((out / "user.key").read_bytes(), None)
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
     if not isinstance(user_key, rsa.RSAPrivateKey):
         raise MeasureError("data", "the user's key is none of RSA")
-    layer = study.layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    layer = study.kerberos_layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     return LoginCase(
-        MECHANISMS[design.LOGINS.chosen(repetition.cell)], layer, client, len(raw["logins"]), said,
-        exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
+        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client,
+        len(raw["logins"]), said,
+        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses),
+        traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
         user_key)
 
 
-def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Measured:
+def _compute_measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Measured:
     logins, count = raw["logins"], case.logins
     is_lone = len({entry["customer"] for entry in logins}) == 1
     said = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
     # Behind the end of the tunnels, the start of a client on the air is not visible.
-    windows = (said if has_air else list(_windows(case, logins))) if is_lone else []
+    windows = (said if has_air else list(_login_windows(case, logins))) if is_lone else []
     times = [end - begin for begin, end in windows or said]
     away = [took for took, entry in zip(times, logins, strict=True) if entry.get("is_away")]
     # The application's data after a login is excluded, but the end of a connection is included.
@@ -107,13 +109,13 @@ def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Meas
     servers = ("local", "remote") if not case.mechanism.is_direct else ("app",)
     return Measured(
         schema=1, logins=count, login_s=fmean(times[:count - len(away)]),
-        away_login_s=fmean(away) if away else None, logins_per_s=_rate(logins),
+        away_login_s=fmean(away) if away else None, logins_per_s=_login_rate(logins),
         kdc_s=_work_s(raw, servers), client_s=_work_s(raw, (case.client,)),
         round_trips=(len(case.traffic.opened_s) + len(case.exchanges)) / count,
         login_packets=len(packets) / count, login_bytes=sum(packets) / count,
         repeated_requests=sum(times - 1 for times in sent.values()) / count,
         retransmitted_packets=case.traffic.retransmitted, login_times_s=times,
-        messages=list(_messages(case, windows)))
+        messages=list(_login_messages(case, windows)))
 
 
 def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
@@ -122,7 +124,7 @@ def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
     return sum(work) / len(raw["logins"]) if work else None
 
 
-def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
+def _login_rate(logins: Sequence[Mapping[str, Any]]) -> float:
     """Return logins per second while all customers log in.
 
     The span begins at the first end of any login, and ends when the first customer has finished.
@@ -141,8 +143,8 @@ def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
     return float(count * 1e9 / span_ns)
 
 
-def _windows(case: LoginCase,
-             logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+def _login_windows(case: LoginCase,
+                   logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
     """Generate the times of each login's first packet and last Kerberos message."""
     for entry in logins:
         began_s, ended_s = entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9
@@ -153,7 +155,8 @@ def _windows(case: LoginCase,
         yield first, max(last)
 
 
-def _messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
+def _login_messages(case: LoginCase,
+                    windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
     """Generate the messages of a single customer's first login."""
     for message in case.said if windows else ():
         began_s, ended_s = windows[0]

@@ -13,7 +13,7 @@ LOCAL, REMOTE, APP = "LOCAL.TEST", "REMOTE.TEST", "APP.TEST"
 USER = "alice"
 
 
-def service(realm: str) -> str:
+def service_principal(realm: str) -> str:
     """Return the application server's principal in a realm, without the realm."""
     return f"host/app.{realm.lower()}"
 
@@ -71,8 +71,8 @@ CURVES: Mapping[int, str] = {2048: "P-256", 4096: "P-384"}
 LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
 
 
-def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
-          armour: str) -> list[str]:
+def login_command(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
+                  armour: str) -> list[str]:
     """Return the command for the first ticket.
 
     `pkinit` is the folder of certificates and keys.
@@ -81,13 +81,13 @@ def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], 
     if mechanism.initial == "anonymous":
         return [*argv, "-n", f"@{mechanism.realm}"]
     if mechanism.initial == "pkinit":
-        argv += ["-X", f"X509_user_identity={identity(pkinit, certificate)}"]
+        argv += ["-X", f"X509_user_identity={pkinit_identity(pkinit, certificate)}"]
         argv += ["-X", "flag_RSA_PROTOCOL=yes"] if mechanism.agrees_by == "RSA" else []
     argv += ["-T", armour] if mechanism.is_armoured else []
-    argv += ["-S", service(mechanism.realm)] if mechanism.is_direct else []
+    argv += ["-S", service_principal(mechanism.realm)] if mechanism.is_direct else []
     return [*argv, f"{USER}@{mechanism.realm}"]
 
 
-def identity(pkinit: str, certificate: tuple[str, str]) -> str:
+def pkinit_identity(pkinit: str, certificate: tuple[str, str]) -> str:
     """Return certificate and key in MIT krb5's syntax for PKINIT identities."""
     return f"FILE:{pkinit}/{certificate[0]}.pem,{pkinit}/{certificate[1]}.key"

@@ -15,7 +15,7 @@ from analysis.queueing import (
     solve_network,
 )
 from studies.krb5today.body import KDC, RATE, TIME
-from studies.krb5today.design import CUSTOMERS, ids
+from studies.krb5today.design import CUSTOMERS, cell_ids
 from studies.krb5today.mechanisms import LOADED
 
 _KDC, _REST, _CHAIN = "KDC", "wires and clients", "logins"
@@ -33,7 +33,7 @@ class LoginDemand:
         """Return the maximum rate of one processor, in logins per second."""
         return 1 / self.kdc_s
 
-    def rate(self, customers: int) -> float:
+    def login_rate(self, customers: int) -> float:
         """Return the login rate (1/s) of a number of customers by exact MVA.
 
         Each customer logs in again and again.
@@ -41,14 +41,16 @@ class LoginDemand:
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
         chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
-        return solve_network(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
+        return solve_network(QueueingNetwork(stations, (chain,)),
+                             "exact").chain(_CHAIN).throughput_per_s
 
 
 @dataclass(frozen=True)
 class KdcLoad:
     """A measured load with inputs of the model.
 
-    `demand` has the KDC's processor time under this load, `alone` that of a single customer.
+    `measured_demand` has the KDC's processor time under this load, `alone` that of a single
+    customer.
     """
 
     mechanism: str
@@ -61,15 +63,15 @@ class KdcLoad:
     @property
     def modelled_per_s(self) -> float:
         """Return the modelled login rate (1/s)."""
-        return self.demand.rate(self.customers)
+        return self.demand.login_rate(self.customers)
 
 
-def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
+def measured_demand(cells: Cells, mechanism: str) -> LoginDemand | None:
     """Return the demand of a login from a single customer without a wire.
 
     Returns None if the cell or its processor time was not measured.
     """
-    cell = ids(mechanism, "none")
+    cell = cell_ids(mechanism, "none")
     kdc, rate = (cells.find_value(metric.name, cell) for metric in (KDC, RATE))
     if kdc is None or rate is None or not kdc.estimate.mean:
         return None
@@ -77,12 +79,12 @@ def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
     return LoginDemand(kdc_s, max(0.0, 1 / rate.estimate.mean - kdc_s))
 
 
-def loads(cells: Cells) -> Iterator[KdcLoad]:
+def measured_loads(cells: Cells) -> Iterator[KdcLoad]:
     """Generate all measured loads that can be modelled."""
     for mechanism in LOADED:
-        asked = demand(cells, mechanism)
+        asked = measured_demand(cells, mechanism)
         for customers in CUSTOMERS[1:] if asked else ():
-            cell = ids(mechanism, "none", customers=customers)
+            cell = cell_ids(mechanism, "none", customers=customers)
             rate, kdc = (cells.find_value(metric.name, cell) for metric in (RATE, KDC))
             if rate and kdc and asked:
                 yield KdcLoad(mechanism, customers, rate, cells.find_value(TIME.name, cell),

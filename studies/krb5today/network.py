@@ -31,7 +31,7 @@ _DUTIES: Mapping[str, list[str]] = {
 SERVERS: Mapping[str, list[str]] = {name: _DUTIES[name] for name in ("local", "remote", "app")}
 
 
-def realms() -> Network:
+def build_realms() -> Network:
     """Return the star of all realms and client nodes."""
     made = shapes.make_star("realms", {node: load_wire(wire) if wire else None
                                   for node, wire in _WIRES.items()},

@@ -25,19 +25,19 @@ _DH_INFO, _ENCRYPTED_KEY = 0xA0, 0x81
 _BODY = 0xA4
 
 
-def agreement(exchange: KerberosExchange) -> str:
+def key_agreement(exchange: KerberosExchange) -> str:
     """Return the key agreement method of request and reply: DH, ECDH or RSA.
 
     If they differ, the text names both.
     """
-    asked = _offered(_auth_pack(exchange))
+    asked = _offered_agreement(_auth_pack(exchange))
     reply = exchange.reply.padata.get(PKINIT_REPLY, b"\0")[0]
     answered = {_DH_INFO: "DH", _ENCRYPTED_KEY: "RSA"}.get(reply, "nothing")
     is_one = asked == answered or (asked, answered) == ("ECDH", "DH")
     return asked if is_one else f"{asked} asked and {answered} answered"
 
 
-def _offered(auth_pack: der.DerValue) -> str:
+def _offered_agreement(auth_pack: der.DerValue) -> str:
     """Return the key agreement that a client offers, from its public value."""
     for part in auth_pack.parts:
         if part.tag == _PUBLIC_VALUE:
@@ -47,8 +47,8 @@ def _offered(auth_pack: der.DerValue) -> str:
     return "RSA"
 
 
-def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificate,
-               user_key: rsa.RSAPrivateKey) -> Iterator[str]:
+def find_faults(exchange: KerberosExchange, user: str, *, anchor: x509.Certificate,
+                user_key: rsa.RSAPrivateKey) -> Iterator[str]:
     """Describe faults of the signatures in request and reply.
 
     `user` is "" for an anonymous client, which must not sign.
@@ -57,24 +57,24 @@ def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificat
     if not user:
         if request.signers or request.certificates:
             yield "who is to stay unknown signs"
-    elif wrong := request.complaint(anchor, user, CLIENT_PURPOSE, at_s):
+    elif wrong := request.find_fault(anchor, user, CLIENT_PURPOSE, at_s):
         yield f"the client: {wrong}"
     if (apart_s := abs(_signed_at_s(exchange) - at_s)) > MAX_SKEW_S:
         yield f"the client: signed {apart_s:.0f} s from when it passed"
-    if _body_checksum(exchange) != hashlib.sha1(_body(exchange)).digest():  # noqa: S324 - RFC 4556's
+    if _body_checksum(exchange) != hashlib.sha1(_request_body(exchange)).digest():  # noqa: S324 - RFC 4556's
         yield "the client: another request is signed"
     realm = exchange.reply.value["ticket"]["realm"]
     try:
-        wrong = _signed_reply(exchange, user_key).complaint(
-            anchor, f"{messages.krbtgt(realm)}@{realm}", KDC_PURPOSE, exchange.reply.at_s)
+        wrong = _signed_reply(exchange, user_key).find_fault(
+            anchor, f"{messages.krbtgt_name(realm)}@{realm}", KDC_PURPOSE, exchange.reply.at_s)
     except (ValueError, IndexError) as error:
         wrong = f"what it signed cannot be read ({error})"
     if wrong:
         yield f"the KDC: {wrong}"
 
 
-def lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
-            user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
+def key_lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
+                user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
     """Generate key and group lengths in bits, with the party and "key" or "group".
 
     A key is that of a certificate, a group is a MODP group. Raises ValueError and IndexError for
@@ -101,47 +101,47 @@ def _signed_reply(exchange: KerberosExchange, user_key: rsa.RSAPrivateKey) -> si
 
     In RSA mode it is decrypted with the user's key. Raises ValueError.
     """
-    reply = der.first(exchange.reply.padata.get(PKINIT_REPLY, b"\0\0"))
+    reply = der.parse_first(exchange.reply.padata.get(PKINIT_REPLY, b"\0\0"))
     if reply.tag == _DH_INFO:
-        return signed.read(reply.parts[0].tagged(_DH_SIGNED).content)
+        return signed.parse_signed(reply.parts[0].find_tagged(_DH_SIGNED).content)
     if reply.tag == _ENCRYPTED_KEY:
-        return signed.opened(reply.content, user_key)
+        return signed.open_enveloped(reply.content, user_key)
     raise ValueError("no reply of PKINIT's")
 
 
-def armour(fast: bytes) -> Mapping[str, Any]:
+def armour_ticket(fast: bytes) -> Mapping[str, Any]:
     """Return the ticket in the armour of a PA-FX-FAST-REQUEST.
 
     Raises ValueError and IndexError.
     """
     # CHOICE armored-data [0], KrbFastArmoredReq, armor [0], KrbFastArmor, armor-value [1].
-    armor = der.first(fast).parts[0].tagged(0xA0).parts[0]
-    request = messages.decode("AP-REQ", armor.tagged(0xA1).parts[0].content)
+    armor = der.parse_first(fast).parts[0].find_tagged(0xA0).parts[0]
+    request = messages.decode("AP-REQ", armor.find_tagged(0xA1).parts[0].content)
     ticket: Mapping[str, Any] = request["ticket"]
     return ticket
 
 
 def _signed_request(exchange: KerberosExchange) -> signed.SignedContent:
-    value = der.first(exchange.request.padata[PKINIT_REQUEST])
-    return signed.read(value.tagged(_SIGNED_AUTH_PACK).content)
+    value = der.parse_first(exchange.request.padata[PKINIT_REQUEST])
+    return signed.parse_signed(value.find_tagged(_SIGNED_AUTH_PACK).content)
 
 
 def _auth_pack(exchange: KerberosExchange) -> der.DerValue:
-    return der.first(_signed_request(exchange).content)
+    return der.parse_first(_signed_request(exchange).content)
 
 
 def _signed_at_s(exchange: KerberosExchange) -> float:
     """Return the time of signing that the client states."""
-    authenticator = _auth_pack(exchange).tagged(_AUTHENTICATOR).parts[0]
-    said = authenticator.tagged(_SIGNED_AT).parts[0].content.decode()
+    authenticator = _auth_pack(exchange).find_tagged(_AUTHENTICATOR).parts[0]
+    said = authenticator.find_tagged(_SIGNED_AT).parts[0].content.decode()
     return datetime.strptime(said, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _body_checksum(exchange: KerberosExchange) -> bytes:
-    authenticator = _auth_pack(exchange).tagged(_AUTHENTICATOR).parts[0]
-    return authenticator.tagged(_CHECKSUM).parts[0].content
+    authenticator = _auth_pack(exchange).find_tagged(_AUTHENTICATOR).parts[0]
+    return authenticator.find_tagged(_CHECKSUM).parts[0].content
 
 
-def _body(exchange: KerberosExchange) -> bytes:
+def _request_body(exchange: KerberosExchange) -> bytes:
     """Return the original bytes of the request's body."""
-    return der.first(exchange.request.payload).parts[0].tagged(_BODY).content
+    return der.parse_first(exchange.request.payload).parts[0].find_tagged(_BODY).content

@@ -42,8 +42,8 @@ class SignedContent:
     certificates: Sequence[x509.Certificate]
     signers: Sequence[der.DerValue]
 
-    def complaint(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
-                  at_s: float) -> str:
+    def find_fault(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
+                   at_s: float) -> str:
         """Return the fault of the signature, or "" if it is valid.
 
         Args:
@@ -58,12 +58,12 @@ class SignedContent:
                if certificate.issuer == anchor.subject and certificate.subject != anchor.subject]
         if not own:
             return "no certificate by the run's authority"
-        wrong = _certificate_complaint(own[0], anchor, name, purpose)
+        wrong = _find_certificate_fault(own[0], anchor, name, purpose)
         if not wrong and not is_valid_at(own[0], at_s):
             wrong = "its certificate is not valid then"
-        return wrong or self._signature(own[0])
+        return wrong or self._check_signature(own[0])
 
-    def _signature(self, certificate: x509.Certificate) -> str:
+    def _check_signature(self, certificate: x509.Certificate) -> str:
         key, fields = certificate.public_key(), self.signers[0].parts
         digest = next((_DIGESTS.get(part.parts[0].content) for part in fields
                        if part.tag == _SEQUENCE and any(
@@ -74,7 +74,7 @@ class SignedContent:
         attributes = [part for part in fields if part.tag == _CONTEXT_0]
         covered = self.content
         if attributes:
-            if _digest_in(attributes[0]) != _hashed(digest, self.content):
+            if _digest_in(attributes[0]) != _hash_data(digest, self.content):
                 return "the digest that is signed is another one"
             covered = bytes([_SET]) + attributes[0].whole[1:]
         signature = [part for part in fields if part.tag == _OCTETS][-1].content
@@ -85,21 +85,21 @@ class SignedContent:
         return ""
 
 
-def read(data: bytes) -> SignedContent:
+def parse_signed(data: bytes) -> SignedContent:
     """Parse a ContentInfo with SignedData. Raises ValueError."""
-    info = der.first(data)
+    info = der.parse_first(data)
     if info.parts[0].content != _SIGNED_DATA:
         raise ValueError("no SignedData")
     return _signed_data(info.parts[1].parts[0])
 
 
-def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
+def open_enveloped(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
     """Decrypt EnvelopedData and return its SignedData. Raises ValueError for a wrong key."""
-    info = der.first(data)
+    info = der.parse_first(data)
     if info.parts[0].content != _ENVELOPED_DATA:
         raise ValueError("no EnvelopedData")
     _, recipients, content = info.parts[1].parts[0].parts[:3]
-    sealed = recipients.parts[0].tagged(_OCTETS).content
+    sealed = recipients.parts[0].find_tagged(_OCTETS).content
     _, algorithm, cipher = content.parts[:3]
     name, vector = algorithm.parts[0].content, algorithm.parts[1].content
     if name not in _CIPHERS:
@@ -107,24 +107,24 @@ def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
     made = Cipher(_CIPHERS[name](key.decrypt(sealed, padding.PKCS1v15())), modes.CBC(vector))
     decryptor = made.decryptor()
     plain = decryptor.update(cipher.content) + decryptor.finalize()
-    return _signed_data(der.first(plain))
+    return _signed_data(der.parse_first(plain))
 
 
 def _signed_data(value: der.DerValue) -> SignedContent:
     fields = value.parts
-    inner = value.tagged(_SEQUENCE).parts
+    inner = value.find_tagged(_SEQUENCE).parts
     content = inner[1].parts[0].content if len(inner) > 1 else b""
     certificates = [x509.load_der_x509_certificate(part.whole)
                     for held in fields if held.tag == _CONTEXT_0 for part in held.parts]
     return SignedContent(content, certificates, fields[-1].parts)
 
 
-def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name: str,
-                           purpose: x509.ObjectIdentifier) -> str:
+def _find_certificate_fault(certificate: x509.Certificate, anchor: x509.Certificate, name: str,
+                            purpose: x509.ObjectIdentifier) -> str:
     try:
-        own.verify_directly_issued_by(anchor)
-        bound, realms = _names(own)
-        purposes = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        certificate.verify_directly_issued_by(anchor)
+        bound, realms = _principal_names(certificate)
+        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound, Refusal) as error:
         return f"its certificate does not verify ({type(error).__name__})"
     said, _, realm = name.partition("@")
@@ -133,7 +133,7 @@ def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name
     return "" if purpose in purposes else "its certificate's key is for something else"
 
 
-def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:
+def _principal_names(certificate: x509.Certificate) -> tuple[str, list[str]]:
     """Return the principal and the realms in a certificate."""
     first, _ = bound_name(certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -151,7 +151,7 @@ def _digest_in(attributes: der.DerValue) -> bytes:
     return b""
 
 
-def _hashed(digest: hashes.HashAlgorithm, data: bytes) -> bytes:
+def _hash_data(digest: hashes.HashAlgorithm, data: bytes) -> bytes:
     made = hashes.Hash(digest)
     made.update(data)
     return made.finalize()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from measure.manifest import LevelRecord
 from policies import KerberosLayer, Layers, Policy
 from studies import mobile
-from studies.changes import added
+from studies.changes import add_layer
 from studies.krb5today import body, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.body import Measured
@@ -48,17 +48,17 @@ class Krb5Today(AnyStudy):
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Return the cells behind tables and figures, and those for policies on the air."""
-        return design.cells(levels)
+        return design.design_cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Restore a level.
 
         Policies and scenarios are restored from their content.
         """
-        level = design.LOGINS.places.level(factor.name, name, entry)
+        level = design.LOGINS.places.restore_level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
         """Return a network of three realms with a policy of the library's settings.
 
         On the air, the settings are a further layer of the cell's policy. Computing then takes no
@@ -66,35 +66,35 @@ class Krb5Today(AnyStudy):
         """
         if mobile.is_on_air(cell):
             scenario = network.at_home(cell.value("scenario"))
-            return Spec(scenario.network, in_force(cell, asked),
-                        mobile.air_of(scenario, asked.medium), packages="krb5",
+            return Spec(scenario.network, policy_of(cell, settings),
+                        mobile.medium_for(scenario, settings.medium), packages="krb5",
                         clocks=("virtual", "real"))
-        return Spec(network.realms(), in_force(cell, asked), packages="krb5")
+        return Spec(network.build_realms(), policy_of(cell, settings), packages="krb5")
 
-    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the task: the client's node, the mechanism and the number of logins."""
         customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
-        return {"mechanism": design.LOGINS.chosen(cell),
-                "curve": CURVES[layer(cell, asked).group_bits],
+        return {"mechanism": design.LOGINS.chosen_mechanism(cell),
+                "curve": CURVES[kerberos_layer(cell, settings).group_bits],
                 "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],
                 "scenario": to_json(scenario) if scenario else None,
                 "has_port": on_air and cell.value("policy").uses_eap,
                 "customers": customers,
-                "logins": asked.logins if customers == 1 else asked.logins_each}
+                "logins": settings.logins if customers == 1 else settings.logins_each}
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Return the expected cost by the number of logins."""
-        task = self.task(cell, asked)
+        task = self.task(cell, settings)
         count = task["customers"] * task["logins"]
         took_s = _REPETITION_S + _LOGIN_S * count
         return Expected(took_s, took_s, _CAPTURED_BYTES * count)
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
         """Return 120 s and ten times the expected duration."""
-        return 120 + 10 * self.expected(cell, asked).duration_s
+        return 120 + 10 * self.expected_cost(cell, settings).duration_s
 
-    def required_metrics(self, cell: Cell, asked: Asked,  # type: ignore[override]
+    def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return all metrics that the cell and the clock can have.
 
@@ -109,42 +109,42 @@ class Krb5Today(AnyStudy):
         """Judge the mechanism from packets, and compute the costs."""
         from studies.krb5today import judge
 
-        return judge.judge(repetition)
+        return judge.judge_repetition(repetition)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the report on login costs, timers and the load of a KDC."""
-        from studies.krb5today.report import report
+        from studies.krb5today.report import build_report
 
-        return report(self, results, options)
+        return build_report(self, results, options)
 
 
-def policy(transport: str, asked: Asked) -> Policy:
+def realms_policy(transport: str, settings: Asked) -> Policy:
     """Return a policy with the realms' settings."""
-    name = f"{transport}-{asked.realm_rsa_bits}-{asked.realm_dh_bits}"
+    name = f"{transport}-{settings.realm_rsa_bits}-{settings.realm_dh_bits}"
     return Policy(id=name, name=f"MIT Kerberos {name}", layers=Layers(kerberos=KerberosLayer(
-        certificate_bits=asked.realm_rsa_bits, group_bits=asked.realm_dh_bits,
+        certificate_bits=settings.realm_rsa_bits, group_bits=settings.realm_dh_bits,
         udp_limit_bytes=1 if transport == "tcp" else None)))
 
 
-def in_force(cell: Cell, asked: Asked) -> Policy:
+def policy_of(cell: Cell, settings: Asked) -> Policy:
     """Return a cell's policy.
 
     Over wires, it has the realms' settings. On the air, it is the cell's own policy, with the
     realms' settings if it has no layer `kerberos`.
     """
-    usual = policy(cell.ids["transport"], asked)
+    usual = realms_policy(cell.ids["transport"], settings)
     if not mobile.is_on_air(cell):
         return usual
     chosen: Policy = cell.value("policy")
     own = chosen.layers.kerberos
     name = chosen.id if own else f"{chosen.id}-{usual.id}"
-    with_layer = added("kerberos", own or usual.layers.kerberos)(chosen.without_upper_layers)
+    with_layer = add_layer("kerberos", own or usual.layers.kerberos)(chosen.without_upper_layers)
     return with_layer.model_copy(update={"id": name})
 
 
-def layer(cell: Cell, asked: Asked) -> KerberosLayer:
+def kerberos_layer(cell: Cell, settings: Asked) -> KerberosLayer:
     """Return the layer `kerberos` of a cell's policy."""
-    found = in_force(cell, asked).layers.kerberos
+    found = policy_of(cell, settings).layers.kerberos
     assert found is not None
     return found
 

@@ -23,24 +23,25 @@ _LONG = 0x80
 _NOTES = b"X-CACHECONF:"
 
 
-def request(realm: str, user: str, told: bytes) -> bytes:
+def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
     """Encode an AS-REQ without pre-authentication.
 
-    `told` is sent as data of an unassigned type.
+    `session_key_bytes` is sent as data of an unassigned type.
     """
-    data = _tlv(_SEQUENCE, _field(1, _integer(_OWN)) + _field(2, _tlv(_OCTETS, told)))
-    body = _tlv(_SEQUENCE, b"".join((
-        _field(0, _tlv(_BITS, bytes(5))),
-        _field(1, _name(_USER_NAME, user)),
-        _field(2, _tlv(_TEXT, realm.encode())),
-        _field(3, _name(_SERVICE_NAME, "krbtgt", realm)),
-        _field(5, _tlv(_TIME, b"20370101000000Z")),
-        _field(7, _integer(1)),
-        _field(8, _tlv(_SEQUENCE, _integer(_AES256_SHA1))))))
-    return _tlv(_APPLICATION | _AS_REQUEST, _tlv(_SEQUENCE, b"".join((
-        _field(1, _integer(5)), _field(2, _integer(_AS_REQUEST)),
-        _field(3, _tlv(_SEQUENCE, data)),
-        _field(4, body)))))
+    data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN))
+                       + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
+    body = _encode_tlv(_SEQUENCE, b"".join((
+        _encode_field(0, _encode_tlv(_BITS, bytes(5))),
+        _encode_field(1, _encode_name(_USER_NAME, user)),
+        _encode_field(2, _encode_tlv(_TEXT, realm.encode())),
+        _encode_field(3, _encode_name(_SERVICE_NAME, "krbtgt", realm)),
+        _encode_field(5, _encode_tlv(_TIME, b"20370101000000Z")),
+        _encode_field(7, _encode_integer(1)),
+        _encode_field(8, _encode_tlv(_SEQUENCE, _encode_integer(_AES256_SHA1))))))
+    return _encode_tlv(_APPLICATION | _AS_REQUEST, _encode_tlv(_SEQUENCE, b"".join((
+        _encode_field(1, _encode_integer(5)), _encode_field(2, _encode_integer(_AS_REQUEST)),
+        _encode_field(3, _encode_tlv(_SEQUENCE, data)),
+        _encode_field(4, body)))))
 
 
 def session_key(cache: bytes) -> bytes:
@@ -49,18 +50,18 @@ def session_key(cache: bytes) -> bytes:
     The cache has the file format 4 of MIT krb5.
     """
     at = 4 + int.from_bytes(cache[2:4])
-    _, at = _principal(cache, at)
+    _, at = _parse_principal(cache, at)
     while at < len(cache):
-        _, at = _principal(cache, at)
-        realm, at = _principal(cache, at)
+        _, at = _parse_principal(cache, at)
+        realm, at = _parse_principal(cache, at)
         size = int.from_bytes(cache[at + 2:at + 6])
         if realm != _NOTES:
             return cache[at + 6:at + 6 + size]
-        at = _rest(cache, at + 6 + size)
+        at = _credential_end(cache, at + 6 + size)
     raise ValueError("no ticket in the cache")
 
 
-def _rest(cache: bytes, at: int) -> int:
+def _credential_end(cache: bytes, at: int) -> int:
     """Return the end of a credential, given the end of its key.
 
     Times, flags, addresses, authorization data and two tickets follow the key.
@@ -75,20 +76,20 @@ def _rest(cache: bytes, at: int) -> int:
     return at
 
 
-def _principal(cache: bytes, at: int) -> tuple[bytes, int]:
+def _parse_principal(cache: bytes, at: int) -> tuple[bytes, int]:
     """Return a principal's realm and the end of the principal."""
-    parts = list(_texts(cache, at + 8, 1 + int.from_bytes(cache[at + 4:at + 8])))
+    parts = list(_parse_texts(cache, at + 8, 1 + int.from_bytes(cache[at + 4:at + 8])))
     return parts[0][0], parts[-1][1]
 
 
-def _texts(cache: bytes, at: int, count: int) -> Iterator[tuple[bytes, int]]:
+def _parse_texts(cache: bytes, at: int, count: int) -> Iterator[tuple[bytes, int]]:
     for _ in range(count):
         end = at + 4 + int.from_bytes(cache[at:at + 4])
         yield cache[at + 4:end], end
         at = end
 
 
-def _tlv(tag: int, content: bytes) -> bytes:
+def _encode_tlv(tag: int, content: bytes) -> bytes:
     length = len(content)
     if length < _LONG:
         return bytes((tag, length)) + content
@@ -96,17 +97,18 @@ def _tlv(tag: int, content: bytes) -> bytes:
     return bytes((tag, _LONG | size)) + length.to_bytes(size) + content
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _tlv(_CONTEXT | number, content)
+def _encode_field(number: int, content: bytes) -> bytes:
+    return _encode_tlv(_CONTEXT | number, content)
 
 
-def _integer(value: int) -> bytes:
-    return _tlv(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, signed=True))
+def _encode_integer(value: int) -> bytes:
+    return _encode_tlv(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, signed=True))
 
 
-def _name(kind: int, *parts: str) -> bytes:
-    return _tlv(_SEQUENCE, _field(0, _integer(kind)) + _field(1, _tlv(
-        _SEQUENCE, b"".join(_tlv(_TEXT, part.encode()) for part in parts))))
+def _encode_name(kind: int, *parts: str) -> bytes:
+    return _encode_tlv(_SEQUENCE, _encode_field(0, _encode_integer(kind))
+                       + _encode_field(1, _encode_tlv(
+        _SEQUENCE, b"".join(_encode_tlv(_TEXT, part.encode()) for part in parts))))
 
 
 def main(realm: str, user: str, cache: str, address: str) -> int:
@@ -117,7 +119,7 @@ def main(realm: str, user: str, cache: str, address: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(_ANSWER_S)
         asking.connect((address, _PORT))
-        asking.send(request(realm, user, session_key(Path(cache).read_bytes())))
+        asking.send(create_request(realm, user, session_key(Path(cache).read_bytes())))
         try:
             asking.recv(4096)
         except TimeoutError:

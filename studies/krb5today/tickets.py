@@ -37,7 +37,7 @@ class OpenedTicket:
     is_preauthenticated: bool
 
 
-def opened(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket:
+def open_ticket(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket:
     """Decrypt a ticket.
 
     Raises Undecipherable, also if the service's key is missing.
@@ -45,22 +45,24 @@ def opened(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket
     service = f"{messages.name_of(ticket['sname'])}@{ticket['realm']}"
     if service not in keys:
         raise Undecipherable(f"nobody here has the key of {service}")
-    part = _part("EncTicketPart", keys[service], _TICKET_USAGE, ticket["enc-part"])
+    part = _decrypt_part("EncTicketPart", keys[service], _TICKET_USAGE, ticket["enc-part"])
     flags = int.from_bytes(part["flags"][0], "big")
     user = f"{messages.name_of(part['cname'])}@{part['crealm']}"
     return OpenedTicket(user, service, part["key"]["keyvalue"],
-                        tuple(_indicators(part.get("authorization-data", ()))),
+                        tuple(_find_indicators(part.get("authorization-data", ()))),
                         bool(flags >> (31 - _PREAUTHENTICATED) & 1))
 
 
-def proves(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+def find_exchange_fault(ticket: OpenedTicket, request: Mapping[str, Any],
+                        reply: Mapping[str, Any]) -> str:
     """Return the fault of an AP exchange, or "" if it proves the session key.
 
     Both ends must have the key.
     """
     try:
-        asked = _part("Authenticator", ticket.key, _AP_REQUEST_USAGE, request["authenticator"])
-        said = _part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
+        asked = _decrypt_part("Authenticator", ticket.key, _AP_REQUEST_USAGE,
+                              request["authenticator"])
+        said = _decrypt_part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
     except Undecipherable:
         return "the session key does not open it"
     user = f"{messages.name_of(asked['cname'])}@{asked['crealm']}"
@@ -71,7 +73,7 @@ def proves(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str,
     return ""
 
 
-def _part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> Any:
+def _decrypt_part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> Any:
     decrypt = _DECRYPT.get(encrypted["etype"])
     if decrypt is None:
         raise Undecipherable(f"encryption {encrypted['etype']} is not known here")
@@ -82,15 +84,15 @@ def _part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> An
         raise Undecipherable(str(error)) from None
 
 
-def _indicators(data: Any) -> Iterator[str]:
+def _find_indicators(data: Any) -> Iterator[str]:
     """Generate authentication indicators (RFC 8129) at any nesting level."""
     for entry in data:
         kind, value = entry["ad-type"], entry["ad-data"]
         if kind == _INDICATOR:
-            yield from (part.content.decode() for part in der.first(value).parts
+            yield from (part.content.decode() for part in der.parse_first(value).parts
                         if part.tag == _UTF8)
         elif kind == _IF_RELEVANT:
-            yield from _indicators(messages.decode("AuthorizationData", value))
+            yield from _find_indicators(messages.decode("AuthorizationData", value))
         elif kind == _CAMMAC:
-            elements = der.first(value).parts[0].parts[0].whole
-            yield from _indicators(messages.decode("AuthorizationData", elements))
+            elements = der.parse_first(value).parts[0].parts[0].whole
+            yield from _find_indicators(messages.decode("AuthorizationData", elements))

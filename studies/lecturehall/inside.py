@@ -88,9 +88,9 @@ class Workload:
                     testbed, [point], detail, part="hall", out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             session.stamp("start")
-            raw["on_s"] = self._fill(task["asked"], session)
+            raw["on_s"] = self._connect_stations(task["asked"], session)
             raw["link_keys"] = [key for name in self._stations
-                                for key in kernel.link_keys(self._mac(name))]
+                                for key in kernel.link_keys(self._station_mac(name))]
             if self._site.fault == MARKED:
                 self._mark_a_clear_frame()
             if self._site.fault == LEFT:
@@ -110,7 +110,7 @@ class Workload:
 
     def _take_off(self, name: str) -> None:
         disconnect(self._supplicants.controls[name])
-        self._hostapd.forget_station(self._mac(name))
+        self._hostapd.forget_station(self._station_mac(name))
 
     def _get_known(self, name: str) -> None:
         """Authenticate a station and disconnect it.
@@ -122,10 +122,10 @@ class Workload:
         control.send_command("ENABLE_NETWORK 0")
         # The access point caches the key after the last message of the handshake.
         if control.wait_event(_UP, until) is None or not self._hostapd.wait_authorized(
-                ACCESS_POINT, self._mac(name), until):
+                ACCESS_POINT, self._station_mac(name), until):
             raise self._not_on([name], 1)
         control.send_command("DISABLE_NETWORK 0")
-        self._hostapd.expire_station(ACCESS_POINT, self._mac(name))
+        self._hostapd.expire_station(ACCESS_POINT, self._station_mac(name))
         control.drop_events()
 
     def _not_on(self, names: Sequence[str], stations: int) -> MeasureError:
@@ -138,19 +138,19 @@ class Workload:
         return MeasureError("link", f"{', '.join(names[:3])}: not on after {_ALL_ON_S:g} s, with "
                             f"{len(names)} of {stations}{''.join(causes[:1])}")
 
-    def _mac(self, name: str) -> str:
+    def _station_mac(self, name: str) -> str:
         node = self._site.network.nodes[name]
         return node.interfaces[node.radio_interface].radio or ""
 
     def _mark_a_clear_frame(self) -> None:
         """Send a readable frame from the first station that is marked as encrypted."""
-        name, cell = self._stations[0], self._mac(ACCESS_POINT)
+        name, cell = self._stations[0], self._station_mac(ACCESS_POINT)
         injection.inject(self._site.testbed, name, self._site.network.nodes[name],
-                         injection.station_frame(self._mac(name), cell, cell,
+                         injection.station_frame(self._station_mac(name), cell, cell,
                                                  _CCMP_HEADER + injection.READABLE,
                                                  flags=injection.PROTECTED))
 
-    def _fill(self, asked: Mapping[str, Any], session: Session) -> dict[str, float]:
+    def _connect_stations(self, settings: Mapping[str, Any], session: Session) -> dict[str, float]:
         """Connect all stations at once and start each stream on connection.
 
         Once the last station is connected, all stream together for `stream_s`. Returns the time of
@@ -158,13 +158,14 @@ class Workload:
         """
         controls, on_s = self._supplicants.controls, dict[str, float]()
         waiting, connected, admitted = dict(controls), set[str](), set[str]()
-        gap_s = 8 * asked["stream_payload_bytes"] / asked["stream_rate_bps"]
-        datagram = bytes(asked["stream_payload_bytes"])
+        gap_s = 8 * settings["stream_payload_bytes"] / settings["stream_rate_bps"]
+        datagram = bytes(settings["stream_payload_bytes"])
         give_up_s = time.monotonic() + _ALL_ON_S
         end_s = None
         with ExitStack() as stack:
-            senders = {name: stack.enter_context(self._socket(name)) for name in self._stations}
-            sink = stack.enter_context(self._socket(AGENT))
+            senders = {name: stack.enter_context(self._open_socket(name)) for name
+                       in self._stations}
+            sink = stack.enter_context(self._open_socket(AGENT))
             # Never read: datagrams are dropped in the socket buffer, and no ICMP error is sent.
             sink.bind(("", PORT))
             due_s: dict[str, float] = {}
@@ -177,14 +178,14 @@ class Workload:
                 # Both ends must report success: if the handshake's last message is lost, only one
                 # end does.
                 for name in [name for name in waiting
-                             if name in connected and self._mac(name) in admitted]:
+                             if name in connected and self._station_mac(name) in admitted]:
                     del waiting[name]
                     on_s[name], due_s[name] = time.time(), time.monotonic()
                 now_s = time.monotonic()
                 _send_due(senders, due_s, now_s, datagram, gap_s)
                 if end_s is None and not waiting:
                     session.stamp("all_on")
-                    end_s = now_s + asked["stream_s"]
+                    end_s = now_s + settings["stream_s"]
                 elif end_s is None and now_s > give_up_s:
                     raise self._not_on(list(waiting), len(controls))
         return on_s
@@ -200,7 +201,7 @@ class Workload:
             time.sleep(_READ_S)
         return on
 
-    def _socket(self, node: str) -> socket.socket:
+    def _open_socket(self, node: str) -> socket.socket:
         """Open a datagram socket on a node.
 
         A station's is connected to the server.

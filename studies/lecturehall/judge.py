@@ -27,47 +27,48 @@ from studies.study import Judged, Repetition
 from topologies.model import STATION, Network
 
 _RECORDED_RAW = ("stamps", "failure", "link_keys")
-_AP = network.hall(1).nodes[network.ACCESS_POINT]
+_AP = network.build_hall(1).nodes[network.ACCESS_POINT]
 _CELL = _AP.interfaces[_AP.radio_interface].radio or ""
 _AUTHENTICATED = "each authenticated"
 #: Captures of the air: short frames whole, and the headers of all frames.
 _AIR = ("short", "air")
 
 
-def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
+def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     """Compute the body of the record and its checks. Raises MeasureError."""
     about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
                              "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     policy: Policy = repetition.cell.value("policy")
-    hall = network.hall(int(repetition.cell.ids["stations"]))
+    hall = network.build_hall(int(repetition.cell.ids["stations"]))
     names = hall.of_duty(STATION)
-    handshakes = _handshakes(repetition)
-    took = [times[-1] - times[0] for mac in _macs(hall, names) if (times := handshakes.get(mac))]
+    handshakes = _handshake_times(repetition)
+    took = [times[-1] - times[0] for mac in _station_macs(hall, names)
+            if (times := handshakes.get(mac))]
     begun, all_on, end = (raw["stamps"][name] for name in ("start", "all_on", "end"))
-    arrived = _arrived(repetition)
+    arrived = _arrival_times(repetition)
     asked = repetition.asked.model_dump()
     until = min(end, all_on + asked["stream_s"])
     bits = 8 * asked["stream_payload_bytes"]
     rates = [bits * sum(all_on <= at_s < until for at_s in arrived[hall.nodes[name].address])
              / (until - all_on) for name in names]
-    checks = [*_let_in(policy, _macs(hall, names), raw["let_in"], repetition),
-              *_on_the_air(policy.layers.link, frozenset(_macs(hall, names)),
+    checks = [*_check_admissions(policy, _station_macs(hall, names), raw["let_in"], repetition),
+              *_check_air(policy.layers.link, frozenset(_station_macs(hall, names)),
                             [hall.nodes[name].address for name in names], repetition,
                             raw["link_keys"]),
-              _streams(names, rates)]
+              _check_streams(names, rates)]
     reasons = [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
     measured = HallMeasured(handshakes_s=took, streams_bps=rates,
                             admissions_s=[raw["on_s"][name] - begun for name in names])
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
-def _macs(hall: Network, names: Sequence[str]) -> list[str]:
+def _station_macs(hall: Network, names: Sequence[str]) -> list[str]:
     return [hall.nodes[name].interfaces["wlan0"].radio or "" for name in names]
 
 
-def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
+def _handshake_times(repetition: Repetition) -> Mapping[str, list[float]]:
     """Return the times of each station's EAPOL frames at the access point, by address."""
     times: dict[str, list[float]] = defaultdict(list)
     for at, source, target in fields.read_fields(repetition.out / "hall-ap.pcap",
@@ -76,7 +77,7 @@ def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
     return times
 
 
-def _arrived(repetition: Repetition) -> Mapping[str, list[float]]:
+def _arrival_times(repetition: Repetition) -> Mapping[str, list[float]]:
     """Return the arrival times of datagrams at the server, by sender."""
     times: dict[str, list[float]] = defaultdict(list)
     for at, source in fields.read_fields(repetition.out / "hall-server.pcap",
@@ -85,8 +86,8 @@ def _arrived(repetition: Repetition) -> Mapping[str, list[float]]:
     return times
 
 
-def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
-            repetition: Repetition) -> list[CheckRecord]:
+def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
+                      repetition: Repetition) -> list[CheckRecord]:
     """Check that every station was admitted after the required authentication.
 
     Depending on the policy, this is EAP, a four-way handshake, or both.
@@ -104,7 +105,7 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
         # With fast transition, access points hand over keys. Only the kernel knows them, and no
         # capture shows them.
         if link is not None and has_handshake and not link.roaming:
-            checks.append(_by_keys(link, macs, told, repetition))
+            checks.append(_check_keys(link, macs, told, repetition))
         else:
             checks.append(CheckRecord(check=_AUTHENTICATED, ok=set(macs) <= told,
                                       detail=f"{len(told & set(macs))} of {len(macs)} stations "
@@ -118,8 +119,8 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
     return checks
 
 
-def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
-             repetition: Repetition) -> CheckRecord:
+def _check_keys(link: LinkLayer, macs: Sequence[str], authenticated: AbstractSet[str],
+                repetition: Repetition) -> CheckRecord:
     """Check that each station uses keys of its own Access-Accept.
 
     The server accepted the station, and the station had the result of the EAP method. An
@@ -136,19 +137,19 @@ def _by_keys(link: LinkLayer, macs: Sequence[str], told: AbstractSet[str],
     keyed = {mac for mac, key in delivered if key in used.get(mac, ())} & set(macs)
     return CheckRecord(check=_AUTHENTICATED, ok=keyed == set(macs),
                        detail=f"{len(keyed)} of {len(macs)} stations send under keys of their own "
-                       f"Access-Accept; {len(told & set(macs))} got an EAP-Success")
+                       f"Access-Accept; {len(authenticated & set(macs))} got an EAP-Success")
 
 
-def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
-                repetition: Repetition, told: Sequence[str]) -> Iterator[CheckRecord]:
+def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
+               repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
     """Check that all frames are protected as the policy requires.
 
-    Short frames must also open with the keys. `told` are pairwise keys from the kernel, used if no
-    keys can be derived from the captures.
+    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used
+    if no keys can be derived from the captures.
     """
     keys = None if link is None else decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
-        kernel_keys=told, receiving="ap")
+        kernel_keys=kernel_keys, receiving="ap")
     captures = dissect.read_all_packets([repetition.out / f"hall-{point}.pcap" for point in _AIR],
                                 keys or ())
     short, every = ([p for p in packets if p.is_data and not p.is_eapol
@@ -167,7 +168,8 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
         heard = {p.transmitter for p in own if p.has_llc} & macs
         # Only the headers of streams are captured; a protection flag alone does not hide the data
         # in them.
-        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point in _AIR)
+        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
+                                               in _AIR)
         begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
             link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
         closed = begun.closed if begun else ()
@@ -180,7 +182,7 @@ def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Seque
                           detail="no kernel has told a key")
 
 
-def _streams(names: Sequence[str], rates: Sequence[float]) -> CheckRecord:
+def _check_streams(names: Sequence[str], rates: Sequence[float]) -> CheckRecord:
     """Check that data of every station arrived while all stations streamed."""
     heard = sum(rate > 0 for rate in rates)
     return CheckRecord(check="all streams arrive", ok=heard == len(names),

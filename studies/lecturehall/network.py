@@ -15,7 +15,7 @@ _SEAT_M, _ROW_M, _HEIGHT_M = 1.0, 1.5, 3.0
 _FIRST_HOST = 10
 
 
-def station(number: int) -> str:
+def station_name(number: int) -> str:
     """Return the name of a station.
 
     Numbers start at 1.
@@ -23,9 +23,9 @@ def station(number: int) -> str:
     return f"s{number}"
 
 
-def hall(stations: int) -> Network:
+def build_hall(stations: int) -> Network:
     """Return the network of a hall with this number of stations, seated row by row."""
-    nodes = {station(number): _station(number) for number in range(1, stations + 1)}
+    nodes = {station_name(number): _build_station(number) for number in range(1, stations + 1)}
     nodes[ACCESS_POINT] = Node(
         ["access_point"],
         {"wlan-ap": Interface(radio="02:00:00:00:a0:00", bridge="br-ap"),
@@ -37,7 +37,7 @@ def hall(stations: int) -> Network:
     return Network(f"hall-{stations}", nodes, [Link([f"{ACCESS_POINT}/eth-ap", f"{AGENT}/air0"])])
 
 
-def _station(number: int) -> Node:
+def _build_station(number: int) -> Node:
     row, seat = divmod(number - 1, _SEATS_A_ROW)
     return Node(["station"],
                 {"wlan0": Interface(f"10.1.0.{_FIRST_HOST + number}/32",

@@ -13,7 +13,7 @@ from measure.manifest import LevelRecord
 from measure.record import RecordPart
 from policies import Policy
 from studies import mobile
-from studies.changes import changed, without
+from studies.changes import change_layer, remove_layer
 from studies.lecturehall import network
 from studies.study import (
     Asked,
@@ -29,14 +29,14 @@ from studies.study import (
     Repetition,
     Study,
     StudyError,
-    fixed,
+    fixed_levels,
 )
 from studies.study import TestbedSpec as Spec
 
 STATIONS = (1, 10, 25, 50)
 
 
-def _refusal(policy: Policy) -> str:
+def _refusal_reason(policy: Policy) -> str:
     """Return the reason why a policy cannot be measured in the hall, or ""."""
     if policy.layers.ipsec:
         return "IPsec is not measured here; leave layers.ipsec out, or run qop2007"
@@ -80,11 +80,11 @@ class LectureHall(Study):
     version: ClassVar[int] = 3
     title: ClassVar[str] = "A lecture hall at nine o'clock"
     factors: ClassVar[tuple[Factor, ...]] = (
-        Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal),
+        Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal_reason),
                plural="policies", option="--policies", file_option="--policy",
                help="What protects the cell: names of policies without IPsec, or .yml files.",
                file_help="A policy file of your own; may be repeated."),
-        Factor("stations", "Stations", fixed(
+        Factor("stations", "Stations", fixed_levels(
             [Level(str(number), number=number) for number in STATIONS]), is_number=True,
             plural="stations"))
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -101,9 +101,10 @@ class LectureHall(Study):
         Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
     faults: ClassVar[Mapping[str, Fault | str]] = {
         "hall-in-clear": Fault("nobody in the hall has the link's protection",
-                               policy=without("link"), on=_TEN, fails=[_KEYS, _PROTECTED, _OPEN]),
+                               policy=remove_layer("link"), on=_TEN,
+                               fails=[_KEYS, _PROTECTED, _OPEN]),
         "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED, _OPEN],
-                                    policy=changed("link", cipher="TKIP")),
+                                    policy=change_layer("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
                                        on=_TEN, fails=[_OPEN]),
         "hall-one-remembered": Fault(
@@ -114,7 +115,7 @@ class LectureHall(Study):
         "hall-one-unheard": Fault("one station's stream goes where nobody listens", on=_TEN,
                                   fails=["all streams arrive"])}
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
-    lab: ClassVar[Lab] = Lab(node=lambda _: network.station(1))
+    lab: ClassVar[Lab] = Lab(node=lambda _: network.station_name(1))
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[HallAsked]] = HallAsked
     measured: ClassVar[type[HallMeasured]] = HallMeasured
@@ -125,33 +126,34 @@ class LectureHall(Study):
 
         A policy is restored from its content, as it may be the user's.
         """
-        return mobile.level(factor.name, name, entry) if factor.name == "policy" \
+        return mobile.restore_level(factor.name, name, entry) if factor.name == "policy" \
             else super().level(factor, name, entry)
 
-    def testbed(self, cell: Cell, asked: Asked) -> Spec:
+    def testbed(self, cell: Cell, settings: Asked) -> Spec:
         """Return a hall of the cell's size with the cell's policy."""
-        assert isinstance(asked, HallAsked)
-        return Spec(network=network.hall(int(cell.ids["stations"])), policy=cell.value("policy"),
-                    medium=mobile.air(asked.medium))
+        assert isinstance(settings, HallAsked)
+        return Spec(network=network.build_hall(int(cell.ids["stations"])),
+                    policy=cell.value("policy"),
+                    medium=mobile.read_medium(settings.medium))
 
-    def expected(self, cell: Cell, asked: Asked) -> Expected:
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:
         """Return the expected cost: two seconds, and the duration of the streams."""
-        assert isinstance(asked, HallAsked)
-        return Expected(duration_s=2.0 + asked.stream_s, processor_s=3.0,
+        assert isinstance(settings, HallAsked)
+        return Expected(duration_s=2.0 + settings.stream_s, processor_s=3.0,
                         capture_bytes=30e3 * int(cell.ids["stations"]))
 
-    def deadline_s(self, cell: Cell, asked: Asked) -> float:
+    def deadline_s(self, cell: Cell, settings: Asked) -> float:
         """Return 90 s and ten times the duration of the streams.
 
         The time covers the wait for the stations.
         """
-        assert isinstance(asked, HallAsked)
-        return 90.0 + 10 * asked.stream_s
+        assert isinstance(settings, HallAsked)
+        return 90.0 + 10 * settings.stream_s
 
-    def check_clock(self, clock: Clock, asked: Asked) -> None:
+    def check_clock(self, clock: Clock, settings: Asked) -> None:
         """Refuse a hall without a medium, which would not be shared."""
-        assert isinstance(asked, HallAsked)
-        if mobile.air(asked.medium) is None:
+        assert isinstance(settings, HallAsked)
+        if mobile.read_medium(settings.medium) is None:
             raise StudyError("setting medium: none; a hall without an air has nothing to share")
 
     def judge(self, repetition: Repetition) -> Judged:
@@ -162,9 +164,9 @@ class LectureHall(Study):
         from studies.lecturehall import judge
 
         raw: dict[str, Any] = json.loads((repetition.out / "raw.json").read_text())
-        return judge.judge(repetition, raw)
+        return judge.judge_repetition(repetition, raw)
 
-    def required_metrics(self, cell: Cell, asked: Asked,
+    def required_metrics(self, cell: Cell, settings: Asked,
                          clock: Clock | None) -> Sequence[Metric]:
         """Return all metrics.
 

@@ -36,7 +36,7 @@ def _find_refusal(policy: Policy) -> str:
 
 def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return scenarios by name or file, by default the paper's five."""
-    return mobile.scenarios(names or (() if files else PAPER_SCENARIOS), files)
+    return mobile.read_scenarios(names or (() if files else PAPER_SCENARIOS), files)
 
 
 FACTORS = (

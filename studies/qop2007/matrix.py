@@ -37,7 +37,7 @@ _FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
 
 def load_medium(settings: Asked) -> Medium | None:
     """Return the medium of the settings, or None to stream without one. Raises StudyError."""
-    return mobile.air(settings.medium)
+    return mobile.read_medium(settings.medium)
 
 
 def testbed_spec(cell: Cell, settings: Asked) -> Spec:
@@ -45,7 +45,7 @@ def testbed_spec(cell: Cell, settings: Asked) -> Spec:
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
     return Spec(network=scenario.network, policy=policy,
-                medium=mobile.air_of(scenario, settings.medium),
+                medium=mobile.medium_for(scenario, settings.medium),
                 options={"spi": SPI, "detection": settings.detection},
                 devices=parse_devices(settings.devices), packages=MLKEM if policy.needs_mlkem
                 else "")

@@ -78,7 +78,7 @@ class Qop2007(Study):
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
         """Build a level from its stored content: policies and scenarios may be the user's."""
-        return mobile.level(factor.name, name, entry)
+        return mobile.restore_level(factor.name, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield every policy in every scenario. Refuse moves, sessions and wires that cannot be."""
@@ -117,7 +117,7 @@ class Qop2007(Study):
 
         return next(filter(matrix.goes_abroad, cells), cells[0])
 
-    def expected(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
+    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
         """Estimate duration and costs by the medium's ceilings, which all policies share."""
         from studies.qop2007 import matrix
 
@@ -154,7 +154,7 @@ class Qop2007(Study):
 
         return made_up.make_outcome(cell, generator)
 
-    def impossible(self, measured: Any) -> str:
+    def impossible_values(self, measured: Any) -> str:
         """Describe a negative number, or an authentication time unequal to its parts' sum."""
         from studies.qop2007 import values
 

@@ -234,7 +234,7 @@ def test_an_empty_run_gives_a_clear_sentence(tmp_path: Path, prepare: Callable[[
     folder = tmp_path / "out"
     prepare(folder)
     with pytest.raises(NothingToReport, match=says) as caught:
-        analysis.load(folder, STUDY, None, stored.read)
+        analysis.load(folder, STUDY, None, stored.read_record)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert issubclass(NothingToReport, ValueError)

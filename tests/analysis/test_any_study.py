@@ -33,7 +33,7 @@ from analysis.standard_report import Extras
 from measure.manifest import Manifest, plan_digest
 from measure.record import CheckRecord, Record, RecordError, StudyRecord, write_record
 from studies import records as stored
-from studies.study import Factor, Level, Study, fixed
+from studies.study import Factor, Level, Study, fixed_levels
 
 RATES = ("5", "50", "100")
 SERVICE = Metric("service_time_s", "service time", unit="ms", scale=1e3, better="lower",
@@ -61,8 +61,8 @@ class Load(Study):
     id: ClassVar[str] = "load"
     title: ClassVar[str] = "A server under load"
     factors: ClassVar[tuple[Factor, ...]] = (
-        Factor("cache", "Cache", fixed([Level("off"), Level("on", "with a cache")])),
-        Factor("rate", "Rate", fixed([Level(rate, number=float(rate)) for rate in RATES]),
+        Factor("cache", "Cache", fixed_levels([Level("off"), Level("on", "with a cache")])),
+        Factor("rate", "Rate", fixed_levels([Level(rate, number=float(rate)) for rate in RATES]),
                is_number=True, unit="1/s"))
     metrics: ClassVar[tuple[Metric, ...]] = (SERVICE, DONE)
     distributions: ClassVar[tuple[Metric, ...]] = (TIMES,)
@@ -71,7 +71,7 @@ class Load(Study):
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.load.inside"
 
-    def impossible(self, measured: Any) -> str:
+    def impossible_values(self, measured: Any) -> str:
         """Nobody can do more than was asked."""
         return "done_share is above 1" if measured.done_share > 1 else ""
 
@@ -127,7 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cells(folder: Path) -> Cells:
     """Its cells."""
-    return Cells(analysis.load(folder, STUDY, manifest(), stored.read))
+    return Cells(analysis.load(folder, STUDY, manifest(), stored.read_record))
 
 
 #: What a queueing model says: one over what is left of the server.

@@ -203,7 +203,7 @@ def test_a_run_of_little_is_reported_all_the_same(tmp_path: Path,
 
 def read(paths: Sequence[Path], processes: int) -> reading.RecordTable:
     """Records as `./qop report` reads them."""
-    return reading.read_records(paths, STUDY, stored.read, processes)
+    return reading.read_records(paths, STUDY, stored.read_record, processes)
 
 
 def test_many_files_are_read_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

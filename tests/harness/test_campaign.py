@@ -40,7 +40,7 @@ def test_results_say_what_they_were_made_with(
 
 #: The command line, but for a limit that every repetition passes.
 IMPATIENT = ("import sys; import studies; from harness import cli; "
-             "from studies.study import Stage; study = type(studies.load('qop2007')); "
+             "from studies.study import Stage; study = type(studies.load_study('qop2007')); "
              "study.stages = (Stage('udp', ('udp_start',), ('udp_end',), limit=-1.0),); "
              "sys.exit(cli.main())")
 

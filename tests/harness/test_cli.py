@@ -20,7 +20,7 @@ from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
 #: Also those that pages of studies are.
-EVERY = [*COMMANDS, *studies.pages()]
+EVERY = [*COMMANDS, *studies.live_pages()]
 GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
 
 
@@ -167,10 +167,10 @@ def test_the_lab_takes_its_study_from_its_own_options(arguments: tuple[str, ...]
     assert lab.command.named(arguments) == study
 
 
-@pytest.mark.parametrize("study", studies.names())
+@pytest.mark.parametrize("study", studies.study_names())
 def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
     """Without any level asked for, that of a cell that the study measures, in real time."""
-    loaded = studies.load(study)
+    loaded = studies.load_study(study)
     asked = {f"level_of_{factor.name}": loaded.lab.levels.get(factor.name)
              for factor in loaded.factors}
     made = build_plan(one_cell.build_request(loaded, asked), {"clock": "real"})
@@ -179,8 +179,8 @@ def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
 
 def test_the_lab_takes_the_first_cell_of_the_levels_asked_for() -> None:
     """A study need not have every combination of levels."""
-    asked = {f"level_of_{factor.name}": None for factor in studies.load("adp1987").factors}
-    made = build_plan(one_cell.build_request(studies.load("adp1987"),
+    asked = {f"level_of_{factor.name}": None for factor in studies.load_study("adp1987").factors}
+    made = build_plan(one_cell.build_request(studies.load_study("adp1987"),
                                              {**asked, "level_of_technology": "SW",
                                                       "level_of_trace": "ND"}), {"clock": "real"})
     [cell] = made.cells

@@ -57,10 +57,10 @@ def another(study: Study, name: str, value: Any) -> Any:
     return value + 1 if value < 1 or value != 1.0 else value / 2 if isinstance(value, float) else 2
 
 
-@pytest.mark.parametrize("study_id", studies.names())
+@pytest.mark.parametrize("study_id", studies.study_names())
 def test_every_setting_has_an_effect_in_a_cell(study_id: str) -> None:
     """No study has a setting that is taken and changes nothing at all."""
-    study = studies.load(study_id)
+    study = studies.load_study(study_id)
     plans = plans_of(study)
     for name in study.asked.model_fields:
         if (study_id, name) in _NOT_HERE:
@@ -70,10 +70,10 @@ def test_every_setting_has_an_effect_in_a_cell(study_id: str) -> None:
             for made in plans for cell in made.cells), name
 
 
-@pytest.mark.parametrize("study_id", studies.names())
+@pytest.mark.parametrize("study_id", studies.study_names())
 def test_shipped_profiles_have_no_idle_setting(study_id: str) -> None:
     """What a profile says otherwise than usual changes a cell of its own."""
-    study = studies.load(study_id)
+    study = studies.load_study(study_id)
     for name in profiles.profile_names(study):
         assert request.build_plan(RunRequest(study, name), {"seed": 1, "builder": "mininet"}).cells
 
@@ -139,7 +139,7 @@ def test_levels_may_be_files(tmp_path: Path, qop_here: Qop) -> None:
 
 def test_levels_that_no_cell_has_are_refused() -> None:
     """A design goes through its own combinations: a level beside them was dropped in silence."""
-    study = studies.load("adp1987")
+    study = studies.load_study("adp1987")
     with pytest.raises(UserError) as caught:
         request.build_plan(RunRequest(study, levels={"trace": ["ND"], "urgency": ["U1", "U3"]}),
                            {"builder": "mininet"})
@@ -150,7 +150,7 @@ def test_levels_that_no_cell_has_are_refused() -> None:
 
 def test_a_profile_of_ones_own_is_held_to_it(tmp_path: Path) -> None:
     """Its settings have an effect in its cells, and no setting is there twice."""
-    study, file = studies.load("qop2007"), tmp_path / "mine.yml"
+    study, file = studies.load_study("qop2007"), tmp_path / "mine.yml"
     only = "only: {policy: [P1], scenario: [N2]}\n"
     file.write_text(f"title: mine\nset: {{move_stream_ms: 5}}\n{only}")
     with pytest.raises(UserError, match=r"mine\.yml: set\.move_stream_ms: would change nothing in"):

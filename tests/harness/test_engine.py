@@ -46,7 +46,7 @@ from studies.study import Judged, Repetition
 from topologies.loader import load_device
 from topologies.model import Interface, Link, Network, Node
 
-STUDY = studies.load("qop2007")
+STUDY = studies.load_study("qop2007")
 
 
 
@@ -99,7 +99,7 @@ def test_an_edited_policy_invalidates_its_own_cells_only(tmp_path: Path) -> None
         folder.adopt_plan(plan)
         assert [s.name for s in folder.missing_steps(plan)] == ["P2-N2-001"]
     aside = tmp_path / "superseded" / ("0" * 12)
-    assert stored.read(aside / "records" / "P2-N2-001.json") == stale
+    assert stored.read_record(aside / "records" / "P2-N2-001.json") == stale
     assert (aside / "captures" / stale.name / "auth-air.pcap.gz").read_bytes() == b"x"
     assert not (tmp_path / "records" / "P2-N2-001.json").exists()
 
@@ -260,7 +260,7 @@ def test_what_is_put_aside_twice_is_there_twice(tmp_path: Path) -> None:
         with results.ResultsFolder(tmp_path) as folder:
             assert folder.adopt_plan(plan_of(1)) == ""
     aside = tmp_path.glob("superseded/*/records/P2-N2-001.json")
-    assert {stored.read(path).reason for path in aside} == {"first", "second"}
+    assert {stored.read_record(path).reason for path in aside} == {"first", "second"}
 
 
 def test_a_repetition_that_a_stopping_rule_comes_to_is_not_overwritten(tmp_path: Path) -> None:
@@ -422,13 +422,13 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
     assert preview.expected_s(virtual, plan.all_steps(), 2) < air / 3
 
 
-@pytest.mark.parametrize("study", studies.names())
+@pytest.mark.parametrize("study", studies.study_names())
 def test_side_by_side_is_never_expected_to_take_longer(
         study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
     """Every profile, by both clocks: computing is compared with computing, waiting with waiting."""
     monkeypatch.setattr(preview, "duration_text", str)
-    of = studies.load(study)
+    of = studies.load_study(study)
     for name in profiles.profile_names(of):
         made = build_plan(RunRequest(of, name), {})
         for clock in ("real", "virtual"):
@@ -692,8 +692,8 @@ def test_moves_are_reckoned_with() -> None:
         sets={"authentications": "5", "moves": moves}), {"clock": "real"})
         for moves in ("1", "5"))
     [cell] = once.cells
-    assert (STUDY.expected(cell, often.asked).duration_s
-            > STUDY.expected(cell, once.asked).duration_s + 2)
+    assert (STUDY.expected_cost(cell, often.asked).duration_s
+            > STUDY.expected_cost(cell, once.asked).duration_s + 2)
     assert STUDY.deadline_s(cell, often.asked) > STUDY.deadline_s(cell, once.asked)
 
 

@@ -201,7 +201,7 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
         running._keep_record(step, flagged, None, exclusive=False)
         assert list(running._again) == [step] and state.flagged == {step.name}
         running._keep_record(step, again, None, exclusive=True)
-        kept = stored.read(tmp_path / "records" / f"{step.name}.json")
+        kept = stored.read_record(tmp_path / "records" / f"{step.name}.json")
         assert kept == (again if is_good else flagged)
         assert [s.name for s in results.flagged_steps(plan)] == ([] if is_good else [step.name])
     assert state.done == 2 and (step.name in state.failed) != is_good
@@ -391,7 +391,7 @@ def test_every_kind_is_injected_as_often() -> None:
     assert deck == faults_bench._shuffle_faults(200, 1) != faults_bench._shuffle_faults(200, 2)
 
 
-@pytest.mark.parametrize("name", studies.names())
+@pytest.mark.parametrize("name", studies.study_names())
 def test_every_study_has_small_plans(name: str) -> None:
     """What the bench disturbs: a few cells, which the command makes the same plan of."""
     few = small.small_plans(name)

@@ -32,7 +32,7 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def plan_of() -> Plan:
     """All its cells, twice."""
-    return build_plan(RunRequest(studies.load("hops"), repetitions=2), {"clock": "virtual"})
+    return build_plan(RunRequest(studies.load_study("hops"), repetitions=2), {"clock": "virtual"})
 
 
 def made(folder: Path, **changes: Any) -> Path:
@@ -164,7 +164,7 @@ def test_what_a_study_cannot_read_is_named(qop_here: Qop, hook: str,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is left out with its name and the reason, and everything else is reported."""
     made(qop_here.folder / "run", measured={"round_trips_s": []})
-    study = type(studies.load("hops"))
+    study = type(studies.load_study("hops"))
     real = getattr(study, hook)
 
     def failing(self: Any, measured: Any) -> Any:
@@ -184,7 +184,7 @@ def test_values_that_would_make_a_wrong_table(qop_here: Qop, values: dict[str, A
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that a column has already, or what is not a number: nothing is shown silently."""
     made(qop_here.folder / "run")
-    monkeypatch.setattr(type(studies.load("hops")), "values", lambda *_: values)
+    monkeypatch.setattr(type(studies.load_study("hops")), "values", lambda *_: values)
     assert says in refused(qop_here, "report", "run")
 
 
@@ -206,7 +206,7 @@ def test_what_a_report_of_its_own_raises_is_one_line(
     code = "def broken(*_):\n    return 1 / 0\n"
     scope: dict[str, Any] = {}
     exec(compile(code, studies.FOLDER / "hops" / "study.py", "exec"), scope)
-    monkeypatch.setattr(type(studies.load("hops")), hook, scope["broken"])
+    monkeypatch.setattr(type(studies.load_study("hops")), hook, scope["broken"])
     assert refused(qop_here, "report", "run", *form) == (
         "qop: studies/hops: report: ZeroDivisionError: division by zero, in line 2 of "
         "studies/hops/study.py; correct the study\n")
@@ -215,7 +215,7 @@ def test_what_a_report_of_its_own_raises_is_one_line(
 def test_a_study_brings_upgrades_of_its_bodies(qop_here: Qop,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of schema 1 has the numbers of schema 2, one of a later schema is left out."""
-    study = type(studies.load("hops"))
+    study = type(studies.load_study("hops"))
     monkeypatch.setattr(study, "measured", Body)
     monkeypatch.setattr(study, "upgrades", {1: lambda body: {
         "schema": 2, "round_trips_s": [1e-3 * each for each in body["ms"]]}})

@@ -63,7 +63,7 @@ def naming(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def have_named(monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
     """Have testbeds of these policies name these packages, and others none."""
-    study = type(studies.load("qop2007"))
+    study = type(studies.load_study("qop2007"))
     plain = study.testbed
 
     def testbed(self: Any, cell: Any, asked: Any) -> Any:
@@ -78,7 +78,7 @@ def have_named(monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
 
 def test_a_study_without_a_file_brings_none() -> None:
     """Nothing needs to be declared."""
-    assert declarations.load("adp1987") == {}
+    assert declarations.load_variants("adp1987") == {}
     assert variants.packages_of_plan(plan_of()) == {}
 
 
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_one_line(own: Path, text: str, said: str) -> None:
     """The file by its name in the project, what is wrong in it, and what to write."""
     (own / "packages.yml").write_text(text)
     with pytest.raises(StudyError) as caught:
-        declarations.load("qop2007")
+        declarations.load_variants("qop2007")
     assert re.search(said, str(caught.value)), str(caught.value)
     assert str(caught.value).startswith("studies/qop2007/")
     assert "\n" not in str(caught.value)
@@ -128,7 +128,7 @@ def test_what_has_no_hash_is_refused(own: Path, line: str) -> None:
     (own / "packages.yml").write_text("kdc: {python: x.lock}")
     (own / "x.lock").write_text(f"{LOCK}{line}\n")
     with pytest.raises(StudyError, match=r"studies/qop2007/x\.lock: .* is not pinned") as caught:
-        declarations.load("qop2007")
+        declarations.load_variants("qop2007")
     assert "\n" not in str(caught.value)
 
 
@@ -525,11 +525,11 @@ from pathlib import Path
 import studies
 from harness import cli
 from studies import packages
-study = type(studies.load("qop2007"))
+study = type(studies.load_study("qop2007"))
 plain = study.testbed
 study.testbed = lambda self, cell, asked: dataclasses.replace(
     plain(self, cell, asked), packages="hello" if cell.ids["policy"] == "P2" else "")
-packages.path = lambda study: Path(study).absolute() / "packages.yml"
+packages.packages_path = lambda study: Path(study).absolute() / "packages.yml"
 sys.exit(cli.main())
 """
 

@@ -18,9 +18,9 @@ from measure.record import CheckRecord, Record
 from studies.study import Fault
 
 PAGE = PROJECT / "docs" / "proof.md"
-STUDIES = [studies.load(name) for name in studies.names()]
+STUDIES = [studies.load_study(name) for name in studies.study_names()]
 CONTROLS = [(study, name, fault) for study in STUDIES for name in study.faults
-            if (fault := study.fault(name)) is not None and fault.on]
+            if (fault := study.find_fault(name)) is not None and fault.on]
 #: One that spoils a secret, of the study whose records can be made up here.
 OF_RECORDS = next(entry for entry in CONTROLS
                   if entry[0].id == fabricated.STUDY.id and not entry[2].fails)

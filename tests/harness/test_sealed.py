@@ -421,5 +421,5 @@ def test_a_damaged_document_has_one_line(copied: Path) -> None:
     """Deeply nested JSON, too."""
     (copied / RECORD).write_text("[" * 100_000)
     with pytest.raises(RecordError) as refused:
-        stored.read(copied / RECORD)
+        stored.read_record(copied / RECORD)
     assert "\n" not in str(refused.value)

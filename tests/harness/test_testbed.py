@@ -94,7 +94,7 @@ def test_a_studys_control_is_what_the_study_says_of_it() -> None:
     [planned] = list(made.testbeds.values())[:1]
     job = testbeds.TestbedClient(SpeakingMachine(), 0, planned, made, Path())._job_document("", {})
     assert (job["withhold"], job["fault"]) == (["echo"], "no-server")
-    assert study.fault("by-itself") == Fault("the workload spoils it")
+    assert study.find_fault("by-itself") == Fault("the workload spoils it")
     unknown = "has no such negative control; choose from no-server, by-itself, slip"
     for name, words in (("wrong-ca", f"--fault wrong-ca: qop2007 {unknown}"),
                         ("slip", "spoils the secret 'network.passwd', which there is not")):

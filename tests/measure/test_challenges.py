@@ -15,7 +15,7 @@ from measure.challenges import Challenged
 from measure.observed import Observed
 from protocols.aka import packets
 from protocols.aka.milenage import MilenageKey
-from protocols.aka.recomputed import recompute
+from protocols.aka.recomputed import recompute_challenge
 
 RECORDED = PROJECT / "tests" / "recorded" / "aka-prime"
 STATION, WIRE = RECORDED / "auth-mn.pcap", RECORDED / "auth-wire.pcap"
@@ -33,7 +33,7 @@ def _read(station: Path = STATION, secrets: dict[str, dict[str, str]] = SECRETS)
 
 def _packets() -> list[packets.AkaPacket]:
     return [packet for _, frame in pcap.eapol_frames(STATION)
-            if (packet := packets.parse(frame[_EAP_AT:])) is not None]
+            if (packet := packets.parse_packet(frame[_EAP_AT:])) is not None]
 
 
 def test_a_challenge_is_worked_out_again() -> None:
@@ -58,7 +58,7 @@ def test_a_changed_byte_of_the_method_is_seen(tmp_path: Path) -> None:
     """In whichever packet with a MAC it is, at its end or in its middle."""
     frames = list(pcap.read_frames(STATION))
     signed = [at for at, frame in enumerate(frames) if frame.kind == 0x888E
-              and (packet := packets.parse(frame.payload[_EAP_AT:])) and packet.mac]
+              and (packet := packets.parse_packet(frame.payload[_EAP_AT:])) and packet.mac]
     assert len(signed) == 2
     for at in signed:
         for place in (-3, 60):
@@ -73,13 +73,13 @@ def test_a_changed_byte_of_the_method_is_seen(tmp_path: Path) -> None:
 def test_a_challenge_for_no_network_is_seen() -> None:
     """Without the separation bit, or without the network's name, keys are bound to nothing."""
     said = _packets()
-    shared = MilenageKey.of(SECRETS["subscriber"])
+    shared = MilenageKey.from_secrets(SECRETS["subscriber"])
     user = "6001010123456789@wlan.mnc001.mcc001.3gppnetwork.org"
-    assert recompute(said, user, shared).faults == ()
+    assert recompute_challenge(said, user, shared).faults == ()
     for at, packet in enumerate(said):
         attributes = {kind: value for kind, value in packet.attributes.items() if kind != 23}
         altered = [*said[:at], replace(packet, attributes=attributes), *said[at + 1:]]
-        faults = recompute(altered, user, shared).faults
+        faults = recompute_challenge(altered, user, shared).faults
         assert (packet.network == "") == ("a challenge that says nothing of a network that keys "
                                           "are bound to" not in faults)
 
@@ -87,9 +87,9 @@ def test_a_challenge_for_no_network_is_seen() -> None:
 def test_another_method_takes_other_keys() -> None:
     """As EAP-AKA, whose keys are bound to no network, the same packets do not fit."""
     said = [replace(packet, method=packets.EAP_AKA) for packet in _packets()]
-    assert any("MAC" in fault for fault in recompute(
+    assert any("MAC" in fault for fault in recompute_challenge(
         said, "6001010123456789@wlan.mnc001.mcc001.3gppnetwork.org",
-        MilenageKey.of(SECRETS["subscriber"])).faults)
+        MilenageKey.from_secrets(SECRETS["subscriber"])).faults)
 
 
 def _check(made: Iterable[Challenged], *, moves: bool = False) -> bool:
@@ -117,7 +117,7 @@ def test_packets_that_are_sent_again_count_once(tmp_path: Path) -> None:
     twice = challenges.recompute_all([file], [WIRE], SECRETS)
     assert [each.faults for each in twice if each.faults] == []
     challenge = next(frame for frame in frames if frame.kind == 0x888E
-                     and (packet := packets.parse(frame.payload[_EAP_AT:])) and packet.mac)
+                     and (packet := packets.parse_packet(frame.payload[_EAP_AT:])) and packet.mac)
     other = bytearray(challenge.data)
     other[14 + _EAP_AT + 1] ^= 1
     pcap.write_frames(file, [replace(challenge, data=bytes(other)), *frames])

@@ -345,7 +345,7 @@ def test_a_record_of_schema_1_is_read_with_its_numbers(tmp_path: Path) -> None:
     """What was flat is the study's body, the policy's digest one of the levels'."""
     old = schema_1()
     (tmp_path / "P1-N2-003.json").write_text(json.dumps(old))
-    entry = stored.read(tmp_path / "P1-N2-003.json")
+    entry = stored.read_record(tmp_path / "P1-N2-003.json")
     assert entry.name == "P1-N2-003" and entry.schema_ == SCHEMA
     assert (entry.study.id, entry.cell) == ("qop2007", {"policy": "P1", "scenario": "N2"})
     assert entry.digests == {"policy": "ab"} and entry.environment == {"medium": "802.11g"}
@@ -365,7 +365,7 @@ def test_a_record_of_schema_1_that_does_not_fit_is_one_line(change: dict[str, An
     file = tmp_path / "P1-N2-003.json"
     file.write_text(json.dumps(schema_1() | change))
     with pytest.raises(RecordError, match=next(iter(change))) as caught:
-        stored.read(file)
+        stored.read_record(file)
     assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
     assert file.exists()
 
@@ -376,7 +376,7 @@ def test_a_missing_field_of_schema_1_is_named(tmp_path: Path) -> None:
     del document["tcp"]
     (tmp_path / "x.json").write_text(json.dumps(document))
     with pytest.raises(RecordError, match="tcp: missing"):
-        stored.read(tmp_path / "x.json")
+        stored.read_record(tmp_path / "x.json")
 
 
 def test_read_all_reads_both_schemas(tmp_path: Path) -> None:

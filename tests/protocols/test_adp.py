@@ -40,19 +40,19 @@ def test_request_rides_until_acknowledged_and_r_until_signed():
     for _ in range(3):
         world.send("alpha", message())
     requests = list(world.packets)
-    assert all(packets.parse(packet.payload).flags & Flag.REQUEST for packet in requests)
-    assert len({packets.parse(packet.payload).request for packet in requests}) == 1
+    assert all(packets.parse_frame(packet.payload).flags & Flag.REQUEST for packet in requests)
+    assert len({packets.parse_frame(packet.payload).request for packet in requests}) == 1
     world.packets.clear()
     world.arrive(requests[0])
     world.send("beta", reply())
-    acknowledgements = [packets.parse(packet.payload) for packet in world.packets]
+    acknowledgements = [packets.parse_frame(packet.payload) for packet in world.packets]
     assert len(acknowledgements) == 2
     assert len({frame.acknowledgement for frame in acknowledgements}) == 1
     assert all(len(frame.acknowledgement) == 16 for frame in acknowledgements)
     world.flush()
-    assert not packets.parse(world.shipped[-1].effect.payload).flags & Flag.REQUEST
+    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & Flag.REQUEST
     world.send("beta", reply())
-    assert not packets.parse(world.shipped[-1].effect.payload).flags & Flag.ACKNOWLEDGE
+    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & Flag.ACKNOWLEDGE
 
 
 def test_messages_ride_on_the_request():
@@ -286,7 +286,7 @@ def test_rekeying_keeps_owners():
     assert 2 <= len(rekeyed) <= 3
     signatures = sum(world.operations[name][Operation.ED25519_SIGN] for name in world.names)
     assert signatures == 2 + 2
-    channels = {packets.parse(shipped.effect.payload).channel for shipped in world.shipped}
+    channels = {packets.parse_frame(shipped.effect.payload).channel for shipped in world.shipped}
     assert len(channels) == 1 + len(rekeyed)
 
 
@@ -327,7 +327,8 @@ def test_1987_never_rekeys():
     for number in range(5):
         world.send("alpha", message(b"%d" % number))
         world.wait(10)
-    assert len({packets.parse(shipped.effect.payload).channel for shipped in world.shipped}) == 1
+    assert len({packets.parse_frame(shipped.effect.payload).channel for shipped
+                in world.shipped}) == 1
 
 
 @BOTH

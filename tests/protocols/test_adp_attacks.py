@@ -55,15 +55,15 @@ class Mallory:
         frame = replace(frame, flags=frame.flags | self.suite.flags(private=False),
                         count=len(records))
         body = packets.encode_body(proofs, (), records)
-        return frame.clear() + keys.seal(frame.clear(), body, private=False)
+        return frame.clear_bytes() + keys.seal(frame.clear_bytes(), body, private=False)
 
     def open_to_beta(self) -> tuple[Any, bytes]:
         """A channel of her own with beta, as anybody may have: its keys and number."""
         request, keys = self.suite.request("beta")
         frame = self.frame(request.channel, Flag.REQUEST, request=request.encoded)
-        payload = frame.clear() if keys is None else self.sealed(keys, frame)
+        payload = frame.clear_bytes() if keys is None else self.sealed(keys, frame)
         self.world.arrive(Packet("mid", "beta", payload))
-        answer = packets.parse(self.world.packets.pop().payload)
+        answer = packets.parse_frame(self.world.packets.pop().payload)
         keys = self.suite.acknowledged(request, keys, answer)
         self.world.arrive(Packet("mid", "beta", self.sealed(keys, self.frame(request.channel))))
         return keys, request.channel
@@ -71,13 +71,13 @@ class Mallory:
     def lure(self, challenge: bytes | None) -> Proof:
         """Let xena, on alpha, talk to mid; what she signs. 1987: `challenge` is what she gets."""
         self.world.send("alpha", message(host="mid", destination="mallory"))
-        request = packets.parse(self.world.packets.pop().payload)
+        request = packets.parse_frame(self.world.packets.pop().payload)
         self.challenge = challenge
         keys, acknowledgement = self.suite.accept("alpha", request)
         frame = self.frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
         self.world.arrive(Packet("mid", "alpha", self.sealed(keys, frame)))
-        answer = packets.parse(self.world.packets.pop().payload)
-        body = packets.parse_body(keys.open(answer.clear(), answer), answer.count)
+        answer = packets.parse_frame(self.world.packets.pop().payload)
+        body = packets.parse_body(keys.open(answer.clear_bytes(), answer), answer.count)
         return next(proof for proof in body.proofs if proof.name == "xena")
 
 
@@ -289,10 +289,11 @@ def test_reflection(version):
     world.wait(1)
     world.send("alpha", message(b"boomerang", destination="xena"))
     packet = world.packets.pop()
-    forged = packets.parse(packet.payload)
+    forged = packets.parse_frame(packet.payload)
     session = world.hosts["beta"].session
     world.arrive(Packet("beta", "alpha", packet.payload))
-    world.arrive(Packet("beta", "alpha", replace(forged, session=session).clear() + forged.sealed))
+    world.arrive(Packet("beta", "alpha", replace(forged, session=session).clear_bytes()
+                        + forged.sealed))
     assert not world.delivered["alpha"]
 
 
@@ -303,9 +304,9 @@ def test_downgrade():
     world.wait(1)
     world.send("alpha", message())
     packet = world.packets.pop()
-    frame = packets.parse(packet.payload)
+    frame = packets.parse_frame(packet.payload)
     for flags in (frame.flags & ~Flag.TRAILER, frame.flags | Flag.CHECKSUM):
-        clear = replace(frame, flags=flags).clear()
+        clear = replace(frame, flags=flags).clear_bytes()
         world.arrive(replace(packet, payload=clear + frame.sealed))
         assert world.events("beta", "dropped")[-1].fields["reason"] == (
             "protected less than we demand")
@@ -320,11 +321,11 @@ def test_forged_resets(version):
     world.wait(5)
     before = world.public_key_operations("alpha")
     for number in range(1, 101):
-        frame = packets.parse(world.shipped[-1].effect.payload)
+        frame = packets.parse_frame(world.shipped[-1].effect.payload)
         current = world.hosts["alpha"]._peers["beta"].channels.current
         reset = replace(frame, kind=Kind.RESET, flags=0, count=0, channel=current.id, sealed=b"",
                         request=b"", acknowledgement=b"", session=world.hosts["beta"].session)
-        world.arrive(Packet("beta", "alpha", reset.clear()))
+        world.arrive(Packet("beta", "alpha", reset.clear_bytes()))
         world.send("alpha", message(b"%d" % number))
         world.wait(0.01)
     assert world.texts("beta") == [b"%d" % number for number in range(101)]

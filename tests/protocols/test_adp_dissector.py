@@ -57,7 +57,7 @@ def test_what_is_in_clear_is_shown(version, scope, tmp_path):
     rows = dissect(tmp_path / "adp.pcap")
     assert len(rows) == len(payloads)
     for row, payload in zip(rows, payloads, strict=True):
-        frame = packets.parse(payload)
+        frame = packets.parse_frame(payload)
         assert row["authdp.channel"] == frame.channel.hex()
         assert int(row["authdp.count"]) == frame.count
         assert int(row["authdp.flags"], 16) == frame.flags
@@ -70,7 +70,7 @@ def test_what_is_in_clear_is_shown(version, scope, tmp_path):
         assert sum(bool(row["authdp.confirmed"]) for row in rows) == 1
     else:
         assert not texts and not owners
-        assert any(packets.parse(payload).flags & Flag.ALL for payload in payloads)
+        assert any(packets.parse_frame(payload).flags & Flag.ALL for payload in payloads)
 
 
 def test_cut_short(tmp_path):

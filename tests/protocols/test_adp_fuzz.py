@@ -15,7 +15,7 @@ from protocols.adp.context import Settings
 from protocols.adp.effects import Note
 from protocols.adp.errors import AdpError, PacketError
 from protocols.adp.packets import Flag, Frame, Kind, Proof, UserMessage
-from protocols.adp.program import _message
+from protocols.adp.program import _parse_message
 from protocols.adp.window import ReplayWindow
 from protocols.fields import ConfigError
 
@@ -41,7 +41,7 @@ def frames(draw):
 @given(frames())
 def test_frame_round_trip(frame):
     """What is written is read."""
-    assert packets.parse(frame.clear() + frame.sealed) == frame
+    assert packets.parse_frame(frame.clear() + frame.sealed) == frame
 
 
 @given(st.lists(PROOFS, max_size=5), st.lists(U16, max_size=20), st.lists(RECORDS, max_size=8),
@@ -64,10 +64,10 @@ def test_body_round_trip(proofs, confirmed, records, zeros):
 def test_any_bytes_as_a_frame(data):
     """A frame that stands for exactly these bytes, or an error of the protocol's."""
     try:
-        frame = packets.parse(data)
+        frame = packets.parse_frame(data)
     except PacketError:
         return
-    assert frame.clear() + frame.sealed == data
+    assert frame.clear_bytes() + frame.sealed == data
 
 
 @settings(max_examples=100)
@@ -138,16 +138,16 @@ def test_any_bytes_as_a_request_or_an_acknowledgement(version, encoded, asked):
     world = World(version)
     suite = world.hosts["alpha"]._context.suite
     frame = Frame(suite.version, Kind.DATA, 0, 0, bytes(8), bytes(8), encoded, encoded)
-    request, security = suite.request("beta")
-    calls = [lambda: suite.accept("beta", frame),
-             lambda: suite.acknowledged(request, security, frame)]
+    request, security = suite.create_request("beta")
+    calls = [lambda: suite.accept_request("beta", frame),
+             lambda: suite.complete_request(request, security, frame)]
     if asked and version == MODERN:
         other = World(version)
         other.open("alpha", "beta")
         other.flush()
         keys = other.hosts["beta"]._peers["alpha"].channels.current.security
         calls += [lambda: suite.accept_rekey(keys, frame),
-                  lambda: suite.rekeyed(request, keys, frame)]
+                  lambda: suite.complete_rekey(request, keys, frame)]
     for call in calls:
         try:
             call()
@@ -186,7 +186,7 @@ def test_any_json_as_a_configuration(value, tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(value))
     with pytest.raises(ConfigError, match=r"\Aconfig\.json: [^\n]+\Z"):
-        config.load(file)
+        config.load_config(file)
 
 
 @settings(max_examples=50)
@@ -196,7 +196,7 @@ def test_any_bytes_as_a_configuration(data, tmp_path):
     file = tmp_path / "config.json"
     file.write_bytes(data)
     with pytest.raises(ConfigError, match=r"\Aconfig\.json: [^\n]+\Z"):
-        config.load(file)
+        config.load_config(file)
 
 
 COMMANDS = st.dictionaries(
@@ -212,7 +212,7 @@ def test_any_command(command):
     """A message that a host takes, or an error that is told in a line."""
     world = World(MODERN)
     try:
-        world.send("alpha", _message(command))
+        world.send("alpha", _parse_message(command))
     except (AdpError, ValueError) as error:
         assert "\n" not in str(error)
 

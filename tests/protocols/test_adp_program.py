@@ -186,11 +186,11 @@ def test_below_transport(key_folder, namespace):
 def test_defaults_and_all_settings(key_folder):
     """What is written arrives in the settings; what is not has the paper's values."""
     version, folder = key_folder
-    default = config.load(write(folder, "alpha.json", configuration(version)))
+    default = config.load_config(write(folder, "alpha.json", configuration(version)))
     assert (default.network.kind, default.network.number) == ("ip", 253)
     assert default.settings.timeout_s == 0.04
     assert default.settings.queue
-    chosen = config.load(write(folder, "alpha.json", configuration(
+    chosen = config.load_config(write(folder, "alpha.json", configuration(
         version, scope="all", trailer="checksum", queue=False, timeout_s=0, bound_bytes=8192,
         max_message_bytes=8192, hold_bytes=1, retry_s=5, give_up_s=60, rekey_after_s=7,
         network={"kind": "ip", "protocol": 254})))
@@ -253,7 +253,7 @@ def test_bad_configurations(key_folder, changes, complaint):
     _, folder = key_folder
     file = write(folder, "bad.json", configuration(**changes))
     with pytest.raises(ConfigError) as caught:
-        config.load(file)
+        config.load_config(file)
     assert str(caught.value).endswith(complaint)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("bad.json: ")
@@ -264,7 +264,7 @@ def test_keys_of_the_other_version(key_folder):
     version, folder = key_folder
     other = next(name for name in VERSIONS if name != version)
     with pytest.raises(ConfigError, match=r"alice\.pem: adp(-1987)? needs an (RSA|Ed25519) key"):
-        config.load(write(folder, "bad.json", configuration(other)))
+        config.load_config(write(folder, "bad.json", configuration(other)))
 
 
 def test_a_key_twice_in_one_object(tmp_path):
@@ -272,7 +272,7 @@ def test_a_key_twice_in_one_object(tmp_path):
     file = tmp_path / "bad.json"
     file.write_text('{"host": "alpha", "host": "beta"}')
     with pytest.raises(ConfigError, match=r"bad\.json: host is there twice"):
-        config.load(file)
+        config.load_config(file)
 
 
 @pytest.mark.parametrize(("content", "complaint"), [
@@ -293,12 +293,12 @@ def test_program_refuses_in_one_line(content, complaint, tmp_path):
 
 def test_keys_are_not_overwritten_nor_readable_by_others(tmp_path):
     """A private key is its owner's alone, and a second one of that name is refused."""
-    keys.generate("adp", tmp_path, "alice")
+    keys.generate_key("adp", tmp_path, "alice")
     assert (tmp_path / "alice.pem").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
-        keys.generate("adp", tmp_path, "alice")
+        keys.generate_key("adp", tmp_path, "alice")
     with pytest.raises(AdpError, match="no name for a file"):
-        keys.generate("adp", tmp_path, "../alice")
+        keys.generate_key("adp", tmp_path, "../alice")
     assert keys.main(["adp", str(tmp_path), "alice"]) == 1
     assert keys.main(["adp", str(tmp_path)]) == 2
     loaded = keys.load_private(tmp_path / "alice.pem", "adp")

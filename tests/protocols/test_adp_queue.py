@@ -32,9 +32,9 @@ def outbox(bound_bytes: int = 1000, timeout_s: float = 0.04, *, enabled: bool = 
 def test_urgent_takes_all_along():
     """An urgent message goes at once, behind all that has waited."""
     queue = outbox()
-    assert queue.add(user(1, 10), 0) == []
-    assert queue.add(user(2, 10), 0.01) == []
-    [batch] = queue.add(user(3, 10, urgent=True), 0.02)
+    assert queue.add_message(user(1, 10), 0) == []
+    assert queue.add_message(user(2, 10), 0.01) == []
+    [batch] = queue.add_message(user(3, 10, urgent=True), 0.02)
     assert numbers([batch]) == [[1, 2, 3]]
     assert batch.cause is Cause.URGENT
     assert queue.deadline_s() is None
@@ -43,13 +43,13 @@ def test_urgent_takes_all_along():
 def test_default_timeout_and_own_delay():
     """The default timeout counts from the first message; a shorter delay of one's own wins."""
     queue = outbox()
-    queue.add(user(1, 10), 1.0)
-    queue.add(user(2, 10), 1.02)
+    queue.add_message(user(1, 10), 1.0)
+    queue.add_message(user(2, 10), 1.02)
     assert queue.deadline_s() == pytest.approx(1.04)
-    queue.add(user(3, 10, delay_s=0.005), 1.02)
+    queue.add_message(user(3, 10, delay_s=0.005), 1.02)
     assert queue.deadline_s() == pytest.approx(1.025)
-    assert queue.due(1.02) == []
-    [batch] = queue.due(1.025)
+    assert queue.take_due(1.02) == []
+    [batch] = queue.take_due(1.025)
     assert numbers([batch]) == [[1, 2, 3]]
     assert batch.cause is Cause.TIMEOUT
 
@@ -57,14 +57,14 @@ def test_default_timeout_and_own_delay():
 def test_a_longer_delay_does_not_hold_others_up():
     """Own delays above the default are only about their own message."""
     queue = outbox()
-    queue.add(user(1, 10, delay_s=10), 0)
-    queue.add(user(2, 10), 0)
+    queue.add_message(user(1, 10, delay_s=10), 0)
+    queue.add_message(user(2, 10), 0)
     assert queue.deadline_s() == pytest.approx(0.04)
 
 
 def test_no_delay_at_all():
     """A maximum delay of zero does not wait, and is no urgent message either."""
-    [batch] = outbox().add(user(1, 10, delay_s=0), 5)
+    [batch] = outbox().add_message(user(1, 10, delay_s=0), 5)
     assert batch.cause is Cause.TIMEOUT
 
 
@@ -76,8 +76,8 @@ def test_no_delay_at_all():
 def test_bound(last, shipped):
     """A message that fills the queue or would overflow it is treated as urgent."""
     queue = outbox()
-    queue.add(user(1, 599), 0)
-    batches = queue.add(user(2, last), 0)
+    queue.add_message(user(1, 599), 0)
+    batches = queue.add_message(user(2, last), 0)
     assert numbers(batches) == shipped
     assert all(batch.cause is Cause.BOUND for batch in batches)
 
@@ -85,14 +85,14 @@ def test_bound(last, shipped):
 def test_three_pages_fit():
     """The default bound is three pages of 8 kB, the largest ADP message in Figure 7."""
     queue = Outbox(Settings.bound_bytes, 0.04, enabled=True)
-    assert queue.add(user(1, 8192), 0) == queue.add(user(2, 8192), 0) == []
-    assert numbers(queue.add(user(3, 8192), 0)) == [[1, 2, 3]]
+    assert queue.add_message(user(1, 8192), 0) == queue.add_message(user(2, 8192), 0) == []
+    assert numbers(queue.add_message(user(3, 8192), 0)) == [[1, 2, 3]]
 
 
 def test_many_small_messages_fit_a_datagram():
     """Headers count, too: a queue of one-byte messages is shipped before it is no datagram."""
     queue = Outbox(MAX_BOUND, 10, enabled=True)
-    batches = [batch for number in range(6000) for batch in queue.add(user(number, 1), 0)]
+    batches = [batch for number in range(6000) for batch in queue.add_message(user(number, 1), 0)]
     assert batches
     assert all(len(batch.messages) * 11 <= 65_000 for batch in batches)
 
@@ -100,7 +100,7 @@ def test_many_small_messages_fit_a_datagram():
 def test_without_queueing():
     """Q=OFF: every message by itself, at once."""
     queue = outbox(enabled=False)
-    assert [numbers(queue.add(user(number, 10), 0)) for number in (1, 2)] == [[[1]], [[2]]]
+    assert [numbers(queue.add_message(user(number, 10), 0)) for number in (1, 2)] == [[[1]], [[2]]]
 
 
 MESSAGES = st.tuples(st.floats(0, 0.1), st.integers(0, 1000), st.booleans(),
@@ -124,16 +124,16 @@ def test_invariants(arrivals, bound_bytes):
         now_s += pause_s
         deadline_s = queue.deadline_s()
         if deadline_s is not None and deadline_s <= now_s:
-            take(queue.due(deadline_s), deadline_s)
+            take(queue.take_due(deadline_s), deadline_s)
         wait_s = 0 if urgent else 0.04 if delay_s is None else delay_s
         due_s[number] = now_s + wait_s
-        take(queue.add(user(number, size, urgent=urgent, delay_s=delay_s), now_s), now_s)
+        take(queue.add_message(user(number, size, urgent=urgent, delay_s=delay_s), now_s), now_s)
         assert queue.waiting_bytes < bound_bytes
         if urgent:
             assert shipped[-1] == number
     deadline_s = queue.deadline_s()
     if deadline_s is not None:
-        take(queue.due(deadline_s), deadline_s)
+        take(queue.take_due(deadline_s), deadline_s)
     assert shipped == list(range(len(arrivals)))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kerberos_realms import Realms
 from protocols.fields import ConfigError
-from protocols.kerberos.config import load
+from protocols.kerberos.config import load_config
 
 
 @pytest.mark.parametrize(("path", "value", "says"), [
@@ -35,6 +35,6 @@ def test_what_cannot_be_is_refused(path: str, value: Any, says: str, tmp_path: P
     file = tmp_path / "client.json"
     file.write_text(json.dumps(document))
     with pytest.raises(ConfigError) as refused:
-        load(file)
+        load_config(file)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -41,7 +41,7 @@ def finished(jobs: list[tuple[float, float]], **settings: float | str) -> list[f
 
         async def job(number: int, begin_s: float, takes_s: float) -> None:
             await asyncio.sleep(begin_s)
-            await processor.work(processor.drawn(takes_s))
+            await processor.do_work(processor.draw_work(takes_s))
             ends[number] = loop.time()
         await asyncio.gather(*(job(number, *pair) for number, pair in enumerate(jobs)))
     run(all_jobs)
@@ -67,7 +67,7 @@ def test_speed_divides_work() -> None:
 def test_varied_work_has_its_mean() -> None:
     """Gamma-distributed work is as long on average as was asked for, and never the same."""
     processor = SharedProcessor(variation="gamma", seed=1)
-    drawn = [processor.drawn(2.0) for _ in range(4000)]
+    drawn = [processor.draw_work(2.0) for _ in range(4000)]
     assert fmean(drawn) == pytest.approx(2.0)
     assert len(set(drawn)) == len(drawn)
     assert pstdev(drawn) == pytest.approx(2.0 / 10 ** 0.5, rel=0.05)
@@ -76,6 +76,6 @@ def test_varied_work_has_its_mean() -> None:
 def test_every_twenty_of_a_kind_have_their_mean() -> None:
     """Two kinds of work, one after the other in turn: luck of the draw is in neither's mean."""
     processor = SharedProcessor(variation="gamma", seed=2)
-    pairs = [(processor.drawn(2.0), processor.drawn(0.5)) for _ in range(20)]
+    pairs = [(processor.draw_work(2.0), processor.draw_work(0.5)) for _ in range(20)]
     assert fmean(long for long, _ in pairs) == pytest.approx(2.0)
     assert fmean(short for _, short in pairs) == pytest.approx(0.5)

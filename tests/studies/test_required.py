@@ -44,7 +44,8 @@ class Timed(Study):
 
 def judged(verdict: Judged, clock: Clock = "virtual", fault: str = "") -> Judged:
     """Judge a repetition of the made-up study."""
-    return required.judge(Timed(verdict), Repetition(Cell({}), Asked(), Path(), {}, clock, fault))
+    return required.judge_repetition(Timed(verdict),
+                                     Repetition(Cell({}), Asked(), Path(), {}, clock, fault))
 
 
 def test_repetition_with_all_that_is_required_stays_ok() -> None:
@@ -82,7 +83,7 @@ def test_failed_repetitions_and_negative_controls_keep_their_own_verdict() -> No
 
 def test_a_study_that_says_nothing_requires_all_its_metrics() -> None:
     """The contract's own answer is the strict one."""
-    study = studies.load("authenticast1998")
+    study = studies.load_study("authenticast1998")
     assert study.required_metrics(Cell({}), study.asked(), None) == study.metrics
 
 
@@ -98,7 +99,7 @@ def _names(study: Study, levels: Mapping[str, str], clock: Clock | None = None,
 
 def test_qop2007_requires_both_streams_everywhere_and_handoffs_where_the_node_moves() -> None:
     """What is lost over a move is required only where a stream goes over it."""
-    study = studies.load("qop2007")
+    study = studies.load_study("qop2007")
     streams = {"authentication_time_s", "tcp_goodput_bps", "udp_goodput_bps"}
     assert _names(study, {"policy": "P1", "scenario": "N2"}) == streams
     assert _names(study, {"policy": "P1", "scenario": "R1"}) == streams | {"handoff_s"}
@@ -108,23 +109,23 @@ def test_qop2007_requires_both_streams_everywhere_and_handoffs_where_the_node_mo
 
 def test_other_studies_require_what_their_cells_can_have() -> None:
     """Each metric of a study is required in some cell, or by some clock, and not in every one."""
-    hall = studies.load("lecturehall")
+    hall = studies.load_study("lecturehall")
     assert "handshake_mean_s" not in _names(hall, {"policy": "P1"})
     assert "handshake_mean_s" in _names(hall, {"policy": "M2"})
-    krb = studies.load("krb5today")
+    krb = studies.load_study("krb5today")
     assert {"kdc_s", "client_s"} <= _names(krb, {}, "processor")
     assert not {"kdc_s", "client_s", "away_login_s"} & _names(krb, {}, "virtual")
-    eap = studies.load("eapload2004")
+    eap = studies.load_study("eapload2004")
     assert "background_s" in _names(eap, {"load": "5"}, "virtual")
     assert "background_s" not in _names(eap, {"load": "0"}, "virtual")
     assert "capacity_per_s" in _names(eap, {"load": "0", "share": "50"}, "real")
-    kerberos = studies.load("kerberos2002")
+    kerberos = studies.load_study("kerberos2002")
     assert "transaction_s" in _names(kerberos, {})
 
 
 def test_adp1987_requires_establishment_of_protocols_that_have_one() -> None:
     """Datagrams without protection establish nothing, and paced traces have no throughput."""
-    study = studies.load("adp1987")
+    study = studies.load_study("adp1987")
     nominal = {"trace": "ALL", "technology": "HW", "protocol": "1987", "rate": "1"}
     assert _names(study, nominal) >= {"throughput_bytes_per_s", "latency_s", "establishment_s",
                                       "utilisation_share"}

@@ -69,15 +69,15 @@ def texts(root: Path) -> dict[Path, str]:
             if file.is_file() and file.suffix in TEXT and "__pycache__" not in file.parts}
 
 
-@pytest.mark.parametrize("study", studies.names())
+@pytest.mark.parametrize("study", studies.study_names())
 def test_only_the_study_names_what_is_its_own(study: str) -> None:
     """A new study is a folder and nothing else: nobody else knows of it."""
-    assert list(named(words(studies.load(study)))) == []
+    assert list(named(words(studies.load_study(study)))) == []
 
 
 def test_words_are_read_from_the_study() -> None:
     """Its id, its metrics with their differences, the policies and scenarios, all that it names."""
-    said = words(studies.load("qop2007"))
+    said = words(studies.load_study("qop2007"))
     assert said >= {
         "qop2007", "authentication_time_s", "tcp_overhead_bps", "P1", "P12", "N2", "R1",
         "radius-down", "stream_bytes", "--stream-bytes", "authentication time", "tcp:2%"}
@@ -100,7 +100,7 @@ def test_a_name_is_seen(file: str, line: str, tmp_path: Path) -> None:
     """The check itself: a word of the study's is found in code, comments and templates."""
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(f"first\n{line}\n")
-    seen = list(named(words(studies.load("qop2007")), tmp_path))
+    seen = list(named(words(studies.load_study("qop2007")), tmp_path))
     assert len(seen) == 1
     assert seen[0].startswith(f"{file}:2: ")
 
@@ -117,7 +117,7 @@ def test_data_and_other_words_pass(file: str, line: str, tmp_path: Path) -> None
     """The check itself: policies and scenarios are data, and longer words are other words."""
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(f"{line}\n")
-    assert list(named(words(studies.load("qop2007")), tmp_path)) == []
+    assert list(named(words(studies.load_study("qop2007")), tmp_path)) == []
 
 
 def test_the_labs_help_is_every_studys() -> None:

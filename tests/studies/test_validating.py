@@ -90,7 +90,7 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
     "a level at no number": (changed(STUDY, LEVEL, LEVEL.replace("=number", "=number * 1e999")),
                              "stands at inf"),
     "an expectation that is not a number": (
-        changed(STUDY, VALUES, "    def expected(self, cell, asked):\n        return "
+        changed(STUDY, VALUES, "    def expected_cost(self, cell, asked):\n        return "
                 "study.Expected(float('nan'))\n\n" + VALUES), "expected: ValueError"),
     "faults without names": (changed(STUDY, CLASSES, '    faults = ("x",)\n' + CLASSES),
                              "not Faults or texts"),
@@ -145,12 +145,12 @@ def test_every_study_here_is_whole() -> None:
     """What is asked of a user's study, those of the project give."""
     for path in (PROJECT / "studies").glob("*/study.py"):
         study = importlib.import_module(f"studies.{path.parent.name}.study").STUDY
-        validating.validate(study, PROJECT)
+        validating.validate_study(study, PROJECT)
 
 
 def test_names_that_are_taken_are_those_of_the_commands() -> None:
     """The lists of taken options are what the commands have, whichever study it is."""
-    study = studies.load(studies.DEFAULT)
+    study = studies.load_study(studies.DEFAULT)
     own = {name for part in study_parameters(study) for name in part.opts} - {"--fault"}
 
     def options(params: list[click.Parameter]) -> set[str]:

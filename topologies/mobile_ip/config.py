@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from protocols.fields import Fields, address, boolean, none_or, number, read, text
+from protocols.fields import (
+    Fields,
+    none_or,
+    number_between,
+    parse_address,
+    parse_boolean,
+    parse_text,
+    read_json,
+)
 from topologies.mobile_ip.packets import INFINITE_LIFETIME, Association
 
 # RFC 5944 section 2.3: at most one advertisement a second.
@@ -54,21 +62,21 @@ def load_agent(path: Path) -> AgentConfig:
     Raises:
         ConfigError: The file cannot be used.
     """
-    reader = Fields(read(path), path.name)
+    reader = Fields(read_json(path), path.name)
     reverse = reader.take("reverse_tunnel", _parse_reverse_tunnel, default=True)
     config = AgentConfig(
-        interface=reader.take("interface", text),
-        address=reader.take("address", address),
-        wired_interface=reader.take("wired_interface", none_or(text), None),
-        care_of=reader.take("care_of", address),
-        home=_read_associations(reader.each("home", [])),
-        foreign=reader.take("foreign", boolean, default=True),
+        interface=reader.take("interface", parse_text),
+        address=reader.take("address", parse_address),
+        wired_interface=reader.take("wired_interface", none_or(parse_text), None),
+        care_of=reader.take("care_of", parse_address),
+        home=_read_associations(reader.take_objects("home", [])),
+        foreign=reader.take("foreign", parse_boolean, default=True),
         reverse_tunnel=bool(reverse),
         reverse_tunnel_mandatory=reverse == "mandatory",
         advertisement_interval_s=reader.take("advertisement_interval_s", _parse_interval, 1.0),
         lifetime_s=reader.take("lifetime_s", _parse_lifetime, 600),
-        peers=_read_associations(reader.each("peers", [])),
-        visitors=_read_associations(reader.each("visitors", [])),
+        peers=_read_associations(reader.take_objects("peers", [])),
+        visitors=_read_associations(reader.take_objects("visitors", [])),
     )
     reader.end()
     return config
@@ -80,26 +88,26 @@ def load_node(path: Path) -> NodeConfig:
     Raises:
         ConfigError: The file cannot be used.
     """
-    reader = Fields(read(path), path.name)
+    reader = Fields(read_json(path), path.name)
     config = NodeConfig(
-        interface=reader.take("interface", text),
-        home_address=reader.take("home_address", address),
-        home_agent=reader.take("home_agent", address),
+        interface=reader.take("interface", parse_text),
+        home_address=reader.take("home_address", parse_address),
+        home_agent=reader.take("home_agent", parse_address),
         association=Association(reader.take("spi", _parse_spi), reader.take("key_hex", _parse_key)),
         lifetime_s=reader.take("lifetime_s", _parse_lifetime, 600),
         by_event=reader.take("detection", _parse_detection, "event") == "event",
-        reverse_tunnel=reader.take("reverse_tunnel", boolean, default=True),
+        reverse_tunnel=reader.take("reverse_tunnel", parse_boolean, default=True),
         retry_s=reader.take("retry_s", _parse_positive, 1.0),
         deadline_s=reader.take("deadline_s", _parse_positive, 10.0),
-        clock_offset_s=reader.take("clock_offset_s", number(), 0.0),
-        foreign_agents=_read_associations(reader.each("foreign_agents", [])),
+        clock_offset_s=reader.take("clock_offset_s", number_between(), 0.0),
+        foreign_agents=_read_associations(reader.take_objects("foreign_agents", [])),
     )
     reader.end()
     return config
 
 
 def _parse_reverse_tunnel(value: object) -> bool | Literal["mandatory"]:
-    return "mandatory" if value == "mandatory" else boolean(value)
+    return "mandatory" if value == "mandatory" else parse_boolean(value)
 
 
 def _parse_detection(value: object) -> str:
@@ -109,7 +117,7 @@ def _parse_detection(value: object) -> str:
 
 
 def _parse_positive(value: object) -> float:
-    seconds = number()(value)
+    seconds = number_between()(value)
     if seconds <= 0:
         raise ValueError("a number above 0 is needed")
     return seconds
@@ -117,7 +125,7 @@ def _parse_positive(value: object) -> float:
 
 def _parse_interval(value: object) -> float:
     """Check an advertisement interval. The result is 0 means to advertise only when solicited."""
-    seconds = number()(value)
+    seconds = number_between()(value)
     if seconds and seconds < _SHORTEST_INTERVAL_S:
         raise ValueError(f"0 or at least {_SHORTEST_INTERVAL_S:g} s is needed")
     return seconds
@@ -137,7 +145,7 @@ def _parse_spi(value: object) -> int:
 
 
 def _parse_key(value: object) -> bytes:
-    key = bytes.fromhex(text(value))
+    key = bytes.fromhex(parse_text(value))
     if len(key) < 16:
         raise ValueError("at least 16 octets are needed")
     return key
@@ -146,7 +154,7 @@ def _parse_key(value: object) -> bytes:
 def _read_associations(entries: list[Fields]) -> dict[str, Association]:
     associations = {}
     for entry in entries:
-        associations[entry.take("address", address)] = Association(
+        associations[entry.take("address", parse_address)] = Association(
             entry.take("spi", _parse_spi), entry.take("key_hex", _parse_key))
         entry.end()
     return associations

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from protocols.adp.config import Config, load
+from protocols.adp.config import Config, load_config
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Deliver, Effect, Message, Note
 from protocols.adp.host import VERSIONS
@@ -116,7 +116,7 @@ class AdpCarrier:
     """An ADP host that sends the messages of one owner on its channel."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
-        loaded = load(Path(job["config"]))
+        loaded = load_config(Path(job["config"]))
         self._source, self._host, self._destination = _NAMES[loaded.host]
         self._arrived: list[bytes] = []
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
@@ -142,7 +142,8 @@ class AdpCarrier:
     def establish(self) -> None:
         """Request the channel and make the owner known to the other end."""
         endpoint = self._endpoint
-        endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
+        endpoint.perform_effects(endpoint.host.open_channel(self._host, [self._source],
+                                                            time.monotonic()))
 
     def is_established(self) -> bool:
         """Return whether the other end has confirmed the owner, so that no signatures follow."""
@@ -150,19 +151,19 @@ class AdpCarrier:
 
     def begin_anew(self) -> None:
         """Start a new kernel session and request another channel (negative control)."""
-        self._endpoint.begin_anew()
+        self._endpoint.start_session()
         self._log_keys()
         self.establish()
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """Send a user message, which waits for others unless it is urgent."""
         endpoint = self._endpoint
-        endpoint.perform(endpoint.host.send(
+        endpoint.perform_effects(endpoint.host.send(
             Message(self._source, self._host, self._destination, 7, data, urgent=urgent), now_s))
 
     def receive(self) -> list[bytes]:
         """Return the user messages in the datagrams of the socket's buffer."""
-        while self._endpoint.read():
+        while self._endpoint.read_datagram():
             pass
         arrived, self._arrived = self._arrived, []
         return arrived
@@ -175,7 +176,7 @@ class AdpCarrier:
         """Send the ADP messages that are due."""
         due_s = self.due_s()
         if due_s is not None and due_s <= now_s:
-            self._endpoint.perform(self._endpoint.host.tick(now_s))
+            self._endpoint.perform_effects(self._endpoint.host.tick(now_s))
 
     def _handle_effect(self, effect: Effect) -> None:
         if isinstance(effect, Deliver):

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from measure.kernel import processor_seconds_of
-from protocols.adp.keys import generate
+from protocols.adp.keys import generate_key
 from studies.adp1987 import traces
 from studies.adp1987.realtime.program import REPORT, WINDOW
 
@@ -106,7 +106,7 @@ def main(trace: str = "ALL", messages: str = str(_MESSAGES)) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for owner in (owner for owners in _OWNERS.values() for owner in owners):
-            generate("adp", folder, owner)
+            generate_key("adp", folder, owner)
         (folder / f"{_PHASE}.json").write_text(json.dumps({"saturated": True, "messages": [
             (message.at_s, message.bytes, message.urgent)
             for message in traces.generate_trace(trace, count, 1)]}))

@@ -12,20 +12,22 @@ from analysis.present.report import Figure
 from analysis.table import Quantity
 from studies.krb5today.design import CUSTOMERS
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.krb5today.model import demand, loads
+from studies.krb5today.model import measured_demand, measured_loads
 
 
-def figures(cells: Cells) -> Iterator[Figure]:
+def build_figures(cells: Cells) -> Iterator[Figure]:
     """Generate the figures that have measured values."""
     series = []
     for name in LOADED:
-        points = [(float(load.customers), to_quantity(load.rate.estimate)) for load in loads(cells)
+        points = [(float(load.customers), to_quantity(load.rate.estimate)) for load
+                  in measured_loads(cells)
                   if load.mechanism == name]
-        asked = demand(cells, name)
+        asked = measured_demand(cells, name)
         if points and asked:
             title = MECHANISMS[name].title
             series += [Series(title, points), Series(title, [
-                (float(count), Quantity(asked.rate(count))) for count in CUSTOMERS], "modelled")]
+                (float(count), Quantity(asked.login_rate(count))) for count in CUSTOMERS],
+                                                     "modelled")]
     if series:
         yield Figure("fig-kdc", "A KDC under load",
                      "Logins a second by the number of customers who log in again and again; "

@@ -9,23 +9,26 @@ from analysis.metrics import Metric
 from analysis.numbers import exact_entry, metric_column, observation_entry
 from analysis.table import Column, Entry, Table
 from studies.krb5today.body import BYTES, CLIENT, KDC, PACKETS, REPEATED, TIME, TRIPS
-from studies.krb5today.design import TIMED, TRANSPORTS, WIRES, ids
+from studies.krb5today.design import TIMED, TRANSPORTS, WIRES, cell_ids
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.krb5today.model import demand, loads
+from studies.krb5today.model import measured_demand, measured_loads
 
 
-def tables(cells: Cells) -> Iterator[Table]:
+def build_tables(cells: Cells) -> Iterator[Table]:
     """Generate the tables that have measured values."""
-    for table in (_prices(cells), _wires(cells), _timers(cells), _capacity(cells), _loads(cells)):
+    for table in (_prices_table(cells), _wires_table(cells), _timers_table(cells),
+                  _capacity_table(cells), _loads_table(cells)):
         if table.rows:
             yield table
 
 
-def _prices(cells: Cells) -> Table:
+def _prices_table(cells: Cells) -> Table:
     shown = (TRIPS, PACKETS, BYTES, KDC, CLIENT, TIME)
-    rows = [(Entry(mechanism.title), *(observation_entry(cells.find_value(metric.name, ids(name)))
+    rows = [(Entry(mechanism.title),
+             *(observation_entry(cells.find_value(metric.name, cell_ids(name)))
                                        for metric in shown))
-            for name, mechanism in MECHANISMS.items() if cells.find_value(TIME.name, ids(name))]
+            for name, mechanism in MECHANISMS.items()
+            if cells.find_value(TIME.name, cell_ids(name))]
     return Table("table-prices", "Price list of logins, 10 Mbit/s", (
         Column("mechanism", "Mechanism"), *map(metric_column, shown)), tuple(rows),
         "Round trips are answered requests and connections opened. The armour of FAST is held "
@@ -34,11 +37,11 @@ def _prices(cells: Cells) -> Table:
         "take their processor and no time.", clock=cells.results.clock)
 
 
-def _wires(cells: Cells) -> Table:
+def _wires_table(cells: Cells) -> Table:
     wires = [wire for wire in WIRES if wire != "none"]
     rows = []
     for name, mechanism in MECHANISMS.items():
-        seen = [cells.find_value(TIME.name, ids(name, wire)) for wire in wires]
+        seen = [cells.find_value(TIME.name, cell_ids(name, wire)) for wire in wires]
         if any(seen):
             rows.append((Entry(mechanism.title), *map(observation_entry, seen)))
     return Table("table-wires", "Time of a login by the client's wire", (
@@ -47,40 +50,42 @@ def _wires(cells: Cells) -> Table:
         "From the first packet to the last message of Kerberos.", clock=cells.results.clock)
 
 
-def _timers(cells: Cells) -> Table:
+def _timers_table(cells: Cells) -> Table:
     """Return the table of retransmissions at 2G, compared to a fast wire."""
     rows = []
     for name in TIMED:
         for transport, title in TRANSPORTS.items():
-            near, far = (cells.find_value(BYTES.name, ids(name, wire, transport))
+            near, far = (cells.find_value(BYTES.name, cell_ids(name, wire, transport))
                          for wire in ("lan", "2g"))
             if near and far:
-                there = ids(name, "2g", transport)
+                there = cell_ids(name, "2g", transport)
                 rows.append((Entry(MECHANISMS[name].title), Entry(title), observation_entry(near),
-                             observation_entry(far), exact_entry(far.estimate.mean / near.estimate.mean - 1),
+                             observation_entry(far),
+                             exact_entry(far.estimate.mean / near.estimate.mean - 1),
                              observation_entry(cells.find_value(REPEATED.name, there)),
                              observation_entry(cells.find_value(PACKETS.name, there)),
                              observation_entry(cells.find_value(TIME.name, there))))
     return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
         Column("mechanism", "Mechanism"), Column("transport", "Transport"),
-        _under(BYTES, "near", "10 Mbit/s"), _under(BYTES, "far", "2G"),
-        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED), metric_column(PACKETS),
+        _bytes_column(BYTES, "near", "10 Mbit/s"), _bytes_column(BYTES, "far", "2G"),
+        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED),
+        metric_column(PACKETS),
         metric_column(TIME)), tuple(rows),
         "The library asks by another transport after a second without an answer, and Linux repeats "
         "a SYN after one; at 520 ms each way no answer comes sooner.", clock=cells.results.clock)
 
 
-def _under(metric: Metric, ending: str, title: str) -> Column:
+def _bytes_column(metric: Metric, ending: str, title: str) -> Column:
     return Column(f"{metric.name}_{ending}", title, metric.unit, metric.scale, metric.digits,
                   group="bytes of a login")
 
 
-def _capacity(cells: Cells) -> Table:
+def _capacity_table(cells: Cells) -> Table:
     rows = []
     for name in LOADED:
-        asked = demand(cells, name)
+        asked = measured_demand(cells, name)
         if asked:
-            best = max((load.rate.estimate.mean for load in loads(cells)
+            best = max((load.rate.estimate.mean for load in measured_loads(cells)
                         if load.mechanism == name), default=None)
             rows.append((Entry(MECHANISMS[name].title), exact_entry(asked.kdc_s),
                          exact_entry(asked.capacity_per_s),
@@ -93,11 +98,13 @@ def _capacity(cells: Cells) -> Table:
         clock=cells.results.clock)
 
 
-def _loads(cells: Cells) -> Table:
-    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers), observation_entry(load.rate),
-             exact_entry(load.modelled_per_s), exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
-             exact_entry(load.alone.rate(load.customers) / load.rate.estimate.mean - 1),
-             observation_entry(load.response)) for load in loads(cells)]
+def _loads_table(cells: Cells) -> Table:
+    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers),
+             observation_entry(load.rate),
+             exact_entry(load.modelled_per_s),
+             exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
+             exact_entry(load.alone.login_rate(load.customers) / load.rate.estimate.mean - 1),
+             observation_entry(load.response)) for load in measured_loads(cells)]
     return Table("table-loads", "A restart: everybody logs in again and again, and the model", (
         Column("mechanism", "Mechanism"), Column("customers", "customers", digits=0),
         Column("rate_per_s", "measured", "/s", digits=1, group="logins"),

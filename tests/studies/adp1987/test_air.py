@@ -29,7 +29,7 @@ from studies.adp1987.pieces import ShownPieces
 from studies.adp1987.realtime.packets import HostTraffic
 from studies.adp1987.sniffed import PROTOCOL
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 ALPHA, BETA = "10.1.0.1", "10.1.0.12"
 HOSTS = {"alpha": ALPHA, "beta": BETA}
 POLICY = f"""id: C12

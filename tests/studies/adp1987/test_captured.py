@@ -19,7 +19,7 @@ from measure import fields
 from studies.adp1987 import captured, own_trace
 from studies.study import StudyError
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 MACS = bytes.fromhex("020000000002020000000001")
 
 

@@ -19,7 +19,7 @@ from studies.adp1987.realtime.program import WINDOW
 from topologies.loader import load_wire, to_json
 from topologies.model import Network, from_json
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 
 
 def test_every_printed_value_has_its_cell() -> None:

@@ -26,7 +26,7 @@ from studies.study import Judged, Repetition
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 in_one_machine = pytest.mark.asyncio(loop_scope="module")
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 #: What every repetition is proven by.
 CHECKS = {"channel", "owner", "impostors", "scope", "nothing-else", "fresh", "intact",
           "piggybacked", "in-time", "counted", "on-the-wire"}

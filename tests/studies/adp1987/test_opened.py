@@ -51,7 +51,7 @@ class Talk:
         payload = bytearray(self.sent[place].payload)
         payload[at] ^= 1
         self.sent[place] = SniffedMessage(0.0, self.sent[place].source, bytes(payload),
-                                          packets.parse(bytes(payload)))
+                                          packets.parse_frame(bytes(payload)))
 
 
 def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5,
@@ -74,7 +74,7 @@ def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5
         (folder / f"{name}.pub.pem").write_bytes(
             key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return Talk([SniffedMessage(shipped.at_s, shipped.host, shipped.effect.payload,
-                                packets.parse(shipped.effect.payload))
+                                packets.parse_frame(shipped.effect.payload))
                  for shipped in world.shipped], secrets, folder)
 
 

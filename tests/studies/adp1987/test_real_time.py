@@ -19,7 +19,7 @@ from studies.study import Judged, Repetition
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable, pytest.mark.asyncio(loop_scope="module")]
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 #: The processor clock skips what waits.
 MADE = build_plan(RunRequest(STUDY, "beside", levels={"trace": ["ALL"], "queue": ["ON", "OFF"]},
                              sets={

@@ -26,7 +26,7 @@ TRACE: Sequence[Arrival] = [(n / 10 + offset_s, 100, urgent) for n in range(40)
 
 def frame(at_s: float, count: int) -> CapturedFrame:
     """The head of an ADP message with so many user messages."""
-    content = Frame(2, Kind.DATA, Flag.SEALED | Flag.ALL, count, bytes(8), bytes(8)).clear()
+    content = Frame(2, Kind.DATA, Flag.SEALED | Flag.ALL, count, bytes(8), bytes(8)).clear_bytes()
     packet = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(content), 1, 0, 64, PROTOCOL, 0,
                          bytes((10, 9, 0, 1)), bytes((10, 9, 0, 2))) + content
     return CapturedFrame(BEGUN_S + at_s, bytes(12) + b"\x08\x00" + packet, 14 + len(packet))

@@ -17,7 +17,7 @@ from measure.record import CheckRecord, Record, StudyRecord
 from studies.adp1987 import design, published
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 
-STUDY = studies.load("adp1987")
+STUDY = studies.load_study("adp1987")
 PAPER = published.load_values()
 
 

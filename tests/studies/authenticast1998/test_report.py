@@ -19,7 +19,7 @@ from studies.authenticast1998.body import ClientRecord, Measured
 from studies.authenticast1998.factors import Disturbance
 from studies.authenticast1998.report import bound, claims
 
-STUDY = studies.load("authenticast1998")
+STUDY = studies.load_study("authenticast1998")
 #: Every cell: the profile `paper` leaves out what has a profile of its own.
 PLAN = build_plan(RunRequest(STUDY, profile="paper", levels={"load": list(factors.DISTURBANCES)}),
                   {})
@@ -80,7 +80,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
                 evidence=[CheckRecord(check="every packet once", ok=True, detail="0")],
                 environment={"clock": "virtual", "machine": "guest"}, captures=[],
                 raw={"stamps": {"start": 1000.0}}), folder / "records")
-    results = analysis.load(folder, STUDY, PLAN.manifest, stored.read)
+    results = analysis.load(folder, STUDY, PLAN.manifest, stored.read_record)
     made: Report = STUDY.report(results, {})
     write_report(made, folder)
     assert (folder / "report.html").stat().st_size > 100_000

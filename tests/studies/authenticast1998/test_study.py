@@ -20,7 +20,7 @@ from studies.authenticast1998 import checks, factors, judge, programs
 from topologies.loader import load_device
 from topologies.reading import ROOT
 
-STUDY = studies.load("authenticast1998")
+STUDY = studies.load_study("authenticast1998")
 POLICIES = studies.FOLDER.parent / "policies"
 TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
 
@@ -104,7 +104,7 @@ def test_a_study_that_does_not_run_a_layer_refuses_it(tmp_path: Path):
     file = policy_file(tmp_path, "{scheme: tesla}")
     with pytest.raises(UserError, match=r"policy MINE: layers\.stream is above the network's, and "
                        r"this study does not run it .*; leave it out"):
-        build_plan(RunRequest(studies.load("qop2007"), files={"policy": [file]}), {})
+        build_plan(RunRequest(studies.load_study("qop2007"), files={"policy": [file]}), {})
 
 
 @pytest.mark.parametrize(("sets", "words"), [

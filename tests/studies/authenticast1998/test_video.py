@@ -17,7 +17,7 @@ from protocols.authenticast.source import Frames, read_frames
 from studies.authenticast1998 import programs, video
 from studies.study import StudyError
 
-STUDY = studies.load("authenticast1998")
+STUDY = studies.load_study("authenticast1998")
 
 
 def planned(file: Path | str):

@@ -18,7 +18,7 @@ from studies.eapload2004.design import NAMES, ids, share_ids
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.report import figures, tables
 
-STUDY = studies.load("eapload2004")
+STUDY = studies.load_study("eapload2004")
 _SPLIT = SplitRecord(client_s=0.0, air_s=0.0, wire_s=0.6, server_s=0.0)
 
 

@@ -18,7 +18,7 @@ from studies.eapload2004.modelled import Unloaded
 from studies.eapload2004.study import build_policy
 from studies.study import StudyError
 
-STUDY = studies.load("eapload2004")
+STUDY = studies.load_study("eapload2004")
 UNLOADED = Unloaded(alone_s=0.0117, capacity_per_s=89.0, service_s=0.634, cycle_s=1.1,
                     round_trips=5)
 DEMAND_S = 1 / UNLOADED.capacity_per_s

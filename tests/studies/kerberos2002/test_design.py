@@ -24,7 +24,7 @@ from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.variants import VARIANTS, protocol_from_layer
 from studies.study import Cell, Level, StudyError
 
-STUDY = studies.load("kerberos2002")
+STUDY = studies.load_study("kerberos2002")
 
 
 def cell(*row: str) -> Cell:

@@ -18,7 +18,7 @@ from studies.kerberos2002.body import Measured, VisitRecord
 from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
-STUDY = studies.load("kerberos2002")
+STUDY = studies.load_study("kerberos2002")
 PAPER = published.load()
 PRIVATE_S, PUBLIC_S, MESSAGES_S, DELAY_S = 2.469, 0.125, 0.02, 0.02
 

@@ -20,19 +20,19 @@ from studies.krb5today import clients, controls, design, faults, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
-from studies.krb5today.study import policy
+from studies.krb5today.study import realms_policy
 from studies.study import Cell, Level, LevelError, Repetition, StudyError
 
 
 def test_every_cell_is_there_once() -> None:
     """Each mechanism on each wire, loads of those that are a login alone, both transports at 2G."""
-    names = [cell.name for cell in design.cells({
+    names = [cell.name for cell in design.design_cells({
         factor.name: factor.read((), ()) for factor in design.FACTORS})]
     assert len(names) == len(set(names))
-    assert {"-".join(design.ids(name, wire)) for name in MECHANISMS
+    assert {"-".join(design.cell_ids(name, wire)) for name in MECHANISMS
             for wire in ("lan", "2g")} <= set(names)
-    assert {"-".join(design.ids(name, "none", customers=32)) for name in LOADED} <= set(names)
-    assert {"-".join(design.ids("pkinit-dh", "2g", "tcp"))} <= set(names)
+    assert {"-".join(design.cell_ids(name, "none", customers=32)) for name in LOADED} <= set(names)
+    assert {"-".join(design.cell_ids("pkinit-dh", "2g", "tcp"))} <= set(names)
 
 
 def test_unknown_mechanisms_are_refused() -> None:
@@ -43,14 +43,14 @@ def test_unknown_mechanisms_are_refused() -> None:
 
 def test_settings_become_the_realms_policy() -> None:
     """Key lengths and the transport are the policy's, which Ansible renders."""
-    layer = policy("tcp", Asked(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
+    layer = realms_policy("tcp", Asked(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
     assert layer == KerberosLayer(certificate_bits=3072, group_bits=4096, udp_limit_bytes=1)
-    assert policy("default", Asked()).layers.kerberos == KerberosLayer()
+    assert realms_policy("default", Asked()).layers.kerberos == KerberosLayer()
 
 
 def test_clients_of_each_wire_are_in_the_network() -> None:
     """Each level of the factor wire has its node, and realms theirs."""
-    made = network.realms()
+    made = network.build_realms()
     servers = {"local", "remote", "app"}
     assert set(network.CLIENTS.values()) | servers == set(made.nodes) - {"router"}
     assert made.of_duty("kerberos_kdc") == ["local", "remote", "app"]
@@ -64,7 +64,7 @@ def test_a_krb5_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     said = {}
     for version, content in (("1.20", b"..flag_RSA_PROTOCOL.."), ("1.22", b"..P-256..")):
         plugin.write_bytes(content)
-        said[version] = [clients.lacking(MECHANISMS[name]).partition(";")[0]
+        said[version] = [clients.missing_support(MECHANISMS[name]).partition(";")[0]
                          for name in ("pkinit-rsa", "pkinit-ecdh", "pkinit-dh")]
     assert said == {
         "1.20": ["", ("this krb5 has no ECDH in PKINIT (it came with 1.22), and Debian's other "
@@ -77,17 +77,17 @@ def test_ecdh_asks_for_a_curve_no_weaker_than_the_kdcs_group(
         group_bits: Literal[2048, 4096], curve: str, tmp_path: Path) -> None:
     """The client's own settings, which win, have the curve; those of DH's client have none."""
     levels = {factor.name: factor.read([level], ())[0] for factor, level in zip(
-        design.FACTORS, design.ids("pkinit-ecdh"), strict=True)}
+        design.FACTORS, design.cell_ids("pkinit-ecdh"), strict=True)}
     asked = Asked(realm_dh_bits=group_bits)
-    task = studies.load("krb5today").task(Cell(levels), asked)
+    task = studies.load_study("krb5today").task(Cell(levels), asked)
     assert task["curve"] == curve
-    site = SimpleNamespace(fault="", network=network.realms(), mount=tmp_path,
+    site = SimpleNamespace(fault="", network=network.build_realms(), mount=tmp_path,
                            run_folder=lambda _: tmp_path)
     said = {}
     for name in ("pkinit-ecdh", "pkinit-dh"):
         client = clients.LoginClient(site, task["node"], MECHANISMS[name],  # type: ignore[arg-type]
                                      0, curve=task["curve"])
-        first = client._environment()["KRB5_CONFIG"].partition(":")[0]
+        first = client._build_environment()["KRB5_CONFIG"].partition(":")[0]
         said[name] = Path(first).read_text().splitlines()[1:]
     assert said == {"pkinit-ecdh": [f"pkinit_dh_min_bits = {curve}"], "pkinit-dh": []}
 
@@ -95,8 +95,8 @@ def test_ecdh_asks_for_a_curve_no_weaker_than_the_kdcs_group(
 def test_the_model_saturates_at_the_kdc() -> None:
     """One customer takes demand and delay; many get what the processor gives."""
     asked = LoginDemand(0.009, 0.006)
-    assert asked.rate(1) == pytest.approx(1 / 0.015)
-    assert asked.rate(64) == pytest.approx(asked.capacity_per_s, rel=1e-6)
+    assert asked.login_rate(1) == pytest.approx(1 / 0.015)
+    assert asked.login_rate(64) == pytest.approx(asked.capacity_per_s, rel=1e-6)
 
 
 def test_keytabs_are_read(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_keytabs_are_read(tmp_path: Path) -> None:
     file = tmp_path / "keytab"
     file.write_bytes(b"\5\2" + entry("R", "host/app", b"k" * 32) + (-7 & 0xFFFFFFFF).to_bytes(
         4, "big") + bytes(7) + entry("R", "alice", b"a" * 32))
-    assert keytab.read(file) == {"host/app@R": b"k" * 32, "alice@R": b"a" * 32}
+    assert keytab.read_keytab(file) == {"host/app@R": b"k" * 32, "alice@R": b"a" * 32}
     file.write_bytes(b"\5\1")
     with pytest.raises(ValueError, match=r"not a keytab of format 5\.2"):
-        keytab.read(file)
+        keytab.read_keytab(file)
 
 
 # --- On the air ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def chosen(folder: Path, layer: str, *scenarios: str, **levels: str) -> list[Cel
     read["scenario"] = list(design.FACTORS[5].read(scenarios, ()))
     for name, level in levels.items():
         read[name] = [entry for entry in read[name] if entry.id == level]
-    return list(design.cells(read))
+    return list(design.design_cells(read))
 
 
 def test_a_login_over_the_air_is_a_file_away(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_login_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     cells = chosen(tmp_path, "  kerberos: {initial: pkinit, group_bits: 4096}\n", "N2", "R1")
     assert [cell.name for cell in cells] == [
         f"of-policy-air-default-1-mine-{scenario}" for scenario in ("N2", "R1")]
-    study = studies.load("krb5today")
+    study = studies.load_study("krb5today")
     spec, task = study.testbed(cells[1], Asked()), study.task(cells[1], Asked())
     assert spec.policy is not None
     assert spec.policy.layers.link is not None
@@ -163,7 +163,7 @@ def test_a_policy_without_the_layer_is_measured_with_each_mechanism(tmp_path: Pa
     """Any policy of the air has logins over it; the realms' settings are those asked for."""
     cells = chosen(tmp_path, "", "N2")
     assert {cell.ids["mechanism"] for cell in cells} == set(MECHANISMS)
-    spec = studies.load("krb5today").testbed(cells[0], Asked(realm_dh_bits=4096))
+    spec = studies.load_study("krb5today").testbed(cells[0], Asked(realm_dh_bits=4096))
     assert spec.policy is not None
     assert spec.policy.layers.kerberos == KerberosLayer(group_bits=4096)
 
@@ -182,7 +182,7 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
     [cell] = chosen(tmp_path, "  kerberos: {initial: fast}\n", "R1")
     for name in ("policy", "scenario"):
         level: Level = cell.levels[name]
-        made = mobile.level(name, level.id, LevelRecord(
+        made = mobile.restore_level(name, level.id, LevelRecord(
             title=level.title, content=dict(level.content), digest=level.digest))
         assert made.digest == level.digest
     assert isinstance(cell.value("policy"), policies.Policy)
@@ -190,7 +190,7 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
 
 def test_other_settings_are_no_more_than_that() -> None:
     """A control of the policy's values changes one of them, and nothing of how users log in."""
-    usual = policy("default", Asked())
+    usual = realms_policy("default", Asked())
     changed = {}
     for name, fault in faults.FAULTS.items():
         if fault.policy and name.startswith("other-"):
@@ -210,9 +210,9 @@ def test_a_repetition_without_a_client_is_told(tmp_path: Path) -> None:
         "elapsed_s": 1.0, "failure": None, "lacking": "", "captures": [],
         "addresses": {"local": "10.0.0.1", "app": "10.0.0.2"}}))
     cell = Cell({factor.name: factor.read([level], ())[0] for factor, level in zip(
-        design.FACTORS, design.ids("fast"), strict=True)})
+        design.FACTORS, design.cell_ids("fast"), strict=True)})
     with pytest.raises(MeasureError, match="no client is among those"):
-        studies.load("krb5today").judge(Repetition(cell, Asked(), tmp_path, {}))
+        studies.load_study("krb5today").judge(Repetition(cell, Asked(), tmp_path, {}))
 
 
 def test_every_control_has_a_cell_and_checks_to_fail() -> None:

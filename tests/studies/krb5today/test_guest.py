@@ -19,7 +19,7 @@ from studies.krb5today.asked import Asked
 from studies.study import Cell, Judged, Repetition
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
-STUDY = studies.load("krb5today")
+STUDY = studies.load_study("krb5today")
 MECHANISMS = ("fast", "pkinit-rsa", "pkinit-ecdh", "cross-realm", "pktapp", "iakerb")
 NEAR = ("--only", "wire=lan", "--only", "transport=default", "--only", "customers=1",
         "--repetitions", "1", "--logins", "2")
@@ -50,7 +50,7 @@ def judged(shared_qop: Qop, logins: dict[str, Record], tmp_path: Path) -> Callab
                 shutil.copy(packed, tmp_path)
         change(tmp_path)
         levels = {factor.name: factor.read([level], ())[0] for factor, level in zip(
-            design.FACTORS, design.ids(as_if), strict=True)}
+            design.FACTORS, design.cell_ids(as_if), strict=True)}
         return STUDY.judge(Repetition(Cell(levels), Asked(logins=2), tmp_path, {}))
     return judge
 

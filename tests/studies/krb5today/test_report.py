@@ -19,7 +19,7 @@ from studies.krb5today.body import Measured
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
 
-STUDY = studies.load("krb5today")
+STUDY = studies.load_study("krb5today")
 DEMAND = LoginDemand(kdc_s=0.009, delay_s=0.003)
 #: Of what 2G has sent again.
 AGAIN = {"default": 1.8, "tcp": 1.2}
@@ -28,7 +28,7 @@ AGAIN = {"default": 1.8, "tcp": 1.2}
 def body(row: tuple[str, ...]) -> dict[str, Any]:
     """A login that is as the model says, and larger at 2G by what is sent again."""
     _, wire, transport, customers, *_ = row
-    rate = DEMAND.rate(int(customers))
+    rate = DEMAND.login_rate(int(customers))
     size = 6000 * (AGAIN[transport] if wire == "2g" else 1.0)
     return Measured(
         schema=1, logins=5, login_s=int(customers) / rate, logins_per_s=rate, kdc_s=DEMAND.kdc_s,
@@ -38,7 +38,7 @@ def body(row: tuple[str, ...]) -> dict[str, Any]:
 
 def records() -> Iterator[Record]:
     """One repetition of every cell; ECDH is nowhere to be had."""
-    for row in dict.fromkeys(design.design()):
+    for row in dict.fromkeys(design.design_rows()):
         is_had = row[0] != "pkinit-ecdh"
         yield Record(
             schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),

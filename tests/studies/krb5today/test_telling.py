@@ -37,7 +37,7 @@ def cache(*credentials: bytes) -> bytes:
 
 def test_a_key_is_told_in_a_request_of_the_schema() -> None:
     """To the byte what the schema writes, with the key in it: nothing but the key is wrong."""
-    request = telling.request("LOCAL.TEST", "alice", KEY)
+    request = telling.create_request("LOCAL.TEST", "alice", KEY)
     value = messages.decode("AS-REQ", request)
     assert messages.encode("AS-REQ", value) == request
     assert KEY in request

@@ -50,7 +50,7 @@ def checks(out: Path, secret: str | None = None) -> dict[str, CheckRecord]:
     if secret is not None:
         secrets["network"]["radius_secret"] = secret
     repetition = Repetition(cell, STUDY.asked(), out, secrets)
-    said = judge._let_in(cell.value("policy"), STATIONS, STATIONS, repetition)
+    said = judge._check_admissions(cell.value("policy"), STATIONS, STATIONS, repetition)
     return {check.check: check for check in said}
 
 

@@ -10,20 +10,20 @@ import studies
 from harness.engine.request import RunRequest, build_plan
 from studies import mobile
 from studies.lecturehall import network
-from studies.lecturehall.judge import judge
+from studies.lecturehall.judge import judge_repetition
 from studies.lecturehall.study import HallMeasured
 from studies.study import Repetition, StudyError
 from topologies import checks
 from topologies.loader import load_medium
 from topologies.signal import distance_m
 
-STUDY = studies.load("lecturehall")
+STUDY = studies.load_study("lecturehall")
 
 
 @pytest.mark.parametrize("stations", [1, 10, 50])
 def test_a_hall_is_a_network(stations: int) -> None:
     """It passes every check, and each seat is near enough for the highest rate."""
-    hall = network.hall(stations)
+    hall = network.build_hall(stations)
     checks.check_network(hall, "hall")
     nodes, signal = hall.nodes, load_medium("802.11g-positions").signal
     assert signal is not None
@@ -61,6 +61,6 @@ def test_what_broke_off_says_why(tmp_path: Path) -> None:
     cell = build_plan(RunRequest(STUDY, levels={"policy": ["M2"], "stations": ["10"]}), {}).cells[0]
     raw = {"captures": [], "elapsed_s": 60.0, "stamps": {"start": 1.0},
            "failure": {"stage": "link", "reason": "s3: not on after 60 s, with 9 of 10"}}
-    judged = judge(Repetition(cell, STUDY.asked(), tmp_path, {}), raw)
+    judged = judge_repetition(Repetition(cell, STUDY.asked(), tmp_path, {}), raw)
     assert (judged.status, judged.reason) == ("failed", "s3: not on after 60 s, with 9 of 10")
     assert judged.measured is None and judged.raw["failure"] == raw["failure"]

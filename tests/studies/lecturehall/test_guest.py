@@ -41,7 +41,7 @@ def test_a_hall_without_one_protection_is_no_proof(shared_qop: Qop, name: str) -
     Of the controls those that take protection away; `./qop bench proof` runs all.
     """
     shared_qop(*HALL, "--out", name, "--fault", name)
-    fault = studies.load("lecturehall").fault(name)
+    fault = studies.load_study("lecturehall").find_fault(name)
     assert fault is not None
     assert {check.check for check in only(shared_qop, name).evidence if not check.ok} == set(
         fault.fails)
@@ -63,7 +63,7 @@ def test_stations_that_cannot_get_on_show_the_cause_of_the_supplicant(shared_qop
 def test_a_station_that_did_not_authenticate_is_told_from_nine_that_did(shared_qop: Qop) -> None:
     """It has keys and is let in, but not by this authentication: nothing else of it differs."""
     name = "hall-one-remembered"
-    fault = studies.load("lecturehall").fault(name)
+    fault = studies.load_study("lecturehall").find_fault(name)
     assert fault is not None
     shared_qop("run", "lecturehall", "--policies", fault.on["policy"], "--only", "stations=10",
                "--repetitions", "1", "--out", name, "--fault", name)

@@ -23,7 +23,7 @@ from measure import dissect, injection, record
 from recorded import FOLDER, MAC, judged, path, raw, scenario_of
 from studies.qop2007.body import Measured, with_one_authentication
 from studies.qop2007.values import at_home_s, row_from_body
-from studies.study import Judged, load
+from studies.study import Judged, load_study
 
 POINTS = ("air", "mn", "wire")
 #: What stamps of a move begin with.
@@ -321,7 +321,7 @@ def test_captures_of_one_kind_are_dissected_as_if_each_was_alone() -> None:
 
 def several(*times_s: tuple[float, float]) -> Measured:
     """A body of authentications, each with its EAP and registration; EAP went on away, once."""
-    study = load("qop2007")
+    study = load_study("qop2007")
     one = Measured.model_validate(make("P8", scenario="R1").measured)
     phase = one.phases[0]
     each = [{"components_s": {"eap_home": eap, "mip_registration_home": mip}
@@ -334,7 +334,7 @@ def several(*times_s: tuple[float, float]) -> Measured:
         "authentications": each, "authentication_time_s": time_s,
         "authentication_sum": ["mip_registration_home", "eap_home"]}
     body = Measured.model_validate(made)
-    assert not study.impossible(body)
+    assert not study.impossible_values(body)
     return body
 
 
@@ -359,12 +359,12 @@ def test_a_time_that_is_not_that_of_the_means_cannot_be(wrong: float) -> None:
     """Whoever edits a record's time, or one of its authentications, is found out."""
     body = several((0.050, 0.004), (0.080, 0.002), (0.056, 0.006))
     changed = body.model_copy(update={"authentication_time_s": wrong})
-    assert "its components add up to 0.066" in load("qop2007").impossible(changed)
+    assert "its components add up to 0.066" in load_study("qop2007").impossible_values(changed)
 
 
 def test_bodies_of_schema_1_are_read_with_the_same_numbers(tmp_path: Path) -> None:
     """A repetition that authenticated once has a list of one, and every number that it had."""
-    study = load("qop2007")
+    study = load_study("qop2007")
     for scenario in ("N2", "R1"):
         entry = make("P12", scenario=scenario)
         assert entry.measured is not None

@@ -220,7 +220,7 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
                                   "weaker-ike"])
 def test_controls_that_leave_everything_flowing_fail_their_own_checks(qop: Qop, name: str) -> None:
     """Both streams arrive without the protection, and exactly the check for it does not hold."""
-    fault = STUDY.fault(name)
+    fault = STUDY.find_fault(name)
     assert fault is not None
     done, records = qop.run("fault", *VIRTUAL, "--policies", fault.on["policy"], "--fault", name,
                             "--scenarios", fault.on["scenario"], "--repetitions", "1")
