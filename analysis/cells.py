@@ -145,7 +145,9 @@ class Cells:
             return Missing.TOO_FEW
         sign = -1.0 if metric.better == "lower" else 1.0
         pairs = {block: sign * (base[block] - value.blocks[block]) for block in common}
-        return Observation(statistics.mean(pairs.values()), pairs, value.records)
+        records = self.value(metric.name, reference).records  # type: ignore[union-attr, arg-type]
+        return Observation(statistics.mean(pairs.values()), pairs,
+                           tuple(dict.fromkeys((*value.records, *records))))
 
     def sample(self, name: str, ids: Ids) -> Sample:
         """Return the values of the good repetitions of a cell, with NaN for missing values."""

@@ -20,8 +20,8 @@ CAVEAT = ("Virtual time: computing takes none of it (cryptography, scheduling) b
           "charge to a device; times and overheads are of air, wires and protocols.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
-    PROCESSOR: ("Processor clock: time passes by work done, and what waits is skipped; each node "
-                "computes on a processor of its own. The host's caches still show.")}
+    PROCESSOR: ("Processor clock: times are airtime and each node's own processor time; idle "
+                "waiting is skipped. Cache effects of the host remain.")}
 _MAX_NAMES = 10
 
 

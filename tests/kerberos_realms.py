@@ -81,7 +81,7 @@ class Realms:
         """A party's reply."""
         self.said.append((asker, to, transport, message))
         try:
-            reply = self._run(to, self.parties[to].answer(self.party(to), message))
+            reply = self._run(to, self.parties[to].answer_request(self.party(to), message))
         except Refusal as refusal:
             reply = messages.error_message(refusal, time.time_ns(), *self.parties[to].name)
         self.said.append((to, asker, transport, reply))

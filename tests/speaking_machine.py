@@ -106,7 +106,7 @@ class EmptyRenderer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def begin(self, *_: object) -> asyncio.Task[Path]:
+    def begin_rendering(self, *_: object) -> asyncio.Task[Path]:
         """An empty folder."""
         return asyncio.create_task(self._made())
 

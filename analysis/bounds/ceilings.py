@@ -76,7 +76,7 @@ class Ceiling:
         still faster.
 
         Args:
-            datagrams: Number of datagrams in all streams.
+            datagrams: Number of datagrams of every stream.
             streams: Number of streams.
 
         Returns:

@@ -107,8 +107,8 @@ def _describe_missing(findings: Sequence[Finding], missing: Sequence[str]) -> st
     open_ = [finding for finding in findings
              if finding.word == "undecided" and finding.estimate.low is not None]
     if open_:
-        parts.append(f"{len(open_)} of {len(findings)} intervals reach to both sides of what the "
-                     f"claim asks for; {_describe_needed(open_)}")
+        parts.append(f"{len(open_)} of {len(findings)} intervals cross a limit of the claim; "
+                     f"{_describe_needed(open_)}")
     return "; ".join(parts)
 
 
@@ -123,7 +123,7 @@ def _describe_needed(open_: Sequence[Finding]) -> str:
     if not known or (not against and len(known) < len(counts)):
         return "no number of repetitions within reason would decide, as it looks"
     further = min(known) if against else max(known)
-    return f"it takes at least about {further} more repetition{'s' if further > 1 else ''}"
+    return f"about {further} more repetition{'s' if further > 1 else ''} would decide"
 
 
 def _list_cells(names: Sequence[str]) -> str:

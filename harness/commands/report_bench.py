@@ -47,7 +47,7 @@ class _Cost:
     memory_bytes: int
 
 
-def bench(records: int) -> None:
+def run_bench(records: int) -> None:
     """Measure the report of synthetic records and print its cost.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`qop bench faults`: inject faults into small runs. Count lost, doubled and left-over items.
+"""`qop bench faults`: inject faults into small runs. Count lost, doubled and remaining items.
 
 On each processor one run is made at a time, in a folder of its own. A run that a fault ended is
 started again with the same command until the plan is complete; then the next plan follows. The

@@ -42,7 +42,7 @@ class Workload:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("client")
-        self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run"})
+        self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run_node"})
         self._air = OverAir(site) if site.network.has_radios else None
         if self._air is None:
             set_neighbours(self._testbed)

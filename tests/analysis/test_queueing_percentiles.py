@@ -293,7 +293,7 @@ class LindleyRun:
         self.responses: list[list[float]] = [[]]
         self.done = self.visited = 0
 
-    def begin(self) -> None:
+    def end_warm_up(self) -> None:
         """Begin to count."""
         self.start = self.now
 

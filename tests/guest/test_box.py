@@ -80,8 +80,8 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
     words = [
         ("qop", "# The one entry point", "# The entry point"), ("qop", "'git chromium", "'git"),
         ("qop", "# Another lock file", "# Another file"),
-        ("guest/box.py", "# A machine of its own", "# A machine"),
-        ("guest/box.py", '"""Leave `qop.box` in the folder', '"""Leave it in the folder'),
+        ("guest/box.py", "# Packages of a complete machine", "# Packages of a machine"),
+        ("guest/box.py", '"""Build `qop.box` in a folder', '"""Build it in a folder'),
         ("guest/box.py", '"wheels": 20', '"wheels": 21')]
     deeds = [
         ("qop", "packages='python3 ", "packages='python3 hello "),

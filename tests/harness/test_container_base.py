@@ -18,8 +18,8 @@ def test_the_key_follows_what_goes_in(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(base, "HERE", tmp_path)
     monkeypatch.setattr(base, "LOCK", tmp_path / base.LOCK.name)
     words = [
-        ("base.py", "# Nobody can write there", "# Nobody writes there"),
-        ("base.py", '"""Leave the layer in the folder', '"""Leave it in the folder'),
+        ("base.py", "# The environment is read-only", "# The environment cannot be written"),
+        ("base.py", '"""Build the layer in a folder', '"""Leave it in the folder'),
         ("base.py", '"wheels": 15', '"wheels": 16'), ("layout.py", "oci-layout", "layout"),
         ("slimming.py", "#: Packages", "#: Those")]
     deeds = [

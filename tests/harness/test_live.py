@@ -188,7 +188,7 @@ def test_a_page_hears_of_its_own_repetition_only(tmp_path: Path,
     """Others that are measured or judged beside it neither take its place nor end it."""
     run, feed = MadeUpRun(tmp_path, 1), Feed()
     tail, heard = Tail(tmp_path, PAGE, feed), list[str]()
-    monkeypatch.setattr(feed, "say", lambda line: heard.append(line["event"]))
+    monkeypatch.setattr(feed, "add_line", lambda line: heard.append(line["event"]))
 
     def say(event: str, **fields: str) -> list[str]:
         heard.clear()

@@ -24,7 +24,7 @@ class NotingRenderer(EmptyRenderer):
         super().__init__(folder)
         self.begun: list[str] = []
 
-    def begin(self, *asked: object) -> asyncio.Task[Path]:
+    def begin_rendering(self, *asked: object) -> asyncio.Task[Path]:
         """An empty folder."""
         policy = asked[0]
         assert isinstance(policy, Policy)

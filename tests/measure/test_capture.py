@@ -49,7 +49,7 @@ class FewNodes:
 
     def tool_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """A command on a node, which dies with the worker."""
-        return ["with", *self.on(name, argv)]
+        return ["with", *self.plain_command(name, argv)]
 
     def plain_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """A command on a node."""

@@ -126,7 +126,7 @@ class Here:
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def command(self, _node: str, argv: Sequence[str]) -> list[str]:
+    def node_command(self, _node: str, argv: Sequence[str]) -> list[str]:
         """As it is."""
         return list(argv)
 

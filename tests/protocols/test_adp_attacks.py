@@ -59,7 +59,7 @@ class Mallory:
 
     def open_to_beta(self) -> tuple[Any, bytes]:
         """A channel of her own with beta, as anybody may have: its keys and number."""
-        request, keys = self.suite.request("beta")
+        request, keys = self.suite.create_request("beta")
         frame = self.frame(request.channel, Flag.REQUEST, request=request.encoded)
         payload = frame.clear_bytes() if keys is None else self.sealed(keys, frame)
         self.world.arrive(Packet("mid", "beta", payload))
@@ -73,7 +73,7 @@ class Mallory:
         self.world.send("alpha", message(host="mid", destination="mallory"))
         request = packets.parse_frame(self.world.packets.pop().payload)
         self.challenge = challenge
-        keys, acknowledgement = self.suite.accept("alpha", request)
+        keys, acknowledgement = self.suite.accept_request("alpha", request)
         frame = self.frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
         self.world.arrive(Packet("mid", "alpha", self.sealed(keys, frame)))
         answer = packets.parse_frame(self.world.packets.pop().payload)

@@ -394,7 +394,7 @@ def test_several_clients_share_the_signing():
         before = {name: server.count_waiting(name) for name in names}
         for effect in server.seal_next(now_ns):
             if isinstance(effect, Send) and effect.to[1] == 4001:
-                for delivered in clients[effect.to[0], 4000].data(effect.payload, now_ns):
+                for delivered in clients[effect.to[0], 4000].process_data(effect.payload, now_ns):
                     assert not isinstance(delivered, Deliver) or delivered.verified
         served.update(name for name in names if server.count_waiting(name) < before[name])
     # 60 are the tree's, at an eighth of a signature each; the rest is shared 1 : 1 : 2.

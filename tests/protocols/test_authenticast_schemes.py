@@ -141,7 +141,7 @@ def test_trees(size, choices):
 
 def sealed(sealer, numbers, scheme=Scheme.DELAYED, algorithm=ED) -> list[bytes]:
     """Datagrams of packets with these numbers."""
-    return [datagram for n in numbers for datagram in sealer.add(
+    return [datagram for n in numbers for datagram in sealer.seal_packet(
         Data(scheme, algorithm, 0, 1, n, START_NS, n, 0, 0, 1, b"p%d" % n), START_NS)]
 
 
@@ -174,7 +174,7 @@ def tesla_pair(delay=2, ahead_ns=0):
 
 def tesla_packet(sealer, number, at_ns) -> Data:
     """A packet sealed at a time."""
-    datagram, = sealer.add(Data(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns, 0, 0, 0, 1,
+    datagram, = sealer.seal_packet(Data(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns, 0, 0, 0, 1,
                                 b"payload"), at_ns)
     return parse_data(datagram)
 

@@ -62,8 +62,8 @@ def _cost_columns(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, 
         if column.key.startswith("sigma_"):
             yield column.key, f"protection (scheme of {column.title.rpartition(' ')[2]})"
     yield from (("authentication_time_s", "auth. time"), ("handoff_s", "handoff"),
-                ("cost", f"{_find_entry(overview, row, 'stream').text} rate lost"),
-                ("calls", "voice calls at most"))
+                ("cost", f"{_find_entry(overview, row, 'stream').text} rate below the baseline's"),
+                ("calls", "G.711 calls at most"))
 
 
 def _number_text(overview: Table, row: Sequence[Entry], key: str) -> str:

@@ -53,11 +53,13 @@ _SECTIONS = (
     ("run", "The run", "Every cell, with components and phases.", ("run",)))
 _ANSWERS_NOTE = ("For each application the policy of highest protection "
                  "(\N{GREEK SMALL LETTER SIGMA}) by the scheme of {scheme} that meets the limits "
-                 "for sure, that is with its whole 95\N{NO-BREAK SPACE}% interval in every "
+                 "with its whole 95\N{NO-BREAK SPACE}% interval in every "
                  "scenario, and that protects data as of 2026. {percent} Each number is of the "
                  "scenario where it is worst, whose name stands beside it where there are several.")
-_PERCENT = {"strongest": "100\N{NO-BREAK SPACE}% is the strongest of the paper's twelve.",
-            "attainable": "100\N{NO-BREAK SPACE}% is the best of every feature."}
+_PERCENT = {"strongest": ("By the scheme of {scheme}, 100\N{NO-BREAK SPACE}% is the strongest of "
+                          "the paper's twelve."),
+            "attainable": ("By the scheme of {scheme}, 100\N{NO-BREAK SPACE}% is the best of every "
+                           "feature.")}
 
 
 _ANSWERS_TITLE = "Which policy, for whom, at what cost"
@@ -93,7 +95,8 @@ def of_run(cells: Cells, weights: Weights | None = None,
         _report_title(cells), standard_report.make_subtitle(cells),
         facts=standard_report.list_facts(cells, (
             ("Received per stream", _received_sizes(cells)),)),
-        answers=build_answers(offers), answers_note=_answers_note(advised.weights),
+        answers=build_answers(offers),
+        answers_note=_answers_note(advised.weights, *([beside.weights] if beside else [])),
         answers_title=_ANSWERS_TITLE, claims=verdicts, claims_title=_CLAIMS_TITLE,
         claimant=_CLAIMANT,
         sections=_build_sections(basis, [*tables, run],
@@ -128,8 +131,10 @@ def of_paper(weights: Weights | None = None,
         asked=_requested_table_ids(applications))
 
 
-def _answers_note(weights: Weights) -> str:
-    return _ANSWERS_NOTE.format(scheme=weights.title, percent=_PERCENT[weights.hundred])
+def _answers_note(weights: Weights, *others: Weights) -> str:
+    percent = " ".join(_PERCENT[each.hundred].format(scheme=each.title)
+                       for each in (weights, *others))
+    return _ANSWERS_NOTE.format(scheme=weights.title, percent=percent)
 
 
 def _requested_table_ids(applications: Sequence[str | Limits]) -> tuple[str, ...]:

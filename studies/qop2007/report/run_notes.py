@@ -46,7 +46,8 @@ def _authentication_notes(cells: Cells) -> Iterator[str]:
              if cells.results.good[f"component_{name}_s"].notna().any()}
     said = [text for name, text in _COMPONENTS.items() if name in there]
     if said:
-        yield f"{'; '.join(said)}; each from its first to its last packet (packets in parentheses)."
+        yield (f"{'; '.join(said)}; each from its first to its last packet (packets in "
+               "parentheses: fewest and most of the repetitions' means, rounded outwards).")
     yield from _sum_notes(cells)
     yield _PHASES
     yield from _repetition_notes(cells)
@@ -99,7 +100,9 @@ def _throughput_note(cells: Cells) -> str:
     sizes = [f"{name.upper()} {format_size(good[column].median())}" for name, column
              in columns.items()
              if column in good and good[column].notna().any()]
-    return f"Throughput is goodput at the receiver, of {' and '.join(sizes)} received per stream." \
+    return (f"Throughput is goodput at the receiver. The median stream delivered "
+            f"{' and '.join(sizes)}. UDP is offered faster than the path carries, and the rest "
+            "is lost.") \
         if sizes else "No throughput was measured."
 
 

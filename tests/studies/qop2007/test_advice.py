@@ -144,7 +144,7 @@ def test_data_in_the_open_is_never_recommended() -> None:
     shown = advice.overview(found, today)
     assert {row[shown.column_index("policy")].text for row in shown.rows} == {"P3"}
     assert {row[shown.column_index("others")].text for row in shown.rows} == {
-        "without protection of data: P1, P8"}
+        "meet the limits, but protect no data as of 2026: P1, P8"}
     alone = todays_protection.rescore_today(world({"P8": (0.05, 0.2)}))
     assert "no policy qualifies" in advice.advise(alone, "voice").caption
 
@@ -157,8 +157,8 @@ def test_applications_with_one_answer_share_it() -> None:
     assert [offer.choice for offer in answer.offers] == ["P12", "P12"]
     whats = [what for _, what in answer.offers[0].costs]
     assert len(whats) == len(set(whats))
-    assert {"UDP rate lost", "TCP rate lost", "protection (scheme of 2007)",
-            "protection (scheme of 2026)"} <= set(whats)
+    assert {"UDP rate below the baseline's", "TCP rate below the baseline's",
+            "protection (scheme of 2007)", "protection (scheme of 2026)"} <= set(whats)
     apart = world(FAST | {"P12": (0.1, 0.5)})  # too slow a handoff for voice and video
     found_apart = build_answers(advice.overview(apart))
     assert [answer.application for answer in found_apart] == [
@@ -210,7 +210,7 @@ def test_the_overview_has_a_row_for_each_application_and_kind() -> None:
         (one.title, kind) for one in APPLICATIONS.values() for kind in ("Non-roaming", "Roaming")]
     assert {row["policy"].text for row in rows} == {"P12"}
     assert rows[0]["cost"].number.value == pytest.approx(0.1 / 3.3)
-    assert rows[0]["others"].text == "P8; without protection of data: P1"
+    assert rows[0]["others"].text == "P8; meet the limits, but protect no data as of 2026: P1"
     nothing = advice.overview(world({"P1": (0.01, 0.1)}))
     assert {row[2].text for row in nothing.rows} == {"none"}
 
@@ -252,7 +252,8 @@ def test_other_limits_are_refused_in_one_line(text: str) -> None:
 
 def test_limits_in_words() -> None:
     """What the caption says."""
-    assert APPLICATIONS["voice"].words == ("an interruption of 0.4 s at most, loss of 3 % at most, "
-                                           "with a handoff every 60 s, 64 kbit/s")
+    assert APPLICATIONS["voice"].words == (
+        "an interruption of 0.4 s at most, packets lost in handoffs 3 % at most, "
+        "with a handoff every 60 s, 64 kbit/s")
     assert APPLICATIONS["file-transfer"].words == "no limits"
     assert Estimate(1, None, None, 0).n == 0

@@ -101,7 +101,7 @@ EXTREMES = ("Q12", "Q13", "Q16")
 
 
 #: How an undecided claim was told then, and is now; and Q6, which did not name its group.
-REWORDED = (("hold both answers", "reach to both sides of what the claim asks for"),
+REWORDED = (("hold both answers", "cross a limit of the claim"),
             (":  / P3 P8, non-roaming;  / P3 P8,",
              ": the high group / P3 P8, non-roaming; the high group / P3 P8,"))
 

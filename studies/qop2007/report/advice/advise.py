@@ -111,7 +111,7 @@ def _advice_columns(basis: Basis, limits: Limits, kind: Kind) -> list[Column]:
     columns.append(metric_column(STREAMS[limits.stream], kind, f"{stream}, slowest", group))
     if _has_calls(basis, limits):
         columns.append(Column(f"calls_{kind}", "Calls at most", digits=0, group=group))
-    return [*columns, Column(f"cost_{kind}", "Rate lost", "%", 100.0, group=group)]
+    return [*columns, Column(f"cost_{kind}", "Rate below baseline", "%", 100.0, group=group)]
 
 
 def _advice_entries(basis: Basis, fit: Fit, limits: Limits, kind: Kind,
@@ -175,7 +175,7 @@ def overview(basis: Basis, other_scheme: Basis | None = None) -> Table:
                  (Column("application", "For"), Column("kind", "Scenarios"), POLICY, NAME, *sigmas,
                   metric_column(AUTHENTICATION, "", "Auth. time"),
                   metric_column(HANDOFF, "", HANDOFF.sentence), Column("stream", "Stream"),
-                  Column("cost", "Rate lost", "%", 100.0),
+                  Column("cost", "Rate below baseline", "%", 100.0),
                   Column("calls", "Calls at most", digits=0),
                   Column("others", "Others that qualify")),
                  tuple(rows), "The policy of highest sigma that meets an application's limits for "
@@ -211,7 +211,7 @@ def _other_policies(fits: Sequence[Fit], best: Fit | None,
         yield ", ".join(protecting)
     without = [fit.policy.id for fit in good if fit.policy.id in unprotected]
     if without:
-        yield f"without protection of data: {', '.join(without)}"
+        yield f"meet the limits, but protect no data as of 2026: {', '.join(without)}"
     unsure = [fit.policy.id for fit in fits if fit.answer == "undecided"]
     if unsure:
         yield f"undecided: {', '.join(unsure)}"

@@ -53,7 +53,7 @@ class Limits:
     def words(self) -> str:
         """Return the limits in words."""
         said = [f"an interruption of {self.delay_s:g} s at most" if self.delay_s else "",
-                f"loss of {100 * self.loss:g} % at most, with a handoff every "
+                f"packets lost in handoffs {100 * self.loss:g} % at most, with a handoff every "
                 f"{self.between_moves_s:g} s" if self.loss else "",
                 f"{self.rate_bps / 1e3:g} kbit/s" if self.rate_bps else "",
                 f"sigma of {self.sigma:g} % at least" if self.sigma else ""]

@@ -23,7 +23,7 @@ REASONS: Mapping[str, str] = {
     "Q2": f"{_HARDWARE} Both negotiations are short here.",
     "Q3": f"{_DETECTION} With 802.1X the sum of Table 4 has the same components in both.",
     "Q4": f"{_HARDWARE} Which of IKE and EAP-TLS is faster depends on key sizes and daemons.",
-    "Q5": f"{_HARDWARE} What is left is mostly packets, whose number differs less. {_DETECTION}",
+    "Q5": f"{_HARDWARE} {_DETECTION}",
     "Q6": f"{_HARDWARE} {_DETECTION}",
     "Q7": "The paper does not say which packets it counts. Here EAP-TLS takes 17 with the two "
           "EAPOL-Key frames that deliver WEP keys and 15 without (P6), EAP-MD5 5 from the first "
