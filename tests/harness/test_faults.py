@@ -517,7 +517,8 @@ def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """One record lost is told on one line, and ends with status 1."""
     monkeypatch.setattr(faults_bench.setup, "embedded_machine", lambda: None)
     monkeypatch.setattr(faults_bench.Lane, "run_plans",
-                        lambda lane: lane._tally.count_findings("guest killed", "lost", ["P1-N2-001"]))
+                        lambda lane: lane._tally.count_findings("guest killed", "lost",
+                                                                ["P1-N2-001"]))
     with pytest.raises(UserError, match="lost") as caught:
         faults_bench.run_bench(1, 1, studies.DEFAULT)
     assert caught.value.status == 1 and "\n" not in str(caught.value)

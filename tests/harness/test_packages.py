@@ -51,7 +51,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a study, qop2007 as the engine sees it, that may bring packages."""
     folder = tmp_path / "studies" / "qop2007"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(declarations, "packages_path", lambda study: folder.parent / study / "packages.yml")
+    monkeypatch.setattr(declarations, "packages_path",
+                        lambda study: folder.parent / study / "packages.yml")
     return folder
 
 

@@ -174,7 +174,8 @@ def tesla_pair(delay=2, ahead_ns=0):
 
 def tesla_packet(sealer, number, at_ns) -> Data:
     """A packet sealed at a time."""
-    datagram, = sealer.seal_packet(Data(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns, 0, 0, 0, 1,
+    datagram, = sealer.seal_packet(Data(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns, 0, 0, 0,
+                                        1,
                                 b"payload"), at_ns)
     return parse_data(datagram)
 
