@@ -1,7 +1,7 @@
 """Studies, each a folder with an instance `STUDY` in its study.py.
 
-Only the composition root imports this package. Studies are imported on first use, because a guest
-has no pydantic and imports a study's workload module through this package.
+Only the composition root (`harness`) imports this package. Studies are imported on first use,
+because a guest has no pydantic and imports a study's workload module through this package.
 """
 
 from __future__ import annotations
@@ -18,16 +18,7 @@ DEFAULT = "qop2007"
 FOLDER = Path(__file__).parent
 _PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = [
-    "DEFAULT",
-    "FOLDER",
-    "Study",
-    "StudyError",
-    "live_pages",
-    "load_study",
-    "study_names",
-    "unfinished_folders",
-]
+__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "live_pages", "load_study", "study_names", "unfinished_folders"]
 
 
 def __getattr__(name: str) -> Any:
@@ -51,7 +42,11 @@ def study_names() -> list[str]:
 
 
 def live_pages() -> dict[str, str]:
-    """Return the folders with a live page (`Study.live`), with their studies."""
+    """Return the studies that have a live page (`Study.live`).
+
+    Returns:
+        Names of studies, by the name of the page's folder (which is a command).
+    """
     return {path.parent.name: path.parents[1].name
             for path in sorted(FOLDER.glob("*/*/page.html"), reverse=True)}
 
@@ -62,6 +57,9 @@ def load_study(name: str) -> Study:
 
     Args:
         name: The id, which is also the name of the folder.
+
+    Returns:
+        The instance `STUDY` of the study's study.py, with a valid contract.
 
     Raises:
         StudyError: There is no such study, it cannot be imported, or it lacks a part of the
@@ -78,8 +76,7 @@ def load_study(name: str) -> Study:
     try:
         study = getattr(importlib.import_module(f"studies.{name}.study"), "STUDY", None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - its code may raise anything
-        raise StudyError(
-            f"{where}: cannot be loaded ({describe_exception(error)}); correct it, or move the "
+        raise StudyError(f"{where}: cannot be loaded ({describe_exception(error)}); correct it, or move the "
                          "folder out of studies/") from None
     if not isinstance(study, Study):
         raise StudyError(f"{where}/study.py: has no STUDY; give it an instance of "

@@ -10,16 +10,22 @@ from typing import Any
 
 from policies import Policy
 
+#: Function that returns a changed copy of a policy.
 Change = Callable[[Policy], Policy]
 
 
 def control_cell(policy: str, scenario: str = "N2") -> dict[str, str]:
-    """Return the cell that a control is shown in, as levels of policy and scenario."""
+    """Return the cell for a control, as levels of `policy` and `scenario`."""
     return {"policy": policy, "scenario": scenario}
 
 
 def change_layer(layer: str, **changes: Any) -> Change:
-    """Return a change that sets fields of a layer."""
+    """Return a change that sets fields of a layer.
+
+    Args:
+        layer: Name of the layer, such as "link".
+        changes: New values by field.
+    """
     def change(policy: Policy) -> Policy:
         altered = getattr(policy.layers, layer).model_copy(update=changes)
         return add_layer(layer, altered)(policy)

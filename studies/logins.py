@@ -41,21 +41,18 @@ class Logins:
 
     @property
     def places(self) -> WiresAndAir:
-        """Return the factors `policy` and `scenario`.
-
-        Wires are the default.
-        """
+        """Return the factors `policy` and `scenario`, with wires as the default."""
         return WiresAndAir(
             mobile.wires_level(self.realms, "realms and clients on wires"),
             Policies((), runs={"kerberos"}, refusal=self._refusal_reason), (), waits=True)
 
     def list_cells(self, names: Sequence[str], design: Iterable[tuple[str, ...]],
-                   levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+              levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Return the design's cells for the chosen levels, and cells for policies on the air.
 
         Args:
             names: Names of the factors, in the order of the ids in `design`.
-            design: Level ids of the design's cells.
+            design: Level ids of the design's cells, one row per cell.
             levels: Chosen levels by factor.
 
         Raises:
@@ -65,8 +62,7 @@ class Logins:
         every = [*chosen_cells(names, rows, levels),
                  *mobile.cells_on_air(levels, self.factor, self.always, self._fixed_levels)]
         if not every and self._is_over_wires(levels):
-            raise StudyError(
-                f"nothing of this can be measured: {_describe_mismatch(names, rows, levels)}; "
+            raise StudyError(f"nothing of this can be measured: {_describe_mismatch(names, rows, levels)}; "
                              "choose levels that fit")
         if not every:
             raise StudyError("nothing of this can be measured; a policy goes with a scenario "
@@ -103,8 +99,11 @@ class Logins:
 
 
 def _describe_mismatch(names: Sequence[str], rows: Sequence[tuple[str, ...]],
-                       levels: Mapping[str, Sequence[Level]]) -> str:
-    """Describe two factors whose chosen levels have no common cell in a design."""
+           levels: Mapping[str, Sequence[Level]]) -> str:
+    """Describe two factors whose chosen levels have no common cell in a design.
+
+    The text also names the levels that occur with those of the first factor.
+    """
     chosen = [{level.id for level in levels[name]} for name in names]
     for first, second in combinations(range(len(names)), 2):
         fitting = [row for row in rows if row[first] in chosen[first]]

@@ -73,7 +73,16 @@ class Policies:
     refusal: Callable[[Policy], str] = lambda _: ""
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        """Return the levels in the given order. Raises StudyError."""
+        """Return the levels of policies by name and file, in the given order.
+
+        Args:
+            names: Names of policies, or paths of .yml files.
+            files: Policy files of the user.
+
+        Raises:
+            LevelError: There is no policy of a name.
+            StudyError: A policy cannot be read, occurs twice or is refused.
+        """
         known = policies.policy_ids()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
         for name in chosen_names:
@@ -87,8 +96,7 @@ class Policies:
                 raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
                                  f"--policies {name}")
         try:
-            chosen = [load_named(name) if name in known else load_policy(name) for name
-                      in chosen_names]
+            chosen = [load_named(name) if name in known else load_policy(name) for name in chosen_names]
             chosen += [load_policy(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None
@@ -101,7 +109,7 @@ class Policies:
         return [policy_level(policy) for policy in chosen]
 
     def _check_policy(self, policy: Policy) -> None:
-        """Refuse layers that the study does not run. Raises StudyError."""
+        """Refuse a policy that the study cannot run or prove. Raises StudyError."""
         strange = [name for name in policy.layers.upper_names if name not in self.runs]
         if strange:
             runs = f"it runs {' and '.join(sorted(self.runs))}" if self.runs else "it runs none"
@@ -125,7 +133,7 @@ class Policies:
 
 
 def _find_policy_name(word: str, known: Collection[str]) -> str:
-    """Return the project's policy with this name in any case, or ""."""
+    """Return the policy name that equals a word in any case, or ""."""
     return next((name for name in known if name.casefold() == word.casefold()), "")
 
 
@@ -164,9 +172,8 @@ class WiresAndAir:
         return self._read_levels(self.wires, lambda names, files: read_scenarios(
             names or (() if files else self.scenarios), files), names, files)
 
-    def _read_levels(self, wired: Level,
-                     read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
-                     names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+    def _read_levels(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
+                names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Return the level for wires and those on the air, as chosen or by default."""
         of_air = [name for name in names if name != wired.id]
         is_asked = bool(names or files)
@@ -176,7 +183,17 @@ class WiresAndAir:
     def restore_level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
         """Restore a policy or scenario from a results folder.
 
-        Returns None for other levels. Raises StudyError.
+        Args:
+            factor: Name of the factor.
+            name: Id of the level.
+            entry: The level as stored in the manifest.
+
+        Returns:
+            The level; None for the level of wires and for other factors.
+
+        Raises:
+            StudyError: The content is not a policy or a scenario.
+            LevelContentError: The content does not match its digest, title or number.
         """
         wired = {"policy": NO_POLICY, "scenario": self.wires.id}
         return restore_level(factor, name, entry) if name != wired.get(factor, name) else None
@@ -202,16 +219,25 @@ def without_wep(title: str, on: Mapping[str, str]) -> Fault:
 def policy_level(policy: Policy) -> Level:
     """Convert a policy to a level.
 
-    Its name is not part of the digest.
+    The policy's name is not part of the digest.
     """
     return Level(policy.id, policy.name, value=policy, digest=policy.digest(), content={
         "name": policy.name, "layers": policy.layers.model_dump(mode="json")})
 
 
 def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """Return scenarios by name or file, by default all of the project.
+    """Return the levels of scenarios by name and file.
 
-    Raises StudyError.
+    Args:
+        names: Names of scenarios, or paths of .yml files.
+        files: Scenario files of the user.
+
+    Returns:
+        The chosen scenarios; without names and files, all scenarios of the project.
+
+    Raises:
+        LevelError: There is no scenario of a name.
+        StudyError: A scenario cannot be read or occurs twice.
     """
     chosen = [*names, *map(str, files)] or scenario_ids()
     for name in chosen:
@@ -236,8 +262,8 @@ def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mappi
     Args:
         levels: Chosen levels by factor.
         free: Name of the factor whose levels are all measured if the policy does not fix it.
-        always: Fixed levels of other factors. Without one, the first chosen level is used.
-        fixed_by_policy: Returns the levels that a policy fixes, by factor.
+        always: Ids of fixed levels by factor. Any further factor has its first chosen level.
+        fixed_by_policy: Returns the ids of the levels that a policy fixes, by factor.
     """
     for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
         if policy.value is None or scenario.value is None:
@@ -286,7 +312,14 @@ def scenario_level(scenario: Scenario) -> Level:
 def restore_level(factor: str, name: str, entry: LevelRecord) -> Level:
     """Restore a level of `policy` or `scenario` from a results folder.
 
-    Raises StudyError.
+    Args:
+        factor: Name of the factor.
+        name: Id of the level.
+        entry: The level as stored in the manifest.
+
+    Raises:
+        StudyError: The content is not a policy or a scenario.
+        LevelContentError: The content does not match its digest, title or number.
     """
     try:
         made = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
@@ -321,7 +354,14 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
 def read_medium(name: str) -> Medium | None:
     """Return the medium of a name or file.
 
-    Return None for `none`. Raises StudyError. Without a medium, frames take no time.
+    Args:
+        name: Name of a medium, path of a .yml file, or "none".
+
+    Returns:
+        The medium; None for "none". Without a medium, frames take no time.
+
+    Raises:
+        StudyError: The medium cannot be read.
     """
     if name == NO_MEDIUM:
         return None
@@ -340,8 +380,13 @@ def medium_name(name: str) -> str:
 def medium_for(scenario: Scenario, name: str) -> Medium | None:
     """Return the medium of a name or file for a scenario.
 
-    Raises StudyError if positions have no effect, if nodes without positions need a signal, or if a
-    station is out of reach.
+    Args:
+        scenario: The scenario to use it in.
+        name: Name of a medium, path of a .yml file, or "none".
+
+    Raises:
+        StudyError: The scenario's positions have no effect on this medium. Or the medium needs
+            positions that nodes lack. Or a station does not reach its access point.
     """
     medium = read_medium(name)
     _check_places(scenario, medium)
@@ -362,7 +407,7 @@ def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
 
 
 def _check_places(scenario: Scenario, medium: Medium | None) -> None:
-    """Refuse positions without effect, and a signal without positions.
+    """Refuse positions without effect, and a medium with signal without positions.
 
     Raises StudyError.
     """
@@ -386,7 +431,7 @@ def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
     Args:
         scenario: The scenario to check.
         why: The reason, in words for the user.
-        at: Check only wires at this node; "" for all wires.
+        at: Node whose wires are checked; "" for all wires.
 
     Raises:
         StudyError: A wire loses packets.

@@ -18,7 +18,7 @@ from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Medium, Network
 
-#: Clock that a guest runs on.
+#: Clock of a run.
 Clock: TypeAlias = Literal["real", "virtual", "processor"]
 
 
@@ -44,10 +44,10 @@ class LevelContentError(StudyError):
 class Level:
     """A value of a factor.
 
-    `id` is part of the names of records. `number` is the position on an axis if the factor is
-    numeric. `value` is the object that the study works with (a policy, a scenario). It never leaves
-    the process. `content` is stored in the results folder, so that a report needs no other source.
-    Two levels with one id are equal if their `digest` is equal.
+    `id` is part of the names of records. `title` is its text in tables. `number` is the position on
+    an axis if the factor is numeric. `value` is the object that the study works with (a policy, a
+    scenario). It never leaves the process. `content` is stored in the results folder, so that a
+    report needs no other source. Two levels with one id are equal if their `digest` is equal.
     """
 
     id: str
@@ -63,9 +63,10 @@ class Factor:
     """A factor that a study varies.
 
     `read` returns the levels for names (none: the study's default) and for files of the user. It
-    raises LevelError for an unknown level; `fixed_levels` creates such a function from a list.
-    `option` and `file_option` are command-line options for names and files, in addition to `--only
-    NAME=LEVELS`.
+    raises LevelError for an unknown level; `fixed_levels` creates such a function from a list. `plural` is
+    the title's plural in counts, by default with an "s". `option` and `file_option` are
+    command-line options for names and files, in addition to `--only NAME=LEVELS`. `help` and
+    `file_help` are their help texts.
     """
 
     name: str
@@ -85,9 +86,11 @@ class Factor:
         return f"{count} {singular if count == 1 else self.plural or singular + 's'}"
 
 
-def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]],
-                                                      Sequence[Level]]:
-    """Return a reader for a factor with a fixed list of levels."""
+def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
+    """Return a reader for a factor with a fixed list of levels.
+
+    The reader raises LevelError for a level that is not in the list.
+    """
     def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
         known = {level.id: level for level in levels}
         for name in (*names, *map(str, files)):
@@ -97,7 +100,7 @@ def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[P
     return read
 
 
-#: Stands for every node of the network where a node's name is expected.
+#: Name for every node of the network, in place of a node's name.
 EVERY_NODE = "all"
 
 
@@ -109,8 +112,8 @@ class TestbedSpec:
     to its duties; None renders nothing. `options` are plain data for the workload, equal for all
     cells of the testbed. `devices` maps nodes to ids of devices; EVERY_NODE is the default of all
     other nodes. `packages` names a guest variant from the study's packages.yml (studies.packages);
-    "" is the standard guest. `clocks` are the clocks that it can be measured by; if empty, all.
-    `memory_mb` is the guest's memory in addition to that of its nodes.
+    "" is the standard guest. `clocks` are the clocks that the testbed supports; if empty, all.
+    `memory_mb` is the guest's memory in addition to that of its nodes (MB).
     """
 
     network: Network
@@ -123,9 +126,14 @@ class TestbedSpec:
     memory_mb: int = 0
 
     def joined_with(self, other: TestbedSpec) -> TestbedSpec | None:
-        """Return one spec for both on the union of their networks, or None.
+        """Return one spec for two testbeds, on the union of their networks.
 
-        None means that the specs differ otherwise.
+        Args:
+            other: Spec of the other testbed.
+
+        Returns:
+            The joined spec with the larger `memory_mb`. None if other fields differ, or if the
+            networks cannot be joined.
         """
         if replace(self, network=other.network, memory_mb=other.memory_mb) != other:
             return None
@@ -147,11 +155,14 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return the joined ids, which names of records, folders and logs contain."""
+        """Return the joined ids.
+
+        They are part of the names of records, folders and logs.
+        """
         return "-".join(self.ids.values())
 
     def value(self, factor: str) -> Any:
-        """Return the object behind the level of a factor."""
+        """Return the object of a factor's level, such as the policy (`Level.value`)."""
         return self.levels[factor].value
 
 
@@ -201,7 +212,7 @@ class ReportOption:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected cost of a repetition: time, processor time (s) and captures (bytes).
+    """Expected cost of a repetition: time and processor time (s), captures (bytes).
 
     The values order the work and inform the user. A run corrects them by its own progress.
     """
@@ -258,8 +269,15 @@ class Repetition:
     def processor_s(self, begins: str, ends: str) -> float | None:
         """Return the host's processor time (s) of the guest between two reports.
 
-        It is user and system time. None means that the harness did not count it, or does not know
-        the reports. A study whose judge calls this method keeps `USED_FILE` with the record.
+        A study whose judge calls this method keeps `USED_FILE` with the record.
+
+        Args:
+            begins: Name of the report at the begin.
+            ends: Name of the report at the end.
+
+        Returns:
+            User and system time (s). None if the harness did not count it or does not know the
+            reports.
         """
         try:
             used: dict[str, float] = json.loads((self.out / USED_FILE).read_text())
@@ -272,12 +290,14 @@ class Repetition:
 class Judged:
     """Result of a judge: body of the record, checks and reason of a failure.
 
-    A `reason` makes the repetition failed (or `skipped`, if a requirement is not available).
-    `captures` describes the capture files. `files` names other files of the repetition's folder to
-    keep with the record, in `files/NAME/`. Only data files are permitted (.json, .csv, .txt, ...),
-    no pages and no programs, which would be refused. `flags` are reasons to repeat the measurement
-    without other load: the repetition was disturbed, but is not wrong (analysis.contention).
-    `causes` explains missing values, by metric.
+    `measured` is the body (None without results), `evidence` the checks. A `reason` makes the
+    repetition failed (or `skipped`, if a requirement is not available). `captures` describes the
+    capture files. `files` names other files of the repetition's folder to keep with the record, in
+    `files/NAME/`. Only data files are permitted (.json, .csv, .txt, ...), no pages and no programs,
+    which would be refused. `flags` are reasons to repeat the measurement without other load: the
+    repetition was disturbed, but is not wrong (analysis.contention).
+    `elapsed_s` is the duration of the repetition (s). `raw` has values of the workload that the
+    record keeps. `causes` explains missing values, by metric.
     """
 
     measured: BaseModel | None

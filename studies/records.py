@@ -52,18 +52,31 @@ def read_envelope(path: Path) -> Record:
 
 
 def parse_record(text: str | bytes, where: str) -> Record:
-    """Parse a record.
+    """Parse a record of any schema.
 
-    `where` is its place in error messages. Raises RecordError. The caller checks whether the record
-    was altered and whether tables can use it.
+    The caller checks whether the record was altered and whether tables can use it.
+
+    Args:
+        text: The document.
+        where: Its file, for error messages.
+
+    Raises:
+        RecordError: The text is not a record.
     """
     return record.parse_record(text, where, _of_records())
 
 
 def check_record(entry: Record, where: str) -> None:
-    """Raise RecordError if the tables of its study cannot use a record.
+    """Check that the tables of a record's study can use the record.
 
-    `where` is the record's file.
+    Nothing is checked if the study is not installed.
+
+    Args:
+        entry: The record.
+        where: Its file, for error messages.
+
+    Raises:
+        RecordError: The body is not valid.
     """
     try:
         study = studies.load_study(entry.study.id)
@@ -73,7 +86,10 @@ def check_record(entry: Record, where: str) -> None:
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
-    """Return all usable records of a folder by name, and one error per other file."""
+    """Return all usable records of a folder, and one error per other file.
+
+    The records are in the order of their files' names.
+    """
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -84,7 +100,11 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a results folder. Raises ManifestError, also if altered."""
+    """Read the manifest of a results folder.
+
+    Raises:
+        ManifestError: The manifest is missing, invalid or altered.
+    """
     text, where = manifest.read_text(folder), str(folder / manifest.FILE)
     plan = parse_manifest(text, where, manifest.read_history(folder))
     check_manifest(plan, text, where)
@@ -92,15 +112,34 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -> Manifest:
-    """Parse a manifest with the history of its folder. Raises ManifestError.
+    """Parse a manifest of any schema, with the history of its folder.
 
     The caller checks whether the manifest was altered.
+
+    Args:
+        text: The document.
+        where: Its file, for error messages.
+        history: The folder's history (`measure.manifest.history`).
+
+    Raises:
+        ManifestError: The text is not a manifest.
     """
     return manifest.parse_manifest(text, where, _of_manifests(), history)
 
 
 def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
-    """Raise ManifestError if a manifest or a level does not match its digest."""
+    """Check that a manifest and its levels match their digests.
+
+    Nothing is checked if the study is not installed.
+
+    Args:
+        plan: The parsed manifest.
+        text: Its document.
+        where: Its file, for error messages.
+
+    Raises:
+        ManifestError: A digest does not match.
+    """
     try:
         study = studies.load_study(plan.study.id)
     except StudyError:

@@ -18,8 +18,17 @@ _NO_CAUSE = "nothing that the repetition left has a value for it"
 def judge_repetition(study: Study, repetition: Repetition) -> Judged:
     """Judge a repetition, and fail it with a cause if a required metric is missing.
 
-    Under a negative control no metric is required, because the control may suppress metrics. Raises
-    all exceptions of the study's own judge.
+    Under a negative control no metric is required, because the control may suppress metrics.
+
+    Args:
+        study: The study of the repetition.
+        repetition: The repetition to judge.
+
+    Returns:
+        The result of the study's judge; "failed" if a required metric is missing.
+
+    Raises:
+        Exception: Any exception of the study's own judge.
     """
     verdict = study.judge(repetition)
     if verdict.status != "ok" or verdict.reason or repetition.fault:
@@ -29,7 +38,7 @@ def judge_repetition(study: Study, repetition: Repetition) -> Judged:
 
 
 def _missing_metrics(study: Study, repetition: Repetition, verdict: Judged) -> Iterator[str]:
-    """Return a reason for each required metric that is absent, null or no finite number."""
+    """Generate a reason for each required metric that is absent, null or no finite number."""
     try:
         row: Mapping[str, Any] = {} if verdict.measured is None else study.values(verdict.measured)
     except Exception as error:  # noqa: BLE001 - a study's own code may raise anything

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
            "Lab", "Level", "LevelContentError", "LevelError", "LivePage", "Metric", "Repetition",
-           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells",
-           "fixed_levels"]
+           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed_levels"]
 
 
 class Study:
@@ -66,13 +65,18 @@ class Study:
     `profiles/` define how much to measure, by name.
     """
 
+    #: Name of the study's folder.
     id: ClassVar[str]
+    #: Title in lists and reports.
     title: ClassVar[str]
+    #: Reference of the paper that the study is about; "" if there is none.
     paper: ClassVar[str] = ""
     #: Version of the measurement, increased when results are no longer comparable.
     version: ClassVar[int] = 1
     factors: ClassVar[tuple[Factor, ...]]
+    #: Metrics with one value per repetition.
     metrics: ClassVar[tuple[Metric, ...]]
+    #: Parts of a repetition with their permitted share of waiting for the processor.
     stages: ClassVar[tuple[Stage, ...]] = ()
     baseline: ClassVar[Mapping[str, str]] = {}
     #: Digests of the baseline's levels. If a results folder lacks these levels, an equal level with
@@ -81,11 +85,13 @@ class Study:
     #: Lists in the body of a record: values within a repetition, and pairs of time (s) and value.
     distributions: ClassVar[tuple[Metric, ...]] = ()
     timelines: ClassVar[tuple[Metric, ...]] = ()
+    #: Further options of `./qop report`.
     report_options: ClassVar[tuple[ReportOption, ...]] = ()
     #: Negative controls by name. A text describes a control that the workload implements.
     faults: ClassVar[Mapping[str, Fault | str]] = {}
     #: Settings of `./qop bench proof` for controls, as with --set.
     proof_sets: ClassVar[Mapping[str, str]] = {}
+    #: Defaults of `./qop lab`.
     lab: ClassVar[Lab] = Lab()
     #: Page that shows and controls a running repetition; the name of its folder is a command.
     live: ClassVar[LivePage | None] = None
@@ -93,14 +99,17 @@ class Study:
     clock: ClassVar[Clock] = "processor"
     #: Clocks on which the study's programs charge their work to the devices of their nodes.
     devices_by: ClassVar[Sequence[Clock]] = ()
+    #: Class of the workload's settings.
     asked: ClassVar[type[Asked]] = Asked
+    #: Class of the body of records (`measured` in a record).
     measured: ClassVar[type[BaseModel]]
     #: Upgrades for bodies of an earlier schema, by the schema that each reads (`measured` has a
     #: field with the alias "schema"). An upgrade returns a body of the next schema.
     upgrades: ClassVar[BodyUpgrades] = {}
-    #: Upgrades for whole records and plans of an envelope from before there were several studies.
+    #: Upgrades for whole records and plans, from schemas that knew only this study.
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {}
+    #: Module of the workload, such as "studies.qop2007.inside".
     inside: ClassVar[str]
     #: Secrets of the run that the judge needs, as "place.name"; they are kept with each record.
     judged_with: ClassVar[Sequence[str]] = ()
@@ -114,7 +123,11 @@ class Study:
     def find_fault(self, name: str | None) -> Fault | None:
         """Return a negative control by name.
 
-        Return None without a name.
+        Args:
+            name: Name of the control; None or "" for a run without a control.
+
+        Returns:
+            The control, or None without a name.
 
         Raises:
             StudyError: The study has no such control.
@@ -139,6 +152,9 @@ class Study:
             name: Id of the level.
             entry: The level as stored in the manifest.
 
+        Returns:
+            The level with its `value`.
+
         Raises:
             StudyError: The level differs from the stored one.
             LevelContentError: The stored content does not match its digest.
@@ -149,12 +165,15 @@ class Study:
         return level
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Return all cells to measure, in the order of the factors.
+        """Generate all cells to measure, in the order of the factors.
 
         By default, these are all combinations.
 
         Args:
             levels: Chosen levels by factor.
+
+        Yields:
+            Cells with one level per factor.
 
         Raises:
             StudyError: No cell has the chosen levels.
@@ -169,17 +188,25 @@ class Study:
             cell: The cell to measure.
             settings: Settings of the workload.
 
+        Returns:
+            The requirements of the testbed. Cells with equal specs share one.
+
         Raises:
             StudyError: The cell cannot be measured with these settings.
         """
         raise NotImplementedError
 
     def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:
-        """Return the workload's task for one repetition, as plain data.
+        """Return the workload's task for one repetition.
+
+        By default, it has the ids of the cell's levels and the settings.
 
         Args:
             cell: The cell to measure.
             settings: Settings of the workload.
+
+        Returns:
+            The task as plain data, which JSON can represent.
         """
         return {"cell": cell.ids, "asked": settings.model_dump(mode="json")}
 
@@ -200,20 +227,26 @@ class Study:
     def warm_up(self, settings: Asked) -> Asked:
         """Return the settings of the unrecorded first repetition on a testbed.
 
-        By default, they are those of the other repetitions.
+        By default, they equal the settings of the other repetitions.
 
         Args:
-            settings: Settings of the workload.
+            settings: Settings of the other repetitions.
+
+        Returns:
+            Settings of the study's class `settings`.
         """
         return settings
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
-        """Return the cell of the unrecorded first repetition.
+        """Return the cell of the unrecorded first repetition on a testbed.
 
-        By default the first.
+        By default, this is the first cell.
 
         Args:
             cells: Cells that share the testbed.
+
+        Returns:
+            One of these cells.
         """
         return cells[0]
 
@@ -223,6 +256,9 @@ class Study:
         Args:
             cells: All cells of the run.
             settings: Settings of the workload.
+
+        Returns:
+            The notes, one line each.
         """
         return ()
 
@@ -241,12 +277,14 @@ class Study:
     def deadline_s(self, cell: Cell, settings: Asked) -> float:
         """Return the longest permitted duration of a repetition (s).
 
-        The time that the guest takes to answer is not included. After the deadline, the guest
-        counts as hung.
+        After the deadline, the guest counts as hung.
 
         Args:
             cell: The cell to measure.
             settings: Settings of the workload.
+
+        Returns:
+            The duration in s, without the time that the guest takes to answer.
         """
         return 60.0
 
@@ -258,7 +296,7 @@ class Study:
             settings: Settings of the workload.
 
         Raises:
-            StudyError: The clock and the settings do not fit.
+            StudyError: The clock cannot measure with these settings.
         """
         return
 
@@ -283,24 +321,30 @@ class Study:
                          clock: Clock | None) -> Sequence[Metric]:
         """Return the metrics that every good repetition of a cell has.
 
-        By default all. A study whose cells have different metrics overrides this method. For
-        example, a cell has a handoff time only if its scenario has a handoff. A repetition without
-        a required metric fails, with the explanation in `Judged.causes`.
+        By default, these are all metrics. A study whose cells have different metrics overrides this
+        method. For example, a cell has a handoff time only if its scenario has a handoff. A
+        repetition without a required metric fails, with the explanation in `Judged.causes`.
 
         Args:
             cell: The measured cell.
             settings: Settings of the workload.
             clock: Clock of the run; None if unknown.
+
+        Returns:
+            Metrics out of the study's `metrics`.
         """
         return self.metrics
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Return the values of a record in SI units, by name.
 
-        They include all metrics and may include more. By default, they are the numeric fields.
+        By default, these are the numeric fields of the body.
 
         Args:
             measured: Body of the record, an instance of the study's `measured`.
+
+        Returns:
+            Values by name: those of all metrics, and possibly further ones.
         """
         return {name: value for name, value in measured
                 if isinstance(value, int | float) and not isinstance(value, bool)}
@@ -335,21 +379,27 @@ class Study:
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
         """Return the values within a repetition, by the names of `distributions`.
 
-        By default, these are the fields of that name.
+        By default, these are the fields with the names of the distributions.
 
         Args:
             measured: Body of the record, an instance of the study's `measured`.
+
+        Returns:
+            Lists of values in SI units, by name.
         """
         return {metric.name: getattr(measured, metric.name, None) or ()
                 for metric in self.distributions}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return pairs of time (s) and value in a repetition, by the names of `timelines`.
+        """Return the values over the time of a repetition, by the names of `timelines`.
 
-        By default, these are the fields of that name.
+        By default, these are the fields with the names of the timelines.
 
         Args:
             measured: Body of the record, an instance of the study's `measured`.
+
+        Returns:
+            Lists of pairs by name, each with a time (s) and a value in SI units.
         """
         return {metric.name: getattr(measured, metric.name, None) or ()
                 for metric in self.timelines}
@@ -359,16 +409,20 @@ class Study:
 
         Args:
             cells: Cells with their results.
+
+        Returns:
+            The parts; by default none.
         """
         return ()
 
     def queueing_model(self, results: Results) -> Model | None:
         """Return a queueing model of the results, with the measurements.
 
-        None without one.
-
         Args:
             results: Records of the results folder.
+
+        Returns:
+            The model; None if the study has none.
 
         Raises:
             QueueingError: The results do not suffice for its calibration.
@@ -378,10 +432,13 @@ class Study:
     def run_table(self, cells: Cells) -> Table:
         """Return the table of the run.
 
-        By default it has the metrics only.
+        By default, the table has no further columns of the study.
 
         Args:
             cells: Cells with their results.
+
+        Returns:
+            The table.
         """
         from analysis import run_table
 
@@ -395,6 +452,9 @@ class Study:
         Args:
             results: Records of the results folder.
             options: `baseline` and the study's report options, by their keys.
+
+        Returns:
+            The report.
 
         Raises:
             StudyError: An option has an invalid value; the text is one line for the user.
@@ -412,6 +472,9 @@ class Study:
 
         Args:
             options: The study's report options, by their keys.
+
+        Returns:
+            The report.
 
         Raises:
             StudyError: An option has an invalid value; the text is one line for the user.

@@ -23,5 +23,5 @@ def byte_size(value: Any) -> Any:
     return int(match[1]) * _FACTORS[match[2]]
 
 
-#: Number of bytes; a text such as 500k is converted.
+#: Number of bytes; text such as 500k is converted.
 Bytes = Annotated[int, BeforeValidator(byte_size)]

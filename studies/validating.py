@@ -1,4 +1,4 @@
-"""Checks of a study's parts, names, options and workload module.
+"""Checks of a study's definition: its names, parts and workload module.
 
 Levels, cells and testbeds are checked when the engine makes a plan, because a report needs no
 levels of the checkout.
@@ -42,15 +42,17 @@ Problems = Iterator[str]
 
 
 def validate_study(study: Study, root: Path) -> None:
-    """Raise StudyError for the first fault of a study.
+    """Check that a study fulfils its contract.
 
     Args:
         study: The study to check.
         root: Folder that contains `studies/`.
+
+    Raises:
+        StudyError: A part is missing or invalid; the text names the first fault.
     """
     checks: tuple[Callable[[Study], Problems], ...] = (
-        _check_title, _check_factors, _check_metrics, _check_declared, _check_classes,
-        _check_methods, _check_settings, _check_options, _check_report_alone,
+        _check_title, _check_factors, _check_metrics, _check_declared, _check_classes, _check_methods, _check_settings, _check_options, _check_report_alone,
         _check_baseline)
     for check in checks:
         try:
@@ -64,7 +66,10 @@ def validate_study(study: Study, root: Path) -> None:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Describe an exception of a study's code and its place on one line."""
+    """Describe an exception of a study's code in one line.
+
+    The text includes the file and line number in the study, if known.
+    """
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [frame for frame in traceback.extract_tb(error.__traceback__)
              if Path(frame.filename).is_relative_to(studies.FOLDER)]
@@ -131,8 +136,7 @@ def _check_metrics(study: Study) -> Problems:
         for metric in metrics:
             yield from _check_metric(metric, factors)
         yield from _check_unique([metric.name for metric in metrics], "metric")
-    yield from _check_unique([metric.short for metric in study.metrics if metric.short],
-                             "short name")
+    yield from _check_unique([metric.short for metric in study.metrics if metric.short], "short name")
 
 
 def _check_metric(metric: Metric, factors: set[str]) -> Problems:
@@ -231,7 +235,10 @@ def _check_factor_names(study: Study, part: str, texts: Mapping[str, str]) -> Pr
 
 
 def _check_workload(study: Study, root: Path) -> None:
-    """Check that the workload module exists and has a class Workload, without importing it."""
+    """Check that the workload module exists and has a class Workload.
+
+    The module is parsed, not imported. Raises StudyError.
+    """
     where = f"studies/{study.id}"
     path = root / f"{study.inside.replace('.', '/')}.py"
     if not path.is_file():
@@ -240,8 +247,7 @@ def _check_workload(study: Study, root: Path) -> None:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise StudyError(
-            f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
+        raise StudyError(f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
             from None
     if "Workload" not in set(_bound_names(tree)):
         raise StudyError(f"{where}: {study.inside} has no class Workload; measure/workload.py says "

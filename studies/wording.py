@@ -10,7 +10,7 @@ __all__ = ["describe_error", "describe_refusal"]
 
 
 def describe_refusal(error: ValidationError) -> str:
-    """Describe the first error and its field on one line."""
+    """Describe the first error of a validation and its field in one line."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "[key]") or "top level"
     return f"{place}: {describe_error(first)}"

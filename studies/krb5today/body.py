@@ -30,7 +30,11 @@ TIMES = Metric("login_times_s", "times of logins", unit="ms", scale=1e3, digits=
 
 
 class LoginMessage(RecordPart):
-    """A message of the first login: its parties, transport, kind and size."""
+    """A message of the first login.
+
+    `at_s` is its time since the login began (s). `padata` lists the types of its pre-authentication
+    data.
+    """
 
     source: str
     target: str

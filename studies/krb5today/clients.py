@@ -35,10 +35,10 @@ _HOME, SERVER = "client", "app"
 #: Root of the file system that PKINIT is installed in.
 ROOT = Path("/")
 _PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
-#: Timeout of a login (s): longer than any login that is not lost.
+#: Timeout of a command (s): longer than any login whose packets are not lost.
 _LOGIN_S = 600.0
-#: Time after which no packet is on a wire, including retransmissions (s). In real time, the wait is
-#: shorter than for the slowest wire.
+#: Time after which no packet is on a wire, including retransmissions (s). The second one is for the
+#: real clock, where waiting takes time; it does not suffice for the slowest wire.
 _DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
 #: Mechanisms that only controls use.
 _INSTEAD = {"around": LoginMechanism("around the proxy", "pkinit", target=LOCAL),
@@ -66,23 +66,35 @@ class LoginClient:
     def prepare(self) -> None:
         """Get the armour ticket that a login with FAST requires."""
         if self._mechanism.is_armoured:
-            self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"],
-                              self._build_environment())
+            self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"], self._build_environment())
 
     def log_in_once(self) -> dict[str, Any]:
-        """Log in once without any ticket, and return the result."""
+        """Log in once without any ticket.
+
+        Returns:
+            Number of the customer, times of begin and end (ns since 1970), highest exit status and
+            error text of the commands.
+
+        Raises:
+            MeasureError: A command does not end in time.
+        """
         Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
         began_ns = time.time_ns()
-        said = [self._run_command(argv, environment) for argv, environment
-                in self._login_commands()]
+        said = [self._run_command(argv, environment) for argv, environment in self._login_commands()]
         return {"customer": self._number, "began_ns": began_ns, "ended_ns": time.time_ns(),
                 "status": max(status for status, _ in said),
                 "said": "; ".join(words for _, words in said if words)[:300]}
 
     def log_in(self, count: int, *, is_lone: bool, is_away: bool = False) -> None:
-        """Log in `count` times.
+        """Log in a number of times, and add the results to `logins`.
 
-        A single client waits for empty wires after each login.
+        Args:
+            count: Number of logins.
+            is_lone: The client is the only one, and waits for empty wires after each login.
+            is_away: The client's node is in the visited network.
+
+        Raises:
+            MeasureError: A command does not end in time, or a control has no effect.
         """
         for _ in range(count):
             self.logins.append({**self.log_in_once(), "is_away": is_away})
@@ -94,7 +106,10 @@ class LoginClient:
                 self.wait_until_drained()
 
     def _send_key(self) -> None:
-        """Send the session key to the KDC in a further request. Raises MeasureError."""
+        """Send the session key to the client's KDC in a further request.
+
+        Raises MeasureError.
+        """
         status, _ = self._run_command([
             sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
@@ -107,8 +122,7 @@ class LoginClient:
         said = ("import socket, sys\n"
                 "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
         status, _ = self._run_command([sys.executable, "-c", said,
-                                       self._site.network.nodes["local"].address],
-                                      program_environment())
+                              self._site.network.nodes["local"].address], program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
@@ -179,11 +193,14 @@ class LoginClient:
 
 
 def _select_mechanism(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
-    """Return the control's mechanism, or the cell's without one."""
+    """Return the mechanism that a control uses instead, else the cell's mechanism."""
     return {**MECHANISMS, **_INSTEAD}.get(control.instead, mechanism)
 
 
 def missing_support(mechanism: LoginMechanism) -> str:
-    """Return the reason why the installed krb5 lacks a mechanism, or ""."""
+    """Return the reason why the installed krb5 lacks a mechanism.
+
+    The text is "" if krb5 has the mechanism.
+    """
     plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking

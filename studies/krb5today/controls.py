@@ -15,10 +15,11 @@ class LoginControl:
 
     `certificate` and `key` are the presented files. With `trusts_rogue`, the client itself trusts
     the authority of its certificate. Otherwise it would never present the certificate. With
-    `is_believed`, the KDC trusts this authority too. `clock` is the shift of the client's clock.
-    With `types`, the user types the password when asked. `is_mutual`: the server must authenticate
-    itself. `instead` replaces the cell's mechanism. With `tells`, the session key is sent after
-    each login (`telling`). With `babbles`, the client sends the KDC a malformed message.
+    `is_believed`, the KDC trusts this authority too. `clock` is the shift of the client's clock, as
+    faketime has it. With `types`, the user enters the password at the prompt. With `is_mutual`, the
+    server must authenticate itself. `instead` replaces the cell's mechanism. With `tells`, the
+    client sends its session key after each login (`telling`). With `babbles`, it sends the KDC a
+    malformed message.
     """
 
     title: str

@@ -39,7 +39,7 @@ def parse_values(data: bytes) -> list[DerValue]:
 
 
 def parse_first(data: bytes) -> DerValue:
-    """Parse the first value. Raises ValueError."""
+    """Parse the value at the begin of data. Raises ValueError."""
     if len(data) < 2:
         raise ValueError("no value")
     size, at = data[1], 2

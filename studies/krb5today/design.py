@@ -22,7 +22,10 @@ TIMED = ("spake", "pkinit-dh", "pkinit-rsa")
 
 
 def of_layer(layer: KerberosLayer) -> str:
-    """Return the mechanism that a policy's layer requires, or "" if it requires none."""
+    """Return the mechanism that a policy's layer requires.
+
+    The text is "" if the layer leaves the mechanism to the study.
+    """
     if layer.realms != "one":
         return {"shared-key": "cross-realm"}.get(layer.realms, layer.realms)
     if layer.proxy != "none":
@@ -43,8 +46,7 @@ FACTORS = (
         *WIRES.items(), (mobile.AIR, "the air of a scenario"))])),
     Factor("transport", "Transport", read=fixed_levels(
         [Level(name, title) for name, title in TRANSPORTS.items()])),
-    Factor("customers", "Customers", is_number=True, plural="numbers of customers",
-           read=fixed_levels(
+    Factor("customers", "Customers", is_number=True, plural="numbers of customers", read=fixed_levels(
         [Level(str(count), number=count) for count in CUSTOMERS])),
     *LOGINS.places.build_factors(),
 )
@@ -52,16 +54,16 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 
 def cell_ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
-             customers: int = 1) -> tuple[str, ...]:
-    """Return a cell's level ids.
+        customers: int = 1) -> tuple[str, ...]:
+    """Return the level ids of a cell over wires.
 
-    By default for one client on the wire `lan`.
+    By default, the cell has one customer on the wire `lan`.
     """
     return mechanism, wire, transport, str(customers), mobile.NO_POLICY, REALMS
 
 
 def design_rows() -> Iterator[tuple[str, ...]]:
-    """Generate the level ids of every cell.
+    """Generate the level ids of every cell for tables and figures.
 
     A cell may occur several times.
     """

@@ -42,7 +42,8 @@ class LoginCase:
     """Messages, keys and settings of a repetition.
 
     `said` and `exchanges` are from the client's wire, `at_server` from the application server's.
-    `layer` is the policy's layer `kerberos`.
+    `layer` is the policy's layer `kerberos`. `keys` are the services' keys by principal, `anchor`
+    is the certificate of the run's authority.
     """
 
     mechanism: LoginMechanism
@@ -102,7 +103,7 @@ def _check_count(case: LoginCase) -> Iterator[str]:
 
 
 def _check_mechanism(case: LoginCase) -> Iterator[str]:
-    """Check that each ticket was got with the mechanism's pre-authentication data only."""
+    """Check that each ticket was granted for the mechanism's pre-authentication data only."""
     mechanism, due = case.mechanism, _required_padata(case.mechanism)
     exchanges = case.granted_requests("AS-REQ")
     if not exchanges:
@@ -146,7 +147,7 @@ def _check_signatures(case: LoginCase) -> Iterator[str]:
     for exchange in case.granted_requests("AS-REQ"):
         if PKINIT_REQUEST in exchange.request.padata:
             yield from pkinit.find_faults(exchange, user, anchor=case.anchor,
-                                          user_key=case.user_key)
+                                         user_key=case.user_key)
 
 
 def _check_lengths(case: LoginCase) -> Iterator[str]:
@@ -162,7 +163,7 @@ def _check_lengths(case: LoginCase) -> Iterator[str]:
             continue
         try:
             for who, what, length in pkinit.key_lengths(exchange, anchor=case.anchor,
-                                                        user_key=case.user_key):
+                                                    user_key=case.user_key):
                 if length != bits[what]:
                     yield f"{who}: a {what} of {length} bits instead of {bits[what]}"
         except (ValueError, IndexError) as error:
@@ -205,7 +206,11 @@ def _is_tcp_kept(case: LoginCase, message: KerberosMessage) -> bool:
 
 
 def _check_tickets(case: LoginCase) -> Iterator[str]:
-    """Check that every ticket opens and has the right user and authentication indicators."""
+    """Check that every ticket opens, and names the user and the way of authentication.
+
+    The tickets open with their services' keys. Those of AS exchanges have the mechanism's
+    authentication indicator and the flag for pre-authentication.
+    """
     anonymous = case.mechanism.initial == "anonymous"
     user = ANONYMOUS if anonymous else f"{USER}@{case.mechanism.realm}"
     due = () if anonymous else (case.mechanism.initial,)
@@ -255,9 +260,9 @@ def _check_crossed(case: LoginCase) -> Iterator[str]:
 
 
 def _check_proven(case: LoginCase) -> Iterator[str]:
-    """Check that the ticket's session key opens authenticator and reply.
+    """Check that client and server proved the session key in every AP exchange.
 
-    Each AP-REQ carries the ticket.
+    The session key of the AP-REQ's own ticket must open the authenticator and the reply.
     """
     proven = case.granted_requests("AP-REQ")
     if len(proven) != case.logins:
@@ -268,13 +273,12 @@ def _check_proven(case: LoginCase) -> Iterator[str]:
         except Undecipherable as error:
             yield f"a ticket does not open: {error}"
             continue
-        if complaint := tickets.find_exchange_fault(ticket, exchange.request.value,
-                                                    exchange.reply.value):
+        if complaint := tickets.find_exchange_fault(ticket, exchange.request.value, exchange.reply.value):
             yield complaint
 
 
 def _check_apart(case: LoginCase) -> Iterator[str]:
-    """Check that no packet passed between the client and a KDC, except by the proxy."""
+    """Check that no packet passed directly between the client and a KDC."""
     for kdc in ("local", "remote"):
         if frozenset((case.addresses[case.client], case.addresses[kdc])) in case.traffic.pairs:
             yield f"packets between the client and the KDC {kdc} of {LOCAL}"
@@ -295,8 +299,7 @@ def _check_forwarding(case: LoginCase) -> Iterator[str]:
 
 
 def _check_clear_keys(case: LoginCase) -> Iterator[str]:
-    session_keys = [ticket.key for _, ticket in _open_tickets(case)
-                    if isinstance(ticket, OpenedTicket)]
+    session_keys = [ticket.key for _, ticket in _open_tickets(case) if isinstance(ticket, OpenedTicket)]
     everything = b"\0".join(message.payload for message in (*case.said, *case.at_server))
     for key in (*session_keys, *case.keys.values()):
         if key in everything:

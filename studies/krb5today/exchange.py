@@ -28,6 +28,8 @@ class KerberosMessage:
     """A message with its parties, its content and its carrier.
 
     `way` is udp, tcp, gss (a token for the application server) or proxy (a token to be forwarded).
+    `kind` is the name of the message, such as AS-REQ. `at_s` is the time of its last packet (s
+    since 1970). `complaint` is the reason why the data is not a valid message.
     """
 
     source: str
@@ -48,9 +50,13 @@ class KerberosMessage:
 
 
 def parse_traffic(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
-    """Return all messages of a capture by time.
+    """Return all messages of a capture in order of time.
 
-    Other data has a `complaint`.
+    Data that is not a valid Kerberos message has a `complaint`.
+
+    Args:
+        traffic: Reassembled traffic of the capture.
+        addresses: Addresses by node.
     """
     parties = {address: party for party, address in addresses.items()}
     return [said for message in traffic.messages for said in _parse_message(message, parties)]
@@ -70,7 +76,7 @@ class KerberosExchange:
 
 
 def pair_exchanges(kerberos_messages: Sequence[KerberosMessage]) -> list[KerberosExchange]:
-    """Return each reply with the last request on its socket or connection."""
+    """Return each reply with the last request from the same port of the client."""
     asked, exchanges = dict[tuple[frozenset[str], int], KerberosMessage](), []
     for message in kerberos_messages:
         key = frozenset((message.source, message.target)), message.client_port
@@ -113,7 +119,7 @@ def _unwrap_token(token: bytes) -> tuple[str, bytes]:
 
 
 def _decode_message(message: WireMessage, parties: Mapping[str, str], way: str, payload: bytes,
-                    complaint: str = "") -> KerberosMessage:
+             complaint: str = "") -> KerberosMessage:
     kind = messages.kind_of(payload)
     value, padata = None, dict[int, bytes]()
     if not kind and not complaint:

@@ -16,8 +16,8 @@ from studies.study import Fault
 
 _USED, _COUNTED = "the mechanism that was asked for", "every login has its ticket"
 _LENGTHS = "encryption and lengths are the policy's"
-#: Mechanisms of the controls that are not shown with PKINIT by DH, and checks that fail if they are
-#: not those of a refusal.
+#: Mechanisms of the controls that are not shown with PKINIT by DH. Failing checks of the controls
+#: whose login is not refused.
 _MECHANISMS: Mapping[str, str] = {"dh-instead": "pkinit-rsa", "no-armour": "fast",
                                   "past-the-proxy": "iakerb", "through-a-login": "pktapp",
                                   "in-one-realm": "cross-realm", "unanswered": "pktapp"}
@@ -43,8 +43,7 @@ def _create_fault(name: str) -> Fault:
 
 def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
     """Return a control with a login under settings that are not the policy's."""
-    return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism),
-                 fails=(check,))
+    return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism), fails=(check,))
 
 
 FAULTS: Mapping[str, Fault] = {

@@ -1,7 +1,7 @@
 """Workload in the guest: logins of users, with captures and processor times.
 
-The module judges nothing. The clients' computing takes no time, because all clients share one node.
-The processor time of their nodes is counted nevertheless.
+The module judges nothing. Computing of the clients takes no time, because all clients of a
+repetition share one node. The processor time of this node is counted nevertheless.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _ControlledKdc(MitKdc):
     """A KDC that trusts a further authority under a control."""
 
     def launch_on(self, node: str) -> Daemon:
-        """Start the KDC, with the further authority under a control."""
+        """Start the KDC on a node, with the further authority under a control."""
         if CONTROLS.get(self.site.fault, NOTHING).is_believed:
             settings = self.site.mount / node / self.file
             rogue = next(self.site.mount.glob("*/pkinit/rogue-ca.pem"))
@@ -67,7 +67,7 @@ class Workload:
         return [*(self._air.services() if self._air else ()), self._kdc, *self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Measure one repetition: consecutive logins of every customer."""
+        """Measure one repetition, with consecutive logins of every customer."""
         mechanism, raw = MECHANISMS[task["mechanism"]], session.raw
         raw |= {"captures": [], "logins": [], "lacking": missing_support(mechanism), "addresses": {
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
@@ -88,8 +88,7 @@ class Workload:
             clients[0].log_in_once()  # reads files and fills caches before the measurement
             clients[0].wait_until_drained()
             stack.enter_context(capturing(
-                self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE,
-                part="logins",
+                self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE, part="logins",
                 out=out, logs=self._site.logs, summaries=raw["captures"]))
             before = self._processor_times(task["node"])
             session.stamp("start")
@@ -103,13 +102,12 @@ class Workload:
     def _capture_points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
         """Return the capture points: client, local KDC and application server.
 
-        For a client on the air, the first point is where its tunnels end. The local KDC's node is
-        there, so only Kerberos is captured.
+        For a client on the air, the first points are at the KDCs, where its tunnels have ended. The
+        local KDC's node is also the peer for other traffic, so only Kerberos is captured.
         """
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node
-                    in nodes]
+            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node in nodes]
         address = self._site.network.nodes[client].address
         return [*host_points(address, _KDCS, STAR_PORT, _KERBEROS),
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
@@ -117,8 +115,8 @@ class Workload:
     def _capture_filter(self, client: str, mechanism: LoginMechanism) -> str:
         """Return the capture filter at the client.
 
-        It is Kerberos, and with a proxy also all packets between client and KDCs that bypass the
-        proxy.
+        The filter selects Kerberos. With a proxy, it also selects all packets between the client
+        and the KDCs that bypass the proxy.
         """
         if not mechanism.is_proxied:
             return _KERBEROS
@@ -129,22 +127,22 @@ class Workload:
     def _prepare_nodes(self, node: str) -> None:
         """Make computing on the client's node free, and acknowledge segments at once.
 
-        Computing is free only on the processor clock. The sample application writes a byte before
-        each token. With delayed acknowledgements, Nagle's algorithm would add 40 ms. Without them,
-        it adds a round trip.
+        The processor clock charges for computing, so the node's charge is set to 0. The sample
+        application writes a byte before each token. With delayed acknowledgements, Nagle's
+        algorithm would add 40 ms. Without them, it adds a round trip.
         """
         testbed, nodes = self._site.testbed, self._site.network.nodes
         if self._site.clock == "processor":
             testbed.run_command(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
         for end in (SERVER,) if self._air else (node, SERVER):
-            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
-                                      or "",
+            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
                               "quickack", "1"])
 
     def _processor_times(self, client: str) -> dict[str, float]:
-        """Return the processor time of each node in s.
+        """Return the processor time used so far, by node (s).
 
-        In real time that of each KDC.
+        The processor clock counts it for the client and the KDCs. On the real clock, it is that of
+        the KDCs' processes. On the virtual clock, none is counted.
         """
         if self._site.clock == "processor":
             return {node: _read_work_s(self._site.testbed.node(node).pid)

@@ -1,4 +1,4 @@
-"""Judge of a repetition, from stamps, captures and the run's keys."""
+"""Judge of a repetition by its stamps and captures and the run's keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ _MORE = {25, 52, 91}
 
 
 def judge_repetition(repetition: Repetition) -> Judged:
-    """Judge a repetition. Raises MeasureError and OSError."""
+    """Judge a repetition by the files in its folder.
+
+    Raises:
+        MeasureError: A capture cannot be interpreted, or no login took time.
+        OSError: A file cannot be read.
+    """
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
@@ -84,10 +89,8 @@ def _build_case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
         raise MeasureError("data", "the user's key is none of RSA")
     layer = study.kerberos_layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     return LoginCase(
-        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client,
-        len(raw["logins"]), said,
-        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses),
-        traffic[client],
+        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client, len(raw["logins"]), said,
+        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses), traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
         user_key)
 
@@ -96,7 +99,7 @@ def _compute_measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool)
     logins, count = raw["logins"], case.logins
     is_lone = len({entry["customer"] for entry in logins}) == 1
     said = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
-    # Behind the end of the tunnels, the start of a client on the air is not visible.
+    # A client on the air is captured where its tunnels end, which does not show when a login began.
     windows = (said if has_air else list(_login_windows(case, logins))) if is_lone else []
     times = [end - begin for begin, end in windows or said]
     away = [took for took, entry in zip(times, logins, strict=True) if entry.get("is_away")]
@@ -144,7 +147,7 @@ def _login_rate(logins: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _login_windows(case: LoginCase,
-                   logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+             logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
     """Generate the times of each login's first packet and last Kerberos message."""
     for entry in logins:
         began_s, ended_s = entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9
@@ -155,8 +158,7 @@ def _login_windows(case: LoginCase,
         yield first, max(last)
 
 
-def _login_messages(case: LoginCase,
-                    windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
+def _login_messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
     """Generate the messages of a single customer's first login."""
     for message in case.said if windows else ():
         began_s, ended_s = windows[0]

@@ -24,8 +24,10 @@ class LoginMechanism:
 
     `initial` is the method for the first ticket. `realm` is the realm of the KDC that issues it.
     `target` is the realm of the service that the client authenticates to afterwards ("" for none).
-    `agrees_by` is PKINIT's method to create the reply key. `needs` is a byte string that the
-    installed PKINIT must contain, and `lacking` the message if it does not.
+    `agrees_by` is PKINIT's method to create the reply key. With `is_armoured`, the login uses FAST.
+    With `is_direct`, the first ticket is already the service's (PKTAPP). With `is_proxied`, the
+    application server forwards the messages (IAKERB). `needs` is a byte string that the installed
+    PKINIT must contain, and `lacking` the message if it does not.
     """
 
     title: str
@@ -41,7 +43,7 @@ class LoginMechanism:
 
     @property
     def agreement(self) -> str:
-        """Return PKINIT's key agreement method, or "" without PKINIT."""
+        """Return the key agreement method of PKINIT, or "" without PKINIT."""
         return "" if self.initial == "spake" else self.agrees_by
 
 
@@ -72,10 +74,15 @@ LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
 
 
 def login_command(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
-                  armour: str) -> list[str]:
+          armour: str) -> list[str]:
     """Return the command for the first ticket.
 
-    `pkinit` is the folder of certificates and keys.
+    Args:
+        mechanism: The login mechanism.
+        pkinit: Folder of certificates and keys.
+        certificate: Names of the certificate's and the key's files, without suffix.
+        cache: Ticket cache for the ticket.
+        armour: Ticket cache with the armour ticket of FAST.
     """
     argv = ["kinit", "-c", cache]
     if mechanism.initial == "anonymous":

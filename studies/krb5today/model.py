@@ -34,23 +34,21 @@ class LoginDemand:
         return 1 / self.kdc_s
 
     def login_rate(self, customers: int) -> float:
-        """Return the login rate (1/s) of a number of customers by exact MVA.
+        """Return the modelled login rate of a number of customers (1/s).
 
-        Each customer logs in again and again.
+        Each customer logs in again and again. The solution is exact mean value analysis (MVA).
         """
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
         chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
-        return solve_network(QueueingNetwork(stations, (chain,)),
-                             "exact").chain(_CHAIN).throughput_per_s
+        return solve_network(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
 
 
 @dataclass(frozen=True)
 class KdcLoad:
     """A measured load with inputs of the model.
 
-    `measured_demand` has the KDC's processor time under this load, `alone` that of a single
-    customer.
+    `measured_demand` has the KDC's processor time under this load, `alone` that of a single customer.
     """
 
     mechanism: str

@@ -19,7 +19,7 @@ _SIGNED_AUTH_PACK, _DH_SIGNED = 0x80, 0x80
 _AUTHENTICATOR, _PUBLIC_VALUE, _SIGNED_AT, _CHECKSUM = 0xA0, 0xA1, 0xA1, 0xA3
 #: dhpublicnumber (RFC 3279) and id-ecPublicKey (RFC 5480).
 _ALGORITHMS = {bytes.fromhex("2a8648ce3e0201"): "DH", bytes.fromhex("2a8648ce3d0201"): "ECDH"}
-#: Permitted clock skew (RFC 4120, 1.6), MIT's default.
+#: Permitted clock skew (RFC 4120, 1.6) with MIT's default, in s.
 MAX_SKEW_S = 300.0
 _DH_INFO, _ENCRYPTED_KEY = 0xA0, 0x81
 _BODY = 0xA4
@@ -38,7 +38,10 @@ def key_agreement(exchange: KerberosExchange) -> str:
 
 
 def _offered_agreement(auth_pack: der.DerValue) -> str:
-    """Return the key agreement that a client offers, from its public value."""
+    """Return the key agreement that a client offers.
+
+    A public value is for DH or ECDH, according to its algorithm. Without a public value, it is RSA.
+    """
     for part in auth_pack.parts:
         if part.tag == _PUBLIC_VALUE:
             # SubjectPublicKeyInfo, AlgorithmIdentifier, OBJECT IDENTIFIER.
@@ -48,10 +51,14 @@ def _offered_agreement(auth_pack: der.DerValue) -> str:
 
 
 def find_faults(exchange: KerberosExchange, user: str, *, anchor: x509.Certificate,
-                user_key: rsa.RSAPrivateKey) -> Iterator[str]:
-    """Describe faults of the signatures in request and reply.
+               user_key: rsa.RSAPrivateKey) -> Iterator[str]:
+    """Generate descriptions of the faults of signatures in request and reply.
 
-    `user` is "" for an anonymous client, which must not sign.
+    Args:
+        exchange: The AS exchange.
+        user: Principal of the client; "" for an anonymous client, which must not sign.
+        anchor: Certificate of the run's authority.
+        user_key: Private key of the user, which opens the reply in RSA mode.
     """
     request, at_s = _signed_request(exchange), exchange.request.at_s
     if not user:
@@ -74,11 +81,15 @@ def find_faults(exchange: KerberosExchange, user: str, *, anchor: x509.Certifica
 
 
 def key_lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
-                user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
-    """Generate key and group lengths in bits, with the party and "key" or "group".
+            user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
+    """Generate the lengths of keys and groups in an exchange.
 
-    A key is that of a certificate, a group is a MODP group. Raises ValueError and IndexError for
-    unreadable data.
+    Yields:
+        Party, "key" (of a certificate) or "group" (MODP), and length in bits.
+
+    Raises:
+        ValueError: Data cannot be read.
+        IndexError: Data is incomplete.
     """
     request, reply = _signed_request(exchange), _signed_reply(exchange, user_key)
     for who, signed_content in (("the client", request), ("the KDC", reply)):

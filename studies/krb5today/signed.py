@@ -43,14 +43,14 @@ class SignedContent:
     signers: Sequence[der.DerValue]
 
     def find_fault(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
-                   at_s: float) -> str:
+                  at_s: float) -> str:
         """Return the fault of the signature, or "" if it is valid.
 
         Args:
             anchor: Certificate of the run's authority.
             name: Expected signer, `NAME@REALM`.
             purpose: Extended key usage that the certificate must have.
-            at_s: Time of the message (s since 1970).
+            at_s: Time of the message (s since 1970), when the certificate must be valid.
         """
         if len(self.signers) != 1:
             return f"{len(self.signers)} signatures"
@@ -120,7 +120,7 @@ def _signed_data(value: der.DerValue) -> SignedContent:
 
 
 def _find_certificate_fault(certificate: x509.Certificate, anchor: x509.Certificate, name: str,
-                            purpose: x509.ObjectIdentifier) -> str:
+                           purpose: x509.ObjectIdentifier) -> str:
     try:
         certificate.verify_directly_issued_by(anchor)
         bound, realms = _principal_names(certificate)

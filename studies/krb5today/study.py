@@ -51,18 +51,15 @@ class Krb5Today(AnyStudy):
         return design.design_cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Restore a level.
-
-        Policies and scenarios are restored from their content.
-        """
+        """Restore a level, a policy or scenario from its content."""
         level = design.LOGINS.places.restore_level(factor.name, name, entry)
         return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
-        """Return a network of three realms with a policy of the library's settings.
+        """Return the spec of three realms, with a policy of the library's settings.
 
-        On the air, the settings are a further layer of the cell's policy. Computing then takes no
-        time except on the real clock.
+        On the air, the settings are a further layer of the cell's policy. The processor clock is
+        not available there, so computing takes time on the real clock only.
         """
         if mobile.is_on_air(cell):
             scenario = network.at_home(cell.value("scenario"))
@@ -91,7 +88,7 @@ class Krb5Today(AnyStudy):
         return Expected(took_s, took_s, _CAPTURED_BYTES * count)
 
     def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
-        """Return 120 s and ten times the expected duration."""
+        """Return 120 s plus ten times the expected duration."""
         return 120 + 10 * self.expected_cost(cell, settings).duration_s
 
     def required_metrics(self, cell: Cell, settings: Asked,  # type: ignore[override]

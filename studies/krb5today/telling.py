@@ -24,12 +24,14 @@ _NOTES = b"X-CACHECONF:"
 
 
 def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
-    """Encode an AS-REQ without pre-authentication.
+    """Encode an AS-REQ without pre-authentication that contains a session key.
 
-    `session_key_bytes` is sent as data of an unassigned type.
+    Args:
+        realm: The client's realm.
+        user: Name of the user.
+        session_key_bytes: The session key, sent as pre-authentication data of an unassigned type.
     """
-    data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN))
-                       + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
+    data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN)) + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
     body = _encode_tlv(_SEQUENCE, b"".join((
         _encode_field(0, _encode_tlv(_BITS, bytes(5))),
         _encode_field(1, _encode_name(_USER_NAME, user)),
@@ -45,9 +47,9 @@ def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
 
 
 def session_key(cache: bytes) -> bytes:
-    """Return the key of the first ticket in a ticket cache.
+    """Return the session key of the first ticket in a ticket cache.
 
-    The cache has the file format 4 of MIT krb5.
+    The cache has the file format 4 of MIT krb5. Raises ValueError without a ticket.
     """
     at = 4 + int.from_bytes(cache[2:4])
     _, at = _parse_principal(cache, at)
@@ -106,15 +108,14 @@ def _encode_integer(value: int) -> bytes:
 
 
 def _encode_name(kind: int, *parts: str) -> bytes:
-    return _encode_tlv(_SEQUENCE, _encode_field(0, _encode_integer(kind))
-                       + _encode_field(1, _encode_tlv(
+    return _encode_tlv(_SEQUENCE, _encode_field(0, _encode_integer(kind)) + _encode_field(1, _encode_tlv(
         _SEQUENCE, b"".join(_encode_tlv(_TEXT, part.encode()) for part in parts))))
 
 
 def main(realm: str, user: str, cache: str, address: str) -> int:
-    """Send the request.
+    """Send the request to the KDC, and return the exit status.
 
-    Return 1 if there is no answer.
+    The status is 0 with an answer and 1 without.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(_ANSWER_S)

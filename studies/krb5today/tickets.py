@@ -25,9 +25,10 @@ _UTF8 = 0x0C
 
 @dataclass(frozen=True)
 class OpenedTicket:
-    """Content of a ticket: user, service, session key and authentication.
+    """Content of a decrypted ticket.
 
-    `indicators` are the authentication indicators of the initial authentication.
+    `user` and `service` are principals with realm, `key` is the session key. `indicators` are the
+    ticket's authentication indicators (RFC 8129).
     """
 
     user: str
@@ -38,9 +39,14 @@ class OpenedTicket:
 
 
 def open_ticket(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket:
-    """Decrypt a ticket.
+    """Decrypt a ticket with its service's key.
 
-    Raises Undecipherable, also if the service's key is missing.
+    Args:
+        ticket: The decoded ticket.
+        keys: Keys by principal.
+
+    Raises:
+        Undecipherable: The service's key is missing, or does not open the ticket.
     """
     service = f"{messages.name_of(ticket['sname'])}@{ticket['realm']}"
     if service not in keys:
@@ -53,15 +59,13 @@ def open_ticket(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedT
                         bool(flags >> (31 - _PREAUTHENTICATED) & 1))
 
 
-def find_exchange_fault(ticket: OpenedTicket, request: Mapping[str, Any],
-                        reply: Mapping[str, Any]) -> str:
-    """Return the fault of an AP exchange, or "" if it proves the session key.
+def find_exchange_fault(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+    """Return the fault of an AP exchange that proves its ticket's session key.
 
-    Both ends must have the key.
+    The text is "" if both ends have proven that they have the key.
     """
     try:
-        asked = _decrypt_part("Authenticator", ticket.key, _AP_REQUEST_USAGE,
-                              request["authenticator"])
+        asked = _decrypt_part("Authenticator", ticket.key, _AP_REQUEST_USAGE, request["authenticator"])
         said = _decrypt_part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
     except Undecipherable:
         return "the session key does not open it"

@@ -1,7 +1,7 @@
 """Workload in the guest: all stations connect at once, and stream once connected.
 
-One process has the sockets of all stations, each in its station's namespace. Fifty programs would
-load a small host more than the medium does.
+One process has the sockets of all stations, each in its station's namespace. On a small host,
+fifty programs would take more processor time than the emulated medium.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ from topologies.namespaces import network_of
 
 PORT = 5201
 _UP = {"CTRL-EVENT-CONNECTED"}
+#: Interval of the loop that sends datagrams and reads events (s).
 _TICK_S = 0.002
+#: Time to read an event (also the interval of polls), and longest wait for an open port (s).
 _READ_S, _PORT_S = 0.0005, 1.0
+#: Time for all stations to connect (s).
 _ALL_ON_S = 60.0
-#: Control: one station sends a frame that is marked as encrypted but is readable.
+#: Control: the first station sends a frame that is marked as encrypted but is readable.
 MARKED = "hall-clear-but-marked"
 #: Controls: the first station has left at the end; its stream goes to a port without a listener.
 LEFT, UNHEARD = "hall-one-leaves", "hall-one-unheard"
@@ -43,8 +46,8 @@ LEFT, UNHEARD = "hall-one-leaves", "hall-one-unheard"
 REMEMBERED = "hall-one-remembered"
 #: CCMP header with the first packet number.
 _CCMP_HEADER = bytes.fromhex("0100002000000000")
-#: Frames below this length are captured whole: they contain the key negotiation and can be
-#: decrypted. Frames of the streams are longer.
+#: Frames up to this length (bytes) are captured whole, so that they can be decrypted. The key
+#: negotiation is among them. Frames of streams are longer by default.
 _SHORT_BYTES = 400
 #: Snapshot length for the headers of a datagram and of a frame on the air.
 _HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
@@ -115,7 +118,10 @@ class Workload:
     def _get_known(self, name: str) -> None:
         """Authenticate a station and disconnect it.
 
-        Both ends keep the keys. Raises MeasureError.
+        Both ends keep the keys.
+
+        Raises:
+            MeasureError: The station does not connect.
         """
         control = self._supplicants.controls[name]
         until = time.monotonic() + _ALL_ON_S
@@ -129,7 +135,10 @@ class Workload:
         control.drop_events()
 
     def _not_on(self, names: Sequence[str], stations: int) -> MeasureError:
-        """Return the error of stations that did not get on, with the cause in a daemon's log."""
+        """Return the error for stations that did not connect.
+
+        The text has the cause from a daemon's log, if one is found.
+        """
         daemons = [daemon for daemon in (self._supplicants.daemons.get(names[0]),
                                          self._hostapd.daemons.get(ACCESS_POINT),
                                          self._radius.daemons.get(AGENT)) if daemon is not None]
@@ -143,18 +152,27 @@ class Workload:
         return node.interfaces[node.radio_interface].radio or ""
 
     def _mark_a_clear_frame(self) -> None:
-        """Send a readable frame from the first station that is marked as encrypted."""
+        """Send a readable frame that is marked as encrypted, from the first station."""
         name, cell = self._stations[0], self._station_mac(ACCESS_POINT)
         injection.inject(self._site.testbed, name, self._site.network.nodes[name],
                          injection.station_frame(self._station_mac(name), cell, cell,
-                                                 _CCMP_HEADER + injection.READABLE,
-                                                 flags=injection.PROTECTED))
+                                                _CCMP_HEADER + injection.READABLE,
+                                                flags=injection.PROTECTED))
 
     def _connect_stations(self, settings: Mapping[str, Any], session: Session) -> dict[str, float]:
         """Connect all stations at once and start each stream on connection.
 
-        Once the last station is connected, all stream together for `stream_s`. Returns the time of
-        each connection (wall clock). Raises MeasureError.
+        Once the last station is connected, all stream together for `stream_s`.
+
+        Args:
+            settings: The workload's settings.
+            session: Session of the repetition, for the stamp of the last connection.
+
+        Returns:
+            Time of each station's connection (s since 1970).
+
+        Raises:
+            MeasureError: A station does not connect in time.
         """
         controls, on_s = self._supplicants.controls, dict[str, float]()
         waiting, connected, admitted = dict(controls), set[str](), set[str]()
@@ -163,8 +181,7 @@ class Workload:
         give_up_s = time.monotonic() + _ALL_ON_S
         end_s = None
         with ExitStack() as stack:
-            senders = {name: stack.enter_context(self._open_socket(name)) for name
-                       in self._stations}
+            senders = {name: stack.enter_context(self._open_socket(name)) for name in self._stations}
             sink = stack.enter_context(self._open_socket(AGENT))
             # Never read: datagrams are dropped in the socket buffer, and no ICMP error is sent.
             sink.bind(("", PORT))
@@ -191,7 +208,10 @@ class Workload:
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
-        """Return the stations that have just connected and whose ports are open."""
+        """Return the stations that have just connected.
+
+        Waits up to `_PORT_S` until their 802.1X ports are open.
+        """
         ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
         on = [name for name, control in waiting.items() if control.events in ready
               and control.wait_event(_UP, time.monotonic() + _READ_S)]
@@ -204,7 +224,7 @@ class Workload:
     def _open_socket(self, node: str) -> socket.socket:
         """Open a datagram socket on a node.
 
-        A station's is connected to the server.
+        The socket of a station is connected to the server.
         """
         with network_of(self._site.testbed.node(node).pid):
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

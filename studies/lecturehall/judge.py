@@ -35,7 +35,15 @@ _AIR = ("short", "air")
 
 
 def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
-    """Compute the body of the record and its checks. Raises MeasureError."""
+    """Compute the body of the record and its checks.
+
+    Args:
+        repetition: The repetition, with the folder of its captures.
+        raw: Values of the workload (raw.json).
+
+    Raises:
+        MeasureError: A capture cannot be interpreted.
+    """
     about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
                              "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
@@ -44,8 +52,7 @@ def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     hall = network.build_hall(int(repetition.cell.ids["stations"]))
     names = hall.of_duty(STATION)
     handshakes = _handshake_times(repetition)
-    took = [times[-1] - times[0] for mac in _station_macs(hall, names)
-            if (times := handshakes.get(mac))]
+    took = [times[-1] - times[0] for mac in _station_macs(hall, names) if (times := handshakes.get(mac))]
     begun, all_on, end = (raw["stamps"][name] for name in ("start", "all_on", "end"))
     arrived = _arrival_times(repetition)
     asked = repetition.asked.model_dump()
@@ -87,7 +94,7 @@ def _arrival_times(repetition: Repetition) -> Mapping[str, list[float]]:
 
 
 def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
-                      repetition: Repetition) -> list[CheckRecord]:
+            repetition: Repetition) -> list[CheckRecord]:
     """Check that every station was admitted after the required authentication.
 
     Depending on the policy, this is EAP, a four-way handshake, or both.
@@ -102,8 +109,8 @@ def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str]
     if policy.uses_eap:
         told = {target for (target,) in fields.read_fields(capture, ("eth.dst",),
                                                     f"eap.code == {dissect.EAP_SUCCESS}")}
-        # With fast transition, access points hand over keys. Only the kernel knows them, and no
-        # capture shows them.
+        # With roaming within a subnet, access points hand over keys. They are known from the kernel
+        # only, because no capture shows them.
         if link is not None and has_handshake and not link.roaming:
             checks.append(_check_keys(link, macs, told, repetition))
         else:
@@ -120,7 +127,7 @@ def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str]
 
 
 def _check_keys(link: LinkLayer, macs: Sequence[str], authenticated: AbstractSet[str],
-                repetition: Repetition) -> CheckRecord:
+             repetition: Repetition) -> CheckRecord:
     """Check that each station uses keys of its own Access-Accept.
 
     The server accepted the station, and the station had the result of the EAP method. An
@@ -141,11 +148,11 @@ def _check_keys(link: LinkLayer, macs: Sequence[str], authenticated: AbstractSet
 
 
 def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
-               repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
+                repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
     """Check that all frames are protected as the policy requires.
 
-    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used
-    if no keys can be derived from the captures.
+    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used if no
+    keys can be derived from the captures.
     """
     keys = None if link is None else decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
@@ -166,10 +173,9 @@ def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequen
         own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
         is_open, detail = evidence.describe_decryption(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
-        # Only the headers of streams are captured; a protection flag alone does not hide the data
-        # in them.
-        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
-                                               in _AIR)
+        # Of streams, only the headers are captured. The check finds readable headers in frames that
+        # are only marked as encrypted.
+        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point in _AIR)
         begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
             link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
         closed = begun.closed if begun else ()

@@ -101,8 +101,7 @@ class LectureHall(Study):
         Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
     faults: ClassVar[Mapping[str, Fault | str]] = {
         "hall-in-clear": Fault("nobody in the hall has the link's protection",
-                               policy=remove_layer("link"), on=_TEN,
-                               fails=[_KEYS, _PROTECTED, _OPEN]),
+                               policy=remove_layer("link"), on=_TEN, fails=[_KEYS, _PROTECTED, _OPEN]),
         "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED, _OPEN],
                                     policy=change_layer("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
@@ -122,18 +121,14 @@ class LectureHall(Study):
     inside: ClassVar[str] = "studies.lecturehall.inside"
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Restore a level.
-
-        A policy is restored from its content, as it may be the user's.
-        """
+        """Restore a level, a policy from its content because it may be the user's."""
         return mobile.restore_level(factor.name, name, entry) if factor.name == "policy" \
             else super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, settings: Asked) -> Spec:
         """Return a hall of the cell's size with the cell's policy."""
         assert isinstance(settings, HallAsked)
-        return Spec(network=network.build_hall(int(cell.ids["stations"])),
-                    policy=cell.value("policy"),
+        return Spec(network=network.build_hall(int(cell.ids["stations"])), policy=cell.value("policy"),
                     medium=mobile.read_medium(settings.medium))
 
     def expected_cost(self, cell: Cell, settings: Asked) -> Expected:
@@ -143,9 +138,9 @@ class LectureHall(Study):
                         capture_bytes=30e3 * int(cell.ids["stations"]))
 
     def deadline_s(self, cell: Cell, settings: Asked) -> float:
-        """Return 90 s and ten times the duration of the streams.
+        """Return 90 s plus ten times the duration of the streams.
 
-        The time covers the wait for the stations.
+        The 90 s include the longest wait for the stations (60 s).
         """
         assert isinstance(settings, HallAsked)
         return 90.0 + 10 * settings.stream_s
@@ -168,9 +163,9 @@ class LectureHall(Study):
 
     def required_metrics(self, cell: Cell, settings: Asked,
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return all metrics.
+        """Return all metrics that the policy allows.
 
-        The authentication time only with a handshake.
+        The authentication time is required only if the policy has a handshake.
         """
         has_handshake = cell.value("policy").has_handshake
         return [metric for metric in self.metrics
