@@ -18,7 +18,8 @@ DEFAULT = "qop2007"
 FOLDER = Path(__file__).parent
 _PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "live_pages", "load_study", "study_names", "unfinished_folders"]
+__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "live_pages", "load_study", "study_names",
+           "unfinished_folders"]
 
 
 def __getattr__(name: str) -> Any:
@@ -76,7 +77,8 @@ def load_study(name: str) -> Study:
     try:
         study = getattr(importlib.import_module(f"studies.{name}.study"), "STUDY", None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - its code may raise anything
-        raise StudyError(f"{where}: cannot be loaded ({describe_exception(error)}); correct it, or move the "
+        raise StudyError(
+            f"{where}: cannot be loaded ({describe_exception(error)}); correct it, or move the "
                          "folder out of studies/") from None
     if not isinstance(study, Study):
         raise StudyError(f"{where}/study.py: has no STUDY; give it an instance of "

@@ -62,7 +62,8 @@ class Logins:
         every = [*chosen_cells(names, rows, levels),
                  *mobile.cells_on_air(levels, self.factor, self.always, self._fixed_levels)]
         if not every and self._is_over_wires(levels):
-            raise StudyError(f"nothing of this can be measured: {_describe_mismatch(names, rows, levels)}; "
+            raise StudyError(
+                f"nothing of this can be measured: {_describe_mismatch(names, rows, levels)}; "
                              "choose levels that fit")
         if not every:
             raise StudyError("nothing of this can be measured; a policy goes with a scenario "

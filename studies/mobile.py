@@ -96,7 +96,8 @@ class Policies:
                 raise StudyError(f"--policy {file}: takes a file, and {name} comes with qop; write "
                                  f"--policies {name}")
         try:
-            chosen = [load_named(name) if name in known else load_policy(name) for name in chosen_names]
+            chosen = [load_named(name) if name in known else load_policy(name) for name
+                      in chosen_names]
             chosen += [load_policy(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None
@@ -172,7 +173,8 @@ class WiresAndAir:
         return self._read_levels(self.wires, lambda names, files: read_scenarios(
             names or (() if files else self.scenarios), files), names, files)
 
-    def _read_levels(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
+    def _read_levels(self, wired: Level,
+                     read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
                 names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Return the level for wires and those on the air, as chosen or by default."""
         of_air = [name for name in names if name != wired.id]

@@ -75,7 +75,8 @@ def load_variants(study: str) -> dict[str, Variant]:
     except ValidationError as error:
         place = error.errors()[0]["loc"]
         field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
-        raise StudyError(f"{where}: {describe_refusal(error)}; {_WORDS.get(field, _FORM)}") from None
+        raise StudyError(
+            f"{where}: {describe_refusal(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
         if not entry.debian and not entry.python and not entry.compiled:
             raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")
@@ -95,7 +96,8 @@ def _read_lock(study: str, name: str) -> str:
     try:
         text = packages_path(study).with_name(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{where}: cannot be read ({_to_single_line(str(error))}); give a requirements file "
+        raise StudyError(
+            f"{where}: cannot be read ({_to_single_line(str(error))}); give a requirements file "
                          "with hashes") from None
     lines = [re.sub(r"(^|\s)#.*", "", line).strip()
              for line in re.sub(r"\\\n", " ", text).splitlines()]

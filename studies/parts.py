@@ -63,8 +63,8 @@ class Factor:
     """A factor that a study varies.
 
     `read` returns the levels for names (none: the study's default) and for files of the user. It
-    raises LevelError for an unknown level; `fixed_levels` creates such a function from a list. `plural` is
-    the title's plural in counts, by default with an "s". `option` and `file_option` are
+    raises LevelError for an unknown level; `fixed_levels` creates such a function from a list.
+    `plural` is the title's plural in counts, by default with an "s". `option` and `file_option` are
     command-line options for names and files, in addition to `--only NAME=LEVELS`. `help` and
     `file_help` are their help texts.
     """
@@ -86,7 +86,8 @@ class Factor:
         return f"{count} {singular if count == 1 else self.plural or singular + 's'}"
 
 
-def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
+def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]],
+                                                      Sequence[Level]]:
     """Return a reader for a factor with a fixed list of levels.
 
     The reader raises LevelError for a level that is not in the list.

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
            "Lab", "Level", "LevelContentError", "LevelError", "LivePage", "Metric", "Repetition",
-           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed_levels"]
+           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells",
+           "fixed_levels"]
 
 
 class Study:

@@ -52,7 +52,8 @@ def validate_study(study: Study, root: Path) -> None:
         StudyError: A part is missing or invalid; the text names the first fault.
     """
     checks: tuple[Callable[[Study], Problems], ...] = (
-        _check_title, _check_factors, _check_metrics, _check_declared, _check_classes, _check_methods, _check_settings, _check_options, _check_report_alone,
+        _check_title, _check_factors, _check_metrics, _check_declared, _check_classes,
+        _check_methods, _check_settings, _check_options, _check_report_alone,
         _check_baseline)
     for check in checks:
         try:
@@ -136,7 +137,8 @@ def _check_metrics(study: Study) -> Problems:
         for metric in metrics:
             yield from _check_metric(metric, factors)
         yield from _check_unique([metric.name for metric in metrics], "metric")
-    yield from _check_unique([metric.short for metric in study.metrics if metric.short], "short name")
+    yield from _check_unique([metric.short for metric in study.metrics if metric.short],
+                             "short name")
 
 
 def _check_metric(metric: Metric, factors: set[str]) -> Problems:
@@ -247,7 +249,8 @@ def _check_workload(study: Study, root: Path) -> None:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise StudyError(f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
+        raise StudyError(
+            f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
             from None
     if "Workload" not in set(_bound_names(tree)):
         raise StudyError(f"{where}: {study.inside} has no class Workload; measure/workload.py says "

@@ -145,7 +145,7 @@ def put(results: ResultsFolder, entry: Record) -> None:
 def under_way() -> str:
     """The key of the share that this worker measures."""
     [key] = (task.key for task in get_worker().state.executing
-             if task.key.startswith("measure-"))
+             if task.key.startswith("measure_share-"))
     return str(key)
 
 

@@ -25,7 +25,7 @@ from harness.cluster.received import (
     ShareHearing,
     printable_line,
 )
-from harness.cluster.shares import LOSSES, Backlog, Share, testbeds_per_share
+from harness.cluster.shares import LOSSES, Backlog, Share, count_testbeds_per_share
 from harness.engine import disk_full, recording, variants
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
@@ -158,7 +158,7 @@ class ClusterCampaign:
             testbeds = self._backlog.waiting_testbeds(packages - worker.packages, worker.finished)
             if worker.address not in self._busy and testbeds:
                 share = self._backlog.take_share(
-                    testbeds[:testbeds_per_share(waiting, worker.processors, everyone)])
+                    testbeds[:count_testbeds_per_share(waiting, worker.processors, everyone)])
                 self._busy[worker.address] = self._group.create_task(self._run_share(worker, share))
 
     async def _run_share(self, worker: ClusterWorker, share: Share) -> None:

@@ -109,7 +109,7 @@ class Backlog(Share):
         return [share.steps[name] for name in given_up - share.again]
 
 
-def testbeds_per_share(testbeds: int, processors: int, all_processors: int) -> int:
+def count_testbeds_per_share(testbeds: int, processors: int, all_processors: int) -> int:
     """Return the number of waiting testbeds for a worker: all of its part, or half.
 
     Half is used where it still keeps the worker busy. A faster worker can then take the other half

@@ -66,7 +66,8 @@ class LoginClient:
     def prepare(self) -> None:
         """Get the armour ticket that a login with FAST requires."""
         if self._mechanism.is_armoured:
-            self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"], self._build_environment())
+            self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"],
+                              self._build_environment())
 
     def log_in_once(self) -> dict[str, Any]:
         """Log in once without any ticket.
@@ -80,7 +81,8 @@ class LoginClient:
         """
         Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
         began_ns = time.time_ns()
-        said = [self._run_command(argv, environment) for argv, environment in self._login_commands()]
+        said = [self._run_command(argv, environment) for argv, environment
+                in self._login_commands()]
         return {"customer": self._number, "began_ns": began_ns, "ended_ns": time.time_ns(),
                 "status": max(status for status, _ in said),
                 "said": "; ".join(words for _, words in said if words)[:300]}

@@ -46,7 +46,8 @@ FACTORS = (
         *WIRES.items(), (mobile.AIR, "the air of a scenario"))])),
     Factor("transport", "Transport", read=fixed_levels(
         [Level(name, title) for name, title in TRANSPORTS.items()])),
-    Factor("customers", "Customers", is_number=True, plural="numbers of customers", read=fixed_levels(
+    Factor("customers", "Customers", is_number=True, plural="numbers of customers",
+           read=fixed_levels(
         [Level(str(count), number=count) for count in CUSTOMERS])),
     *LOGINS.places.build_factors(),
 )

@@ -273,7 +273,8 @@ def _check_proven(case: LoginCase) -> Iterator[str]:
         except Undecipherable as error:
             yield f"a ticket does not open: {error}"
             continue
-        if complaint := tickets.find_exchange_fault(ticket, exchange.request.value, exchange.reply.value):
+        if complaint := tickets.find_exchange_fault(ticket, exchange.request.value,
+                                                    exchange.reply.value):
             yield complaint
 
 
@@ -299,7 +300,8 @@ def _check_forwarding(case: LoginCase) -> Iterator[str]:
 
 
 def _check_clear_keys(case: LoginCase) -> Iterator[str]:
-    session_keys = [ticket.key for _, ticket in _open_tickets(case) if isinstance(ticket, OpenedTicket)]
+    session_keys = [ticket.key for _, ticket in _open_tickets(case)
+                    if isinstance(ticket, OpenedTicket)]
     everything = b"\0".join(message.payload for message in (*case.said, *case.at_server))
     for key in (*session_keys, *case.keys.values()):
         if key in everything:

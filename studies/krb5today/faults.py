@@ -43,7 +43,8 @@ def _create_fault(name: str) -> Fault:
 
 def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
     """Return a control with a login under settings that are not the policy's."""
-    return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism), fails=(check,))
+    return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism),
+                 fails=(check,))
 
 
 FAULTS: Mapping[str, Fault] = {

@@ -88,7 +88,8 @@ class Workload:
             clients[0].log_in_once()  # reads files and fills caches before the measurement
             clients[0].wait_until_drained()
             stack.enter_context(capturing(
-                self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE, part="logins",
+                self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE,
+                part="logins",
                 out=out, logs=self._site.logs, summaries=raw["captures"]))
             before = self._processor_times(task["node"])
             session.stamp("start")
@@ -107,7 +108,8 @@ class Workload:
         """
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node in nodes]
+            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node
+                    in nodes]
         address = self._site.network.nodes[client].address
         return [*host_points(address, _KDCS, STAR_PORT, _KERBEROS),
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
@@ -135,7 +137,8 @@ class Workload:
         if self._site.clock == "processor":
             testbed.run_command(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
         for end in (SERVER,) if self._air else (node, SERVER):
-            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
+            testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
+                                      or "",
                               "quickack", "1"])
 
     def _processor_times(self, client: str) -> dict[str, float]:

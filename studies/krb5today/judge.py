@@ -89,8 +89,10 @@ def _build_case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
         raise MeasureError("data", "the user's key is none of RSA")
     layer = study.kerberos_layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     return LoginCase(
-        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client, len(raw["logins"]), said,
-        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses), traffic[client],
+        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client,
+        len(raw["logins"]), said,
+        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses),
+        traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
         user_key)
 
@@ -158,7 +160,8 @@ def _login_windows(case: LoginCase,
         yield first, max(last)
 
 
-def _login_messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
+def _login_messages(case: LoginCase,
+                    windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
     """Generate the messages of a single customer's first login."""
     for message in case.said if windows else ():
         began_s, ended_s = windows[0]

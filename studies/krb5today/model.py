@@ -41,14 +41,16 @@ class LoginDemand:
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
         chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
-        return solve_network(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
+        return solve_network(QueueingNetwork(stations, (chain,)),
+                             "exact").chain(_CHAIN).throughput_per_s
 
 
 @dataclass(frozen=True)
 class KdcLoad:
     """A measured load with inputs of the model.
 
-    `measured_demand` has the KDC's processor time under this load, `alone` that of a single customer.
+    `measured_demand` has the KDC's processor time under this load, `alone` that of a single
+    customer.
     """
 
     mechanism: str

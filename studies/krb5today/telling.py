@@ -31,7 +31,8 @@ def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
         user: Name of the user.
         session_key_bytes: The session key, sent as pre-authentication data of an unassigned type.
     """
-    data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN)) + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
+    data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN))
+                       + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
     body = _encode_tlv(_SEQUENCE, b"".join((
         _encode_field(0, _encode_tlv(_BITS, bytes(5))),
         _encode_field(1, _encode_name(_USER_NAME, user)),
@@ -108,7 +109,8 @@ def _encode_integer(value: int) -> bytes:
 
 
 def _encode_name(kind: int, *parts: str) -> bytes:
-    return _encode_tlv(_SEQUENCE, _encode_field(0, _encode_integer(kind)) + _encode_field(1, _encode_tlv(
+    return _encode_tlv(_SEQUENCE, _encode_field(0, _encode_integer(kind))
+                       + _encode_field(1, _encode_tlv(
         _SEQUENCE, b"".join(_encode_tlv(_TEXT, part.encode()) for part in parts))))
 
 

@@ -59,13 +59,15 @@ def open_ticket(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedT
                         bool(flags >> (31 - _PREAUTHENTICATED) & 1))
 
 
-def find_exchange_fault(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+def find_exchange_fault(ticket: OpenedTicket, request: Mapping[str, Any],
+                        reply: Mapping[str, Any]) -> str:
     """Return the fault of an AP exchange that proves its ticket's session key.
 
     The text is "" if both ends have proven that they have the key.
     """
     try:
-        asked = _decrypt_part("Authenticator", ticket.key, _AP_REQUEST_USAGE, request["authenticator"])
+        asked = _decrypt_part("Authenticator", ticket.key, _AP_REQUEST_USAGE,
+                              request["authenticator"])
         said = _decrypt_part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
     except Undecipherable:
         return "the session key does not open it"

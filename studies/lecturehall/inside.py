@@ -181,7 +181,8 @@ class Workload:
         give_up_s = time.monotonic() + _ALL_ON_S
         end_s = None
         with ExitStack() as stack:
-            senders = {name: stack.enter_context(self._open_socket(name)) for name in self._stations}
+            senders = {name: stack.enter_context(self._open_socket(name)) for name
+                       in self._stations}
             sink = stack.enter_context(self._open_socket(AGENT))
             # Never read: datagrams are dropped in the socket buffer, and no ICMP error is sent.
             sink.bind(("", PORT))

@@ -52,7 +52,8 @@ def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     hall = network.build_hall(int(repetition.cell.ids["stations"]))
     names = hall.of_duty(STATION)
     handshakes = _handshake_times(repetition)
-    took = [times[-1] - times[0] for mac in _station_macs(hall, names) if (times := handshakes.get(mac))]
+    took = [times[-1] - times[0] for mac in _station_macs(hall, names)
+            if (times := handshakes.get(mac))]
     begun, all_on, end = (raw["stamps"][name] for name in ("start", "all_on", "end"))
     arrived = _arrival_times(repetition)
     asked = repetition.asked.model_dump()
@@ -151,8 +152,8 @@ def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequen
                 repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
     """Check that all frames are protected as the policy requires.
 
-    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used if no
-    keys can be derived from the captures.
+    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used
+    if no keys can be derived from the captures.
     """
     keys = None if link is None else decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
@@ -175,7 +176,8 @@ def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequen
         heard = {p.transmitter for p in own if p.has_llc} & macs
         # Of streams, only the headers are captured. The check finds readable headers in frames that
         # are only marked as encrypted.
-        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point in _AIR)
+        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
+                                               in _AIR)
         begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
             link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
         closed = begun.closed if begun else ()

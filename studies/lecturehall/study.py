@@ -101,7 +101,8 @@ class LectureHall(Study):
         Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
     faults: ClassVar[Mapping[str, Fault | str]] = {
         "hall-in-clear": Fault("nobody in the hall has the link's protection",
-                               policy=remove_layer("link"), on=_TEN, fails=[_KEYS, _PROTECTED, _OPEN]),
+                               policy=remove_layer("link"), on=_TEN,
+                               fails=[_KEYS, _PROTECTED, _OPEN]),
         "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED, _OPEN],
                                     policy=change_layer("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
@@ -128,7 +129,8 @@ class LectureHall(Study):
     def testbed(self, cell: Cell, settings: Asked) -> Spec:
         """Return a hall of the cell's size with the cell's policy."""
         assert isinstance(settings, HallAsked)
-        return Spec(network=network.build_hall(int(cell.ids["stations"])), policy=cell.value("policy"),
+        return Spec(network=network.build_hall(int(cell.ids["stations"])),
+                    policy=cell.value("policy"),
                     medium=mobile.read_medium(settings.medium))
 
     def expected_cost(self, cell: Cell, settings: Asked) -> Expected:

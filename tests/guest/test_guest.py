@@ -225,9 +225,9 @@ def test_what_is_tied_to_who_has_ended_never_begins(tmp_path):
     late.write_text('#!/bin/sh\nwhile kill -0 "$STARTER"; do sleep 0.01; done 2>/dev/null\n'
                     f'{shutil.which("setpriv")} "$@"\necho "$?" >{tmp_path}/status\n')
     late.chmod(0o755)
-    start = ("import os, subprocess, sys; from guest.processes import tied; "
+    start = ("import os, subprocess, sys; from guest.processes import tied_command; "
              "os.environ['STARTER'] = str(os.getpid()); "
-             "subprocess.Popen([*tied('KILL'), 'touch', sys.argv[1]])")
+             "subprocess.Popen([*tied_command('KILL'), 'touch', sys.argv[1]])")
     path = f"{late.parent}:{os.environ['PATH']}"
     subprocess.run([sys.executable, "-c", start, tmp_path / "begun"], check=True, cwd=PROJECT,
                    env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT)})

@@ -28,7 +28,7 @@ from harness.cluster import checking, connection, keys, measuring
 from harness.cluster.checking import ClusterWorker
 from harness.cluster.connection import WorkerLost
 from harness.cluster.received import WorkerIdentity
-from harness.cluster.shares import LOSSES, Backlog, testbeds_per_share
+from harness.cluster.shares import LOSSES, Backlog, count_testbeds_per_share
 from harness.commands import run, worker
 from harness.engine import provenance
 from harness.engine.events import RunState
@@ -410,7 +410,7 @@ def test_hosts_are_not_for_clusters() -> None:
     (13, 1, 2, 4), (1, 1, 8, 1), (0, 1, 2, 0), (12, 4, 6, 8)])
 def test_how_many_testbeds_a_worker_gets(testbeds, processors, everyone, expected) -> None:
     """Its part by processors."""
-    assert testbeds_per_share(testbeds, processors, everyone) == expected
+    assert count_testbeds_per_share(testbeds, processors, everyone) == expected
 
 
 def test_the_longest_testbeds_go_first() -> None:

@@ -29,7 +29,7 @@ class NotingRenderer(EmptyRenderer):
         policy = asked[0]
         assert isinstance(policy, Policy)
         self.begun.append(policy.id)
-        return super().begin()
+        return super().begin_rendering()
 
 
 @pytest.mark.parametrize(("waits", "starting", "ahead"), [

@@ -20,9 +20,9 @@ subprocess.run(["ip", "route", "add", "blackhole", "198.51.100.0/24"], check=Tru
 with_echoes = EchoSocket(os.getpid())
 for address, seconds in (("127.0.0.1", 5), ("192.0.2.1", 5),
                          ("198.51.100.1", 0.3), ("203.0.113.1", 0.3)):
-    print(with_echoes.answered(address, seconds))
+    print(with_echoes.is_answered(address, seconds))
 subprocess.run(["sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1"], check=True)
-print(with_echoes.answered("127.0.0.1", 0.5))
+print(with_echoes.is_answered("127.0.0.1", 0.5))
 """
 
 

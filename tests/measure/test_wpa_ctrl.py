@@ -171,7 +171,7 @@ def test_reply_to_a_request_is_returned_whole(control: ControlSocket, peer: Peer
     assert control.request("STATUS") == "bssid=02:00\nssid=�\n" * 100
 
 
-@pytest.mark.parametrize("how", ["request", "command"])
+@pytest.mark.parametrize("how", ["request", "send_command"])
 def test_no_reply_is_given_up(
     how: str, peer: Peer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,7 +52,7 @@ class Mallory:
                text: bytes | None = None, number: int = 0) -> bytes:
         """A message under keys that she has."""
         records = [] if text is None else [packets.encode_record(number, b"yuri", 7, text)]
-        frame = replace(frame, flags=frame.flags | self.suite.flags(private=False),
+        frame = replace(frame, flags=frame.flags | self.suite.header_flags(private=False),
                         count=len(records))
         body = packets.encode_body(proofs, (), records)
         return frame.clear_bytes() + keys.seal(frame.clear_bytes(), body, private=False)
@@ -64,7 +64,7 @@ class Mallory:
         payload = frame.clear_bytes() if keys is None else self.sealed(keys, frame)
         self.world.arrive(Packet("mid", "beta", payload))
         answer = packets.parse_frame(self.world.packets.pop().payload)
-        keys = self.suite.acknowledged(request, keys, answer)
+        keys = self.suite.complete_request(request, keys, answer)
         self.world.arrive(Packet("mid", "beta", self.sealed(keys, self.frame(request.channel))))
         return keys, request.channel
 
@@ -118,7 +118,7 @@ def test_mallory_may_speak_for_herself():
         world = World(version, names=("alpha", "beta", "mid"))
         mallory = Mallory(world)
         keys, channel = mallory.open_to_beta()
-        signature = keys.prove("mallory", KEYS[version]["mallory"])
+        signature = keys.sign_owner("mallory", KEYS[version]["mallory"])
         world.arrive(Packet("mid", "beta", mallory.sealed(
             keys, mallory.frame(channel), (Proof(NUMBER, "mallory", signature),), b"honest",
             NUMBER)))

@@ -41,7 +41,7 @@ def frames(draw):
 @given(frames())
 def test_frame_round_trip(frame):
     """What is written is read."""
-    assert packets.parse_frame(frame.clear() + frame.sealed) == frame
+    assert packets.parse_frame(frame.clear_bytes() + frame.sealed) == frame
 
 
 @given(st.lists(PROOFS, max_size=5), st.lists(U16, max_size=20), st.lists(RECORDS, max_size=8),
@@ -89,7 +89,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
     """Fresh, asking, or on a channel: nothing is delivered, nothing is raised."""
     world = World(version)
     number = 1 if version == OLD else 2
-    mine = replace(frame, version=number).clear() + frame.sealed
+    mine = replace(frame, version=number).clear_bytes() + frame.sealed
     for state in range(3):
         for payload in [*data, mine]:
             world.arrive(Packet(source, "alpha", payload))
@@ -99,7 +99,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
             current = world.hosts["alpha"]._peers["beta"].channels.tentative.id
             for flags in (frame.flags, frame.flags | Flag.ACKNOWLEDGE | Flag.SEALED):
                 known = replace(frame, version=number, channel=current, flags=flags)
-                world.arrive(Packet("beta", "alpha", known.clear() + frame.sealed))
+                world.arrive(Packet("beta", "alpha", known.clear_bytes() + frame.sealed))
         else:
             world.wait(3)
     assert not world.delivered["alpha"]

@@ -91,7 +91,7 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
                              "stands at inf"),
     "an expectation that is not a number": (
         changed(STUDY, VALUES, "    def expected_cost(self, cell, asked):\n        return "
-                "study.Expected(float('nan'))\n\n" + VALUES), "expected: ValueError"),
+                "study.Expected(float('nan'))\n\n" + VALUES), "expected_cost: ValueError"),
     "faults without names": (changed(STUDY, CLASSES, '    faults = ("x",)\n' + CLASSES),
                              "not Faults or texts"),
     "a network that cannot be": (changed(STUDY, ".2/24", ".2/99"), "network chain-1: "),

@@ -58,4 +58,4 @@ class Lyapunov:
         """
         cost_s = observation.handle_s + observation.permitted.low * observation.verify_s
         load = observation.rate_pps * cost_s
-        return min(1.0, max(0.1, round(10 * (1 - 1 / load)) / 10 if load > 0 else 0.1))
+        return min(1.0, max(0.1, round(10 * (1 - 1 / load)) / 10 if load > 1 else 0.1))

@@ -18,5 +18,6 @@ if TYPE_CHECKING:
 def build_report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
     """Return the report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
-    return standard_report.make_standard_report(cells, study.run_table(cells), standard_report.Extras(
+    return standard_report.make_standard_report(cells, study.run_table(cells),
+                                                standard_report.Extras(
         tables=tuple(tables.build_tables(cells)), figures=tuple(figures.build_figures(cells))))

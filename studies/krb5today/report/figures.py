@@ -19,13 +19,15 @@ def build_figures(cells: Cells) -> Iterator[Figure]:
     """Generate the figures that have measured values."""
     series = []
     for name in LOADED:
-        points = [(float(load.customers), to_quantity(load.rate.estimate)) for load in measured_loads(cells)
+        points = [(float(load.customers), to_quantity(load.rate.estimate)) for load
+                  in measured_loads(cells)
                   if load.mechanism == name]
         asked = measured_demand(cells, name)
         if points and asked:
             title = MECHANISMS[name].title
             series += [Series(title, points), Series(title, [
-                (float(count), Quantity(asked.login_rate(count))) for count in CUSTOMERS], "modelled")]
+                (float(count), Quantity(asked.login_rate(count))) for count in CUSTOMERS],
+                                                     "modelled")]
     if series:
         yield Figure("fig-kdc", "A KDC under load",
                      "Logins a second by the number of customers who log in again and again; "

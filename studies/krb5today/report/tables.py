@@ -16,16 +16,19 @@ from studies.krb5today.model import measured_demand, measured_loads
 
 def build_tables(cells: Cells) -> Iterator[Table]:
     """Generate the tables that have measured values."""
-    for table in (_prices_table(cells), _wires_table(cells), _timers_table(cells), _capacity_table(cells), _loads_table(cells)):
+    for table in (_prices_table(cells), _wires_table(cells), _timers_table(cells),
+                  _capacity_table(cells), _loads_table(cells)):
         if table.rows:
             yield table
 
 
 def _prices_table(cells: Cells) -> Table:
     shown = (TRIPS, PACKETS, BYTES, KDC, CLIENT, TIME)
-    rows = [(Entry(mechanism.title), *(observation_entry(cells.find_value(metric.name, cell_ids(name)))
+    rows = [(Entry(mechanism.title),
+             *(observation_entry(cells.find_value(metric.name, cell_ids(name)))
                                        for metric in shown))
-            for name, mechanism in MECHANISMS.items() if cells.find_value(TIME.name, cell_ids(name))]
+            for name, mechanism in MECHANISMS.items()
+            if cells.find_value(TIME.name, cell_ids(name))]
     return Table("table-prices", "Price list of logins, 10 Mbit/s", (
         Column("mechanism", "Mechanism"), *map(metric_column, shown)), tuple(rows),
         "Round trips are answered requests and connections opened. The armour of FAST is held "
@@ -57,14 +60,16 @@ def _timers_table(cells: Cells) -> Table:
             if near and far:
                 there = cell_ids(name, "2g", transport)
                 rows.append((Entry(MECHANISMS[name].title), Entry(title), observation_entry(near),
-                             observation_entry(far), exact_entry(far.estimate.mean / near.estimate.mean - 1),
+                             observation_entry(far),
+                             exact_entry(far.estimate.mean / near.estimate.mean - 1),
                              observation_entry(cells.find_value(REPEATED.name, there)),
                              observation_entry(cells.find_value(PACKETS.name, there)),
                              observation_entry(cells.find_value(TIME.name, there))))
     return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
         Column("mechanism", "Mechanism"), Column("transport", "Transport"),
         _bytes_column(BYTES, "near", "10 Mbit/s"), _bytes_column(BYTES, "far", "2G"),
-        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED), metric_column(PACKETS),
+        Column("added_share", "added", "%", 100, 0), metric_column(REPEATED),
+        metric_column(PACKETS),
         metric_column(TIME)), tuple(rows),
         "The library asks by another transport after a second without an answer, and Linux repeats "
         "a SYN after one; at 520 ms each way no answer comes sooner.", clock=cells.results.clock)
@@ -94,8 +99,10 @@ def _capacity_table(cells: Cells) -> Table:
 
 
 def _loads_table(cells: Cells) -> Table:
-    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers), observation_entry(load.rate),
-             exact_entry(load.modelled_per_s), exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
+    rows = [(Entry(MECHANISMS[load.mechanism].title), exact_entry(load.customers),
+             observation_entry(load.rate),
+             exact_entry(load.modelled_per_s),
+             exact_entry(load.modelled_per_s / load.rate.estimate.mean - 1),
              exact_entry(load.alone.login_rate(load.customers) / load.rate.estimate.mean - 1),
              observation_entry(load.response)) for load in measured_loads(cells)]
     return Table("table-loads", "A restart: everybody logs in again and again, and the model", (
