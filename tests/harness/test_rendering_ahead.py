@@ -46,7 +46,7 @@ async def test_the_next_policies_are_rendered_ahead(
     monkeypatch.setattr(RunSettings, "is_real_time", waits)
     machine: Any = SpeakingMachine()
     machine.processors = [0, 1]
-    scheduler = Mock(testbeds=lambda: [*plan.testbeds])
+    scheduler = Mock(waiting_testbeds=lambda: [*plan.testbeds])
     there = testbeds.Testbeds(plan, machine, Mock(work=tmp_path), scheduler=scheduler,
                               secrets=secrets.make_secrets(), events=Mock())
     there._starting = starting

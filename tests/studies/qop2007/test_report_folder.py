@@ -101,7 +101,7 @@ EXTREMES = ("Q12", "Q13", "Q16")
 
 
 #: How an undecided claim was told then, and is now; and Q6, which did not name its group.
-REWORDED = (("hold both answers", "cross a limit of the claim"),
+REWORDED = (("hold both answers; it takes at least about", "cross a limit of the claim; about"),
             (":  / P3 P8, non-roaming;  / P3 P8,",
              ": the high group / P3 P8, non-roaming; the high group / P3 P8,"))
 
@@ -146,7 +146,7 @@ def test_a_claim_on_all_policies_is_not_confirmed_by_some(old: Path) -> None:
 
 def same(first: str, second: str) -> bool:
     """Whether two values of CSV files say the same, but for the last bit of a number."""
-    if any(first.replace(*words) == second for words in REWORDED):
+    if any(first.replace(*words) == second.removesuffix(" would decide") for words in REWORDED):
         return True
     try:
         return math.isclose(float(first), float(second), rel_tol=1e-12, abs_tol=1e-15)
