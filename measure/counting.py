@@ -92,9 +92,9 @@ def _count_datagrams(observed: Observed) -> Iterator[PacketCount]:
                 least_sampled(received, sampling_ratio(observed, "traffic-air")))
 
 
-def _is_esp_of(seen: Observed, packet: Packet, size_bytes: int) -> bool:
+def _is_esp_of(observed: Observed, packet: Packet, size_bytes: int) -> bool:
     """Return whether a packet is ESP from the mobile node with room for a datagram."""
-    return (bool(packet.esp_spi) and packet.ip_src == seen.home_address
+    return (bool(packet.esp_spi) and packet.ip_src == observed.home_address
             and packet.ip_bytes >= size_bytes)
 
 

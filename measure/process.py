@@ -133,7 +133,7 @@ class Daemon:
         return self.recent_cause() or last_line(self._read_lines(_TAIL_BYTES))
 
     def recent_cause(self) -> str:
-        """Return the cause of a failure from the end of the output; "" if there is none."""
+        """Return the cause of a failure from the end of the output, or ""."""
         return find_cause(self.name.partition(" on ")[0], self._read_lines(_TAIL_BYTES))
 
     def position(self) -> int:

@@ -52,10 +52,10 @@ def _repeated_ike(packets: Sequence[Packet]) -> Iterator[str]:
         before[message] = packet
 
 
-def _wireguard(stay: Sequence[Packet]) -> Iterator[str]:
+def _wireguard(attachment: Sequence[Packet]) -> Iterator[str]:
     """Yield handshakes that one end begins again before it has sent a transport message."""
     before: dict[str, Packet] = {}
-    for packet in stay:
+    for packet in attachment:
         if wireguard.PORT not in (packet.udp_src, packet.udp_dst):
             continue
         kind = wireguard.kind_of(packet.length - wireguard.HEADERS_BYTES)

@@ -451,7 +451,7 @@ class _Search:
         return self._find_largest(self.excess_over_bound)
 
     def sure_load(self) -> float:
-        """Return a load that keeps to a percentile's bound by exact means alone; 0 if none does."""
+        """Return a load that keeps to a percentile's bound by exact means, or 0."""
         if self.bound.percent is None or not has_product_form(self.network) or not all(
                 chain.is_open for chain in self.network.chains):
             return 0.0

@@ -213,7 +213,7 @@ class SteadySimulation:
             chain, percent, 2.0, Precision(mean=0.1))
 
     def _has_tail(self, percent: float | None, longer: float = 1.0) -> bool:
-        """Return whether a run so many times longer would have enough long waits."""
+        """Return whether a run longer by a factor would have enough long waits."""
         if percent is None:
             return True
         needed_s = self.forgetting_s * _TAIL_SPAN / (1.0 - percent / 100)

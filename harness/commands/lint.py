@@ -12,12 +12,12 @@ from harness.engine.machine import ROOT
 from harness.errors import UserError
 
 #: Commands of the checks, which pyproject.toml configures.
-CHECKS = (("ruff", "check", "."), ("mypy",))
+CHECKS = (("ruff", "check", "."), ("mypy",), ("harness.selftest.prose",))
 
 
 @click.command("lint")
 def command() -> int:
-    """Check style and types of the project's code with ruff and mypy."""
+    """Check style, types and plain English of the project's code."""
     if importlib.util.find_spec("mypy") is None:
         raise UserError("lint: ruff and mypy are missing; start it as './qop lint', "
                         "which installs them")

@@ -199,7 +199,7 @@ def _show_progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _print_answers(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
-    """Print tables, and each sentence as soon as it is known; return the sentences."""
+    """Print the tables and each sentence when it is known, and return the sentences."""
     from analysis.present.terminal import to_console
 
     console = showing.make_console()

@@ -1,4 +1,4 @@
-"""Report of the study, with tables, figures, claims and advice.
+"""Report of the study: tables and figures, claims and advice.
 
 `report` builds it from a results folder. Options replace it by the handoffs' table and figure, or
 by the report of the paper's printed values.
