@@ -151,7 +151,7 @@ def under_way() -> str:
 
 def said(message: Any) -> dict[str, Any]:
     """Something that is said of the share under way, as an event."""
-    return {"op": "log-event", "topic": f"{TOPIC}{under_way().removeprefix('measure-')}",
+    return {"op": "log-event", "topic": f"{TOPIC}{under_way().removeprefix('measure_share-')}",
             "msg": message}
 
 

@@ -159,7 +159,7 @@ def test_a_failed_repetition_without_values_is_reported(qop_here: Qop) -> None:
     assert "1/2" in done.stdout and "left out" not in done.stdout
 
 
-@pytest.mark.parametrize("hook", ["values", "samples", "series", "impossible"])
+@pytest.mark.parametrize("hook", ["values", "samples", "series", "impossible_values"])
 def test_what_a_study_cannot_read_is_named(qop_here: Qop, hook: str,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is left out with its name and the reason, and everything else is reported."""
