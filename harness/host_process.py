@@ -192,7 +192,7 @@ def _exit_interrupted(_number: int, _frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
         os.write(2, b"qop: interrupted\n")
     if playing := sys.modules.get("harness.playing"):
-        playing.leave()
+        playing.end_unused_player()
     os._exit(INTERRUPTED)
 
 

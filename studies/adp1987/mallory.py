@@ -61,11 +61,11 @@ class Mallory:
 
     def _open_channel(self, host: str) -> tuple[Any, bytes]:
         """Open a channel to a host like any legitimate user, and return keys and number."""
-        request, keys = self._suite.request(host)
+        request, keys = self._suite.create_request(host)
         frame = self._make_frame(request.channel, Flag.REQUEST, request=request.encoded)
         self._send_to(host, frame.clear_bytes() if keys is None
                       else self._seal_message(keys, frame))
-        keys = self._suite.acknowledged(request, keys, self._receive_from(host))
+        keys = self._suite.complete_request(request, keys, self._receive_from(host))
         self._send_to(host, self._seal_message(keys, self._make_frame(request.channel)))
         return keys, request.channel
 
@@ -73,7 +73,7 @@ class Mallory:
         """Accept the owner's channel and return the owner's signature."""
         request = self._receive_from("alpha")
         self._challenge = challenge
-        keys, acknowledgement = self._suite.accept("alpha", request)
+        keys, acknowledgement = self._suite.accept_request("alpha", request)
         self._challenge = None
         frame = self._make_frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
         self._send_to("alpha", self._seal_message(keys, frame))
@@ -93,7 +93,7 @@ class Mallory:
     def _seal_message(self, keys: Any, frame: Frame, proofs: tuple[Proof, ...] = (),
                       text: bytes | None = None) -> bytes:
         records = [] if text is None else [packets.encode_record(_NUMBER, b"bob", 7, text)]
-        whole = replace(frame, flags=frame.flags | self._suite.flags(private=False),
+        whole = replace(frame, flags=frame.flags | self._suite.header_flags(private=False),
                         count=len(records))
         body = packets.encode_body(proofs, (), records)
         return whole.clear_bytes() + bytes(keys.seal(whole.clear_bytes(), body, private=False))
