@@ -10,4 +10,7 @@ if __name__ == "__main__":  # worker processes for dissection import this file a
 
     from harness.cli import main
 
-    sys.exit(main())
+    status = main()
+    if status == host_process.INTERRUPTED:
+        host_process.block_interruption()
+    sys.exit(status)

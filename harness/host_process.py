@@ -188,6 +188,15 @@ def _open_text(file: io.FileIO, before: TextIO | None, *,
         line_buffering=line_buffering or file.isatty())
 
 
+def block_interruption() -> None:
+    """Block SIGINT while an interrupted process exits with its own status.
+
+    Where SIGINT came within `exec` (a dataclass is made so), Python takes the handled interruption
+    for an unhandled one and ends itself by SIGINT.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
 def _exit_interrupted(_number: int, _frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
         os.write(2, b"qop: interrupted\n")
