@@ -35,7 +35,7 @@ class OnMininet:
         first: AccessPoint | None = None
         for name, node in self._network.nodes.items():
             if node.has_duty("access_point"):
-                made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
+                made = self.net.addHost(name, cls=AccessPoint, ip=None, namespace_owner=first)
                 first = first or made
             else:
                 self.net.addHost(name, cls=Station if node.has_duty("station") else BareNode,

@@ -94,7 +94,8 @@ class OnMininetWifi:
             # With `link` set, an access point gets no hostapd from Mininet-WiFi. Its number is for
             # switches; without one the name would need digits.
             made = self.net.addAccessPoint(
-                name, cls=MininetWifiAccessPoint, beside=self.net.aps[0] if self.net.aps else None,
+                name, cls=MininetWifiAccessPoint, namespace_owner=self.net.aps[0] if self.net.aps
+                else None,
                 dpid=f"{number:x}", link=None, ssid=node.ssid, channel=str(node.channel), mac=mac)
         else:
             self.net.addHost(name, cls=Node, ip=None)
