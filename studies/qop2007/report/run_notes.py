@@ -101,8 +101,8 @@ def _throughput_note(cells: Cells) -> str:
              in columns.items()
              if column in good and good[column].notna().any()]
     return (f"Throughput is goodput at the receiver. The median stream delivered "
-            f"{' and '.join(sizes)}. UDP is offered faster than the path carries, and the rest "
-            "is lost.") \
+            f"{' and '.join(sizes)}. UDP is offered faster than the path carries; what no "
+            "queue holds is lost.") \
         if sizes else "No throughput was measured."
 
 
