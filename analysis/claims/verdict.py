@@ -123,7 +123,7 @@ def _describe_needed(open_: Sequence[Finding]) -> str:
     if not known or (not against and len(known) < len(counts)):
         return "no number of repetitions within reason would decide, as it looks"
     further = min(known) if against else max(known)
-    return f"about {further} more repetition{'s' if further > 1 else ''} would decide"
+    return f"about {further} more repetition{'s' if further > 1 else ''} may decide"
 
 
 def _list_cells(names: Sequence[str]) -> str:

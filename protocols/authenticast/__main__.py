@@ -30,6 +30,7 @@ def make_key(algorithm: str, bits: str, path: Path) -> None:
     key = generate_key(ALGORITHMS[algorithm], int(bits))
     private = path.with_name(path.name + ".pem")
     private.touch(mode=0o600)
+    private.chmod(0o600)  # it may have existed
     private.write_bytes(key.to_pem())
     path.with_name(path.name + ".pub.pem").write_bytes(key.public.to_pem())
 

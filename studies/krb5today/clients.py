@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,15 @@ def missing_support(mechanism: LoginMechanism) -> str:
     """
     plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking
+
+
+def log_in_at_once(clients: Sequence[LoginClient], logins: int) -> None:
+    """Run several clients at once, each with consecutive logins.
+
+    Raises:
+        MeasureError: A client's command does not end in time.
+    """
+    with ThreadPoolExecutor(len(clients)) as pool:
+        running = [pool.submit(client.log_in, logins, is_lone=False) for client in clients]
+    for client in running:
+        client.result()

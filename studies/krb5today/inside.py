@@ -7,7 +7,6 @@ repetition share one node. The processor time of this node is counted neverthele
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +23,7 @@ from measure.services.mit_krb5 import (
     MitKdc,
 )
 from measure.workload import Service, Session, Site
-from studies.krb5today.clients import SERVER, LoginClient, missing_support
+from studies.krb5today.clients import SERVER, LoginClient, log_in_at_once, missing_support
 from studies.krb5today.controls import CONTROLS, NOTHING
 from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
 from topologies.model import Scenario, from_json
@@ -160,6 +159,9 @@ def _run_clients(clients: Sequence[LoginClient], logins: int, connection: Stay |
     """Run all clients at once, each with consecutive logins.
 
     A client with a handoff has as many logins before as after it.
+
+    Raises:
+        MeasureError: A client's command does not end in time.
     """
     if len(clients) == 1:
         clients[0].log_in(logins, is_lone=True)
@@ -167,12 +169,7 @@ def _run_clients(clients: Sequence[LoginClient], logins: int, connection: Stay |
             connection.move_away()
             clients[0].log_in(logins, is_lone=True, is_away=True)
         return
-    threads = [threading.Thread(target=client.log_in, args=(logins,), kwargs={"is_lone": False})
-               for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    log_in_at_once(clients, logins)
 
 
 def _read_work_s(pid: int) -> float:

@@ -62,7 +62,7 @@ def _cost_columns(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, 
         if column.key.startswith("sigma_"):
             yield column.key, f"protection (scheme of {column.title.rpartition(' ')[2]})"
     yield from (("authentication_time_s", "auth. time"), ("handoff_s", "handoff"),
-                ("cost", f"{_find_entry(overview, row, 'stream').text} rate below the baseline's"),
+                ("cost", f"{_find_entry(overview, row, 'stream').text} rate less than baseline"),
                 ("calls", "G.711 calls at most"))
 
 

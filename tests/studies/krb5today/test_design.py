@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -222,3 +222,31 @@ def test_every_control_has_a_cell_and_checks_to_fail() -> None:
     for fault in faults.FAULTS.values():
         assert tuple(fault.on) == design.NAMES
         assert fault.fails
+
+
+class OneClient:
+    """A client whose commands end, or do not."""
+
+    def __init__(self, error: MeasureError | None = None) -> None:
+        self.error, self.logins = error, 0
+
+    def log_in(self, count: int, *, is_lone: bool) -> None:
+        """Log in, or fail as a command that does not end in time."""
+        assert not is_lone
+        if self.error is not None:
+            raise self.error
+        self.logins += count
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_client_that_gives_up_fails_the_repetition(failing: int) -> None:
+    """Its error was lost in its thread, and its logins were missing without a word."""
+    error = MeasureError("data", "kinit: no end after 600 s")
+    beside = [OneClient(error if number < failing else None) for number in range(3)]
+    some: Any = beside
+    if failing:
+        with pytest.raises(MeasureError, match="no end after 600 s"):
+            clients.log_in_at_once(some, 2)
+    else:
+        clients.log_in_at_once(some, 2)
+    assert [client.logins for client in beside] == [0] * failing + [2] * (3 - failing)

@@ -157,7 +157,7 @@ def test_applications_with_one_answer_share_it() -> None:
     assert [offer.choice for offer in answer.offers] == ["P12", "P12"]
     whats = [what for _, what in answer.offers[0].costs]
     assert len(whats) == len(set(whats))
-    assert {"UDP rate below the baseline's", "TCP rate below the baseline's",
+    assert {"UDP rate less than baseline", "TCP rate less than baseline",
             "protection (scheme of 2007)", "protection (scheme of 2026)"} <= set(whats)
     apart = world(FAST | {"P12": (0.1, 0.5)})  # too slow a handoff for voice and video
     found_apart = build_answers(advice.overview(apart))
