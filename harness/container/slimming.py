@@ -41,7 +41,7 @@ RULES: dict[str, tuple[str, ...]] = {
             "cluster", "constants", "datasets", "differentiate", "fft", "fftpack", "integrate",
             "interpolate", "io", "linalg", "misc", "ndimage", "odr", "optimize", "signal",
             "sparse", "spatial", "stats", "special/cython_special.*")),
-    "NumPy's compilers of modules": (f"{SITE}/numpy/distutils",),
+    "NumPy's compilers of modules": (f"{SITE}/numpy/distutils", f"{SITE}/numpy/f2py"),
     "fonts in PDF and PostScript: figures are SVG and PNG": (
         f"{SITE}/fontTools/[!am_]*", f"{SITE}/fontTools/m[!i]*", f"{SITE}/fontTools/misc/*.so",
         f"{SITE}/matplotlib/mpl-data/fonts/afm",

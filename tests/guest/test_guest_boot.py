@@ -194,13 +194,13 @@ async def test_crash_is_explained(bench):
 BOOTS = """
 import asyncio, sys
 from pathlib import Path
-from guest.boot import boot
-from guest.image import find
+from guest.boot import boot_guest
+from guest.image import find_image
 
 
 async def main():
     here = Path(sys.argv[1])
-    guest = await boot(find(), here / "job", console_log=here / "c", scratch=here / "s",
+    guest = await boot_guest(find_image(), here / "job", console_log=here / "c", scratch=here / "s",
                        command=["sh", "-c", "echo up; read line; sleep 99 & sleep 99"])
     await guest.stdout.readline()
     print(guest.pid, flush=True)
@@ -335,14 +335,15 @@ async def test_unprivileged(image, tmp_path):
         program = (
             "import asyncio, sys\n"
             "from pathlib import Path\n"
-            "from guest.boot import boot\n"
+            "from guest.boot import boot_guest\n"
             "from guest.image import Image\n"
             "async def main():\n"
             "    here = Path.cwd()\n"
             "    files = here / 'linux', here / 'root.squashfs'\n"
             f"    image = Image(*files, {image.seccomp}, '', {{}})\n"
             "    script = 'id -u; ip link add name d9 type dummy && echo made'\n"
-            "    guest = await boot(image, here / 'job', console_log=here / 'c', scratch=here,\n"
+            "    guest = await boot_guest(image, here / 'job', console_log=here / 'c',\n"
+            "        scratch=here,\n"
             "        command=['sh', '-c', script])\n"
             "    async with guest:\n"
             "        print((await guest.stdout.read()).decode(), await guest.wait())\n"

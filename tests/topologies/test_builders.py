@@ -548,7 +548,7 @@ import json, os, subprocess
 from pathlib import Path
 from topologies import model
 from topologies.builder import Testbed
-from topologies.interfaces import inside
+from topologies.interfaces import enter_namespace
 network = model.from_json(model.Network, json.loads(Path("/host/network.json").read_text()))
 with Testbed(network, None) as testbed:
     node = testbed.node("a2")
@@ -557,12 +557,12 @@ with Testbed(network, None) as testbed:
           node.pid == holder, node.shell is not None)
     print(os.readlink(f"/proc/{node.shell.pid}/ns/net") == os.readlink(f"/proc/{holder}/ns/net"))
     try:
-        with inside(holder) as interfaces:
+        with enter_namespace(holder) as interfaces:
             interfaces.add_address("10.9.0.1/24", "none0")
     except OSError as error:
         print(error.strerror)
     try:
-        with inside(holder) as interfaces:
+        with enter_namespace(holder) as interfaces:
             interfaces.add_dummy("wlan0")
     except OSError as error:
         print(error.strerror)
