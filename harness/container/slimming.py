@@ -41,7 +41,7 @@ RULES: dict[str, tuple[str, ...]] = {
             "cluster", "constants", "datasets", "differentiate", "fft", "fftpack", "integrate",
             "interpolate", "io", "linalg", "misc", "ndimage", "odr", "optimize", "signal",
             "sparse", "spatial", "stats", "special/cython_special.*")),
-    "NumPy's compilers of modules": (f"{SITE}/numpy/distutils", f"{SITE}/numpy/f2py"),
+    "NumPy's compilers of modules": (f"{SITE}/numpy/distutils",),
     "fonts in PDF and PostScript: figures are SVG and PNG": (
         f"{SITE}/fontTools/[!am_]*", f"{SITE}/fontTools/m[!i]*", f"{SITE}/fontTools/misc/*.so",
         f"{SITE}/matplotlib/mpl-data/fonts/afm",
@@ -63,7 +63,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "usr/lib/python3.11/turtle.py"),
     "all of Perl but perl-base, and character sets but UTF-8": (
         "usr/lib/x86_64-linux-gnu/perl", "usr/share/perl", "usr/lib/x86_64-linux-gnu/libperl*",
-        "usr/lib/x86_64-linux-gnu/gconv"),
+        "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/python3.11/lib-dynload/_codecs_[chjkt]*"),
 }
 
 #: Packages whose compiled modules consist of symbols by a fifth or more. Libraries in *.libs are
