@@ -250,7 +250,7 @@ def test_stopping_keeps_what_was_measured(walked: object, person: Person) -> Non
 
     And started as the page says it has no privileges.
     """
-    line = (f"{RUN} --name stopped qop run --scenarios N2 --policies P1,P2 --repetitions 3 "
+    line = (f"{RUN} --name stopped qop run --scenarios N2 --policies P1,P2 --repetitions 10 "
             "--stream-bytes 200k --out results/stopped")
     process = person.start(line)
     assert_unprivileged(person, "stopped", process)
@@ -260,10 +260,10 @@ def test_stopping_keeps_what_was_measured(walked: object, person: Person) -> Non
     _, errors = process.communicate()
     assert process.returncode == 130 and "interrupted" in errors
     kept = {path.name: path.read_bytes() for path in records.glob("*.json")}
-    assert 1 <= len(kept) < 6
+    assert 1 <= len(kept) < 20
     assert not (person.folder / "results/stopped/work").exists()
     assert person(line).returncode == 0
-    assert len(list(records.glob("*.json"))) == 6
+    assert len(list(records.glob("*.json"))) == 20
     for name, content in kept.items():
         if not json.loads(content)["environment"].get("flags"):  # those are measured again, by rule
             assert (records / name).read_bytes() == content
