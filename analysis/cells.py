@@ -137,6 +137,7 @@ class Cells:
             return Missing.REFERENCE
         if isinstance(value, Missing):
             return value
+        known = self.value(metric.name, reference) if reference else Missing.NO_BASELINE
         base = self.values_by_block(metric.name, reference) if reference else {}
         common = sorted(base.keys() & value.blocks.keys())
         if not common:
@@ -145,7 +146,7 @@ class Cells:
             return Missing.TOO_FEW
         sign = -1.0 if metric.better == "lower" else 1.0
         pairs = {block: sign * (base[block] - value.blocks[block]) for block in common}
-        records = self.value(metric.name, reference).records  # type: ignore[union-attr, arg-type]
+        records = () if isinstance(known, Missing) else known.records
         return Observation(statistics.mean(pairs.values()), pairs,
                            tuple(dict.fromkeys((*value.records, *records))))
 

@@ -37,7 +37,7 @@ def verify(observed: Observed) -> Check:
                 names[data[0]].append(_parse_ssid(data))
     named = sum(bool(name.strip(b"\0")) for name in names[_BEACON])
     asked = sum(bool(name) for name in names[_PROBE_REQUEST])
-    return Check("hidden network", bool(names[_BEACON]) and not named and bool(asked),
+    return Check(NAME, bool(names[_BEACON]) and not named and bool(asked),
                  f"{named} of {len(names[_BEACON])} beacons name the network, {asked} of "
                  f"{len(names[_PROBE_REQUEST])} probe requests of the mobile node's")
 
